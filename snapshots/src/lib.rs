@@ -55,5 +55,5 @@ pub use scope_pattern::ScopePattern;
 pub use trace::{Header, Subject, Trace};
 pub use units::{
     count_of, format_bytes, format_bytes_apart, format_count, format_duration, format_exact_bytes, format_nanos,
-    format_required_bytes, format_signed_bytes, parse_bytes, parse_range, parse_size,
+    format_required_bytes, format_share, format_signed_bytes, parse_bytes, parse_range, parse_size,
 };

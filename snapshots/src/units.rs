@@ -178,6 +178,19 @@ pub fn parse_range<T: FromStr + PartialOrd>(text: &str) -> Option<Range<T>> {
     (!range.is_empty()).then_some(range)
 }
 
+/// A share of a total, formatted as `61%`, `0.4%` or `0%`.
+pub fn format_share(bytes: u64, total: u64) -> String {
+    if bytes == 0 || total == 0 {
+        return "0%".to_owned();
+    }
+    let percent = bytes as f64 / total as f64 * 100.0;
+    match percent {
+        10.0.. => format!("{percent:.0}%"),
+        0.1.. => format!("{percent:.1}%"),
+        _ => "<0.1%".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -260,5 +273,20 @@ mod tests {
     fn a_range_has_its_first_number_and_the_one_after_its_last() {
         assert_eq!(parse_range("10..13"), Some(10_u32..13));
         assert_eq!(["13..13", "10", "a..3", "..3"].map(parse_range::<u32>), [const { None }; 4]);
+    }
+
+    #[test]
+    fn shares_are_short_and_never_vanish() {
+        assert_eq!(
+            [
+                format_share(0, 9),
+                format_share(1, 1_000_000),
+                format_share(1, 200),
+                format_share(1, 3),
+                format_share(3, 3)
+            ],
+            ["0%", "<0.1%", "0.5%", "33%", "100%"]
+        );
+        assert_eq!(format_share(0, 0), "0%");
     }
 }

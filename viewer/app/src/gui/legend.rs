@@ -9,7 +9,7 @@ use eframe::egui::{
 use highwater_analysis::beside::non_block_bytes;
 use highwater_analysis::{DeviceSummary, Metric, PeakCause, bytes_of};
 use highwater_snapshots::line_text::shorten_line;
-use highwater_snapshots::{Category, Trace, format_bytes};
+use highwater_snapshots::{Category, Trace, format_bytes, format_share};
 
 use crate::gui::colouring::{Colouring, Entry};
 use crate::gui::widgets::{MEANING_OF_NONE, Query, Shades, computed, fitted, theme};
@@ -114,8 +114,10 @@ pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize)
     // Entries that are left out are counted with the others, if these have a separate entry.
     let sums: Vec<u64> = entries.iter().map(|(entry, bytes)| if entry.values > 1 { 0 } else { *bytes }).collect();
     let values: Vec<usize> = entries.iter().map(|(entry, _)| entry.values).collect();
-    let chips: Vec<Chip> =
-        entries.iter().map(|(entry, bytes)| Chip::new(ui, &entry.name, &share(*bytes, total), *bytes > 0)).collect();
+    let chips: Vec<Chip> = entries
+        .iter()
+        .map(|(entry, bytes)| Chip::new(ui, &entry.name, &format_share(*bytes, total), *bytes > 0))
+        .collect();
     let widths: Vec<f32> = chips.iter().map(Chip::width).collect();
     let shown = largest_that_fit(&sums, |shown| fits(ui, (&widths, &values), shown, most_rows, "100%"));
     let mut clicked = None;
@@ -145,10 +147,8 @@ pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize)
                 None => drop(chip.show(ui, sign).on_hover_text(exact)),
             }
         }
-        let sign = |painter: &Painter, rect: Rect| {
-            painter.rect_filled(rect, 2.0, theme::NEUTRAL);
-        };
-        others.others_ui(ui, &share(others.bytes, total), sign);
+        let sign = |painter: &Painter, rect: Rect| _ = painter.rect_filled(rect, 2.0, theme::NEUTRAL);
+        others.others_ui(ui, &format_share(others.bytes, total), sign);
     });
     clicked
 }
@@ -321,26 +321,14 @@ impl Chip {
     }
 }
 
-/// A share of a total, formatted as `61%`, `0.4%` or `0%`.
-pub fn share(bytes: u64, total: u64) -> String {
-    if bytes == 0 || total == 0 {
-        return "0%".to_owned();
-    }
-    let percent = bytes as f64 / total as f64 * 100.0;
-    match percent {
-        10.0.. => format!("{percent:.0}%"),
-        0.1.. => format!("{percent:.1}%"),
-        _ => "<0.1%".to_owned(),
-    }
-}
-
 /// Maximum length of an operation or line in the cause of a peak.
 const MAX_NAME: usize = 40;
 
 /// Describes the cause of a peak of `bytes`: `+2.87 GiB activation from forward`; with its share if it was not
 /// allocated in the peak's step.
 pub fn cause_text(trace: &Trace, cause: &PeakCause, bytes: u64) -> String {
-    let amount = if cause.is_rise { format!("+{}", format_bytes(cause.bytes)) } else { share(cause.bytes, bytes) };
+    let amount =
+        if cause.is_rise { format!("+{}", format_bytes(cause.bytes)) } else { format_share(cause.bytes, bytes) };
     let guess = if trace.trust.categories_guessed { " (guess)" } else { "" };
     let name = cause.cause.name();
     match (cause.cause.category, cause.allocated_by.as_ref().map(|by| shorten_line(by, MAX_NAME))) {
@@ -354,7 +342,7 @@ pub fn cause_text(trace: &Trace, cause: &PeakCause, bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{largest_that_fit, rows_of, share};
+    use super::{largest_that_fit, rows_of};
 
     #[test]
     fn the_smallest_entries_are_left_out_where_there_is_no_room() {
@@ -365,14 +353,5 @@ mod tests {
         assert_eq!(largest_that_fit(&[5, 0, 9, 0], fits(0)), [false, false, true, false]);
         assert_eq!(rows_of([40.0, 50.0, 20.0, 90.0].into_iter(), 100.0), 3);
         assert_eq!(rows_of([].into_iter(), 100.0), 0);
-    }
-
-    #[test]
-    fn shares_are_short_and_never_vanish() {
-        assert_eq!(
-            [share(0, 9), share(1, 1_000_000), share(1, 200), share(1, 3), share(3, 3)],
-            ["0%", "<0.1%", "0.5%", "33%", "100%"]
-        );
-        assert_eq!(share(0, 0), "0%");
     }
 }

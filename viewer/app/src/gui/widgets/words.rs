@@ -48,15 +48,12 @@ pub(crate) fn moment_text(moment: &Moment) -> String {
     format!("{}{time}", when(moment))
 }
 
-/// The category of blocks that leak, in place of their own.
-pub(crate) const LEAKING: &str = "leak";
-
 /// The category of a block, or that it leaks, as far as leaks are known.
 pub fn category(recording: &Recording, id: BlockId) -> &'static str {
     let block = recording.trace.blocks.get(id);
     let index = recording.devices.iter().find(|index| index.device == block.device);
     let leaks = index.and_then(|index| index.known_leaks()).is_some_and(|leaks| leaks.has(&recording.trace, id));
-    if leaks { LEAKING } else { block.category.name() }
+    if leaks { "leak" } else { block.category.name() }
 }
 
 /// The name of a block: its category and its operation.

@@ -76,7 +76,6 @@ impl Welcome {
                     self.recents_ui(ui, recent, &mut action);
                     self.examples_ui(ui, examples, running, &mut action);
                     pytorch_ui(ui);
-                    keys_ui(ui);
                 });
             });
         });
@@ -226,18 +225,6 @@ fn pytorch_ui(ui: &mut Ui) {
     }
 }
 
-fn keys_ui(ui: &mut Ui) {
-    let key = keys::first;
-    let keys = format!(
-        "{} goes to the peak, {} shows everything, {} finds any command.",
-        key(Command::GoToPeak),
-        key(Command::FitAll),
-        key(Command::Palette)
-    );
-    ui.add_space(14.0);
-    ui.label(RichText::new(keys).weak());
-}
-
 /// Shows a file that is being read. Returns whether the user cancels.
 pub(crate) fn loading_ui(ui: &mut Ui, loading: &Loading) -> bool {
     let (stage, share) = loading.progress();
@@ -312,7 +299,6 @@ mod tests {
         let (mut harness, actions) = harness(Vec::new(), EXAMPLES);
         harness.get_by_label_contains("or drop a file here");
         harness.get_by_label_contains("_record_memory_history()");
-        harness.get_by_label_contains("P goes to the peak");
         harness.get_by_label("Open a recording…").click();
         harness.run_steps(2);
         harness.get_by_label("Record GPT-2").click();

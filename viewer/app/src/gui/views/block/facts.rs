@@ -6,10 +6,9 @@ use highwater_snapshots::references::readable;
 use highwater_snapshots::shown::{MAX_SHOWN, shown};
 use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::trace::Block;
-use highwater_snapshots::{BlockId, EventId, Phase, StackId, Trace, format_bytes, format_count};
+use highwater_snapshots::{BlockId, EventId, Phase, StackId, Trace, format_bytes, format_count, format_share};
 
 use crate::gui::colouring::short_line;
-use crate::gui::legend::share;
 use crate::gui::widgets::words::category;
 use crate::gui::widgets::{before, event_text, life, outside, phase, span_text, title};
 use crate::{DeviceIndex, Recording};
@@ -98,7 +97,7 @@ fn rows(recording: &Recording, id: BlockId, block: &Block, was_waiting: bool) ->
     let mut rows = vec![
         ("Requested", exact(block.requested)),
         ("Allocated", exact(block.allocated)),
-        ("Lost to rounding", format!("{} ({})", format_bytes(rounding), share(rounding, block.allocated))),
+        ("Lost to rounding", format!("{} ({})", format_bytes(rounding), format_share(rounding, block.allocated))),
         ("Category", format!("{}{guessed}", category(recording, id))),
         ("Operation", or_unknown(tables.op_name(block.op))),
         ("Module", or_unknown(&tables.scope_path(block.scope))),
@@ -171,7 +170,7 @@ fn weight(recording: &Recording, id: BlockId, block: &Block, metric: Metric) -> 
     let bytes = bytes_of(trace, metric, id);
     let holds = holding(trace, id, block, metric);
     let at_peak = if holds.contains(&peak.position()) {
-        format!("{} of {}", share(bytes, peak.bytes), format_bytes(peak.bytes))
+        format!("{} of {}", format_share(bytes, peak.bytes), format_bytes(peak.bytes))
     } else {
         "not live then".to_owned()
     };
@@ -179,7 +178,7 @@ fn weight(recording: &Recording, id: BlockId, block: &Block, metric: Metric) -> 
     if let Some((most, at)) = highest(trace, index, metric, holds) {
         let at =
             at.map_or_else(|| before(trace).to_owned(), |event| format!("event {}", format_count(trace.number(event))));
-        let text = format!("{} of {}, {at}", share(bytes, most), format_bytes(most));
+        let text = format!("{} of {}, {at}", format_share(bytes, most), format_bytes(most));
         rows.push(("Largest share".to_owned(), text));
     }
     rows

@@ -19,8 +19,6 @@ pub(super) struct Below {
     flame: Flame,
     /// The selected group, by its index in the answer.
     pub(super) chosen: Option<usize>,
-    /// The number of rows that the first answer had.
-    pub(super) first_rows: Option<usize>,
     /// The note on groups of which the two sides do not match exactly.
     pub(super) match_kind: Option<String>,
 }
@@ -48,7 +46,6 @@ impl Below {
             page.renew(&sheet.rows());
             page.rewind();
         }
-        self.first_rows = self.first_rows.or(answer.sheets.first().map(|sheet| sheet.lines.len()));
         self.flame.reset();
         self.chosen = None;
         let loosely = answer.comparison.diff.groups.iter().filter(|group| group.match_kind == MatchKind::Alike).count();

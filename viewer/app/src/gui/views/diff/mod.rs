@@ -228,14 +228,8 @@ impl DiffView {
             self.tools_ui(ui, recordings, moments.clone().ok(), paint);
         });
         let most = (ui.available_height() - theme::MIN_PAIR).max(theme::MIN_DIFFERENCE);
-        // Few groups leave the room to the timelines.
-        let height = match self.below.first_rows {
-            Some(rows) => (rows as f32 + 7.0) * theme::ROW_HEIGHT,
-            None => theme::DIFFERENCE_HEIGHT,
-        };
-        let panel = Panel::bottom(("difference", self.below.first_rows))
-            .default_size(height.min(theme::DIFFERENCE_HEIGHT))
-            .size_range(theme::MIN_DIFFERENCE..=most);
+        let panel =
+            Panel::bottom("difference").default_size(theme::DIFFERENCE_HEIGHT).size_range(theme::MIN_DIFFERENCE..=most);
         let found = panel.frame(Frame::side_top_panel(ui.style()).inner_margin(8)).resizable(true).show(ui, |ui| {
             ui.set_min_size(ui.available_size());
             self.below_ui(ui, recordings, &moments)

@@ -315,9 +315,7 @@ impl Pair {
     fn reading_ui(&self, ui: &mut Ui, shown: &Shown<'_>) {
         let metric = total_name(shown.metric);
         let words = match self.under_cursor(shown) {
-            None => "Move the pointer over either timeline to compare both totals at that position. \
-                 A click pins it; Shift+Left and Shift+Right move it by one event."
-                .to_owned(),
+            None => "Move the pointer over either timeline to compare both totals there; a click pins it.".to_owned(),
             Some(moments) => {
                 let one = |side: usize| match &moments[side] {
                     Some(moment) => format!("{} {} ({})", ["A", "B"][side], format_bytes(moment.bytes), when(moment)),

@@ -5,11 +5,11 @@ use eframe::egui::{
 };
 use highwater_analysis::explain::CategoryAndPhase;
 use highwater_analysis::{Composition, Filter, GroupKey, Moment, PeakPiece};
-use highwater_snapshots::{count_of, format_bytes, format_count};
+use highwater_snapshots::{count_of, format_bytes, format_count, format_share};
 
 use super::{Looks, is_in_force, only};
 use crate::figures::moment::total_name;
-use crate::gui::legend::{Chip, share};
+use crate::gui::legend::Chip;
 use crate::gui::views::view::Action;
 use crate::gui::widgets::{Shades, fit, theme};
 
@@ -91,17 +91,6 @@ pub(super) fn bar_ui(
             }
             hint(chip, &label, true);
         }
-        let small: Vec<&(PeakPiece, u64, Color32)> = pieces.iter().filter(|(_, bytes, _)| !is_entry(*bytes)).collect();
-        if !small.is_empty() {
-            let bytes: u64 = small.iter().map(|(_, bytes, _)| bytes).sum();
-            let sign = |painter: &Painter, rect: Rect| {
-                painter.rect_stroke(rect, 2.0, Stroke::new(1.0, shades.faint), StrokeKind::Inside);
-            };
-            let chip = Chip::new(ui, &count_of(small.len() as u64, "smaller piece"), &format_bytes(bytes), true)
-                .show(ui, sign);
-            let lines: Vec<String> = small.iter().map(|(piece, bytes, _)| label_of(*piece, *bytes)).collect();
-            chip.on_hover_text(lines.join("\n"));
-        }
         ui.weak(format!("Shares are of the {}.", base(peak)));
     });
     action
@@ -125,7 +114,7 @@ fn base(peak: &Moment) -> String {
 
 /// The share of a piece in that total; `None` for pieces outside of live blocks.
 fn part_of(piece: PeakPiece, bytes: u64, peak: &Moment) -> Option<String> {
-    matches!(piece, PeakPiece::Blocks(_)).then(|| share(bytes, peak.bytes))
+    matches!(piece, PeakPiece::Blocks(_)).then(|| format_share(bytes, peak.bytes))
 }
 
 /// Every piece with its colour: that of its category in the timeline, darker for each further phase; grey if the

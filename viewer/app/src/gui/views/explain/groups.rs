@@ -2,11 +2,10 @@
 
 use eframe::egui::{Align, Button, Label, Layout, Rect, RichText, Ui, vec2};
 use highwater_analysis::{GroupKey, Moment, TreeKey};
-use highwater_snapshots::{count_of, format_bytes, parse_bytes};
+use highwater_snapshots::{count_of, format_bytes, format_share, parse_bytes};
 
 use super::Looks;
 use super::job::{Explained, Row};
-use crate::gui::legend::share;
 use crate::gui::views::group_keys::key_name;
 use crate::gui::views::view::Action;
 use crate::gui::widgets::{Cell, Column, Rows, SortedTable, place_ui, theme, when};
@@ -111,7 +110,8 @@ fn rows<'a>(explained: &'a Explained, looks: Looks<'a>) -> Rows<'a> {
         Column::bytes((bytes, 80.0), of_bytes, |row| rows[row].bytes)
             .with_bars()
             .look(move |row, cell| Cell { share: Some((rows[row].bytes as f64 / most as f64) as f32), ..cell }),
-        Column::figure(("Share", 50.0), "Share of the listed bytes.", move |row| share(rows[row].bytes, total)).fixed(),
+        Column::figure(("Share", 50.0), "Share of the listed bytes.", move |row| format_share(rows[row].bytes, total))
+            .fixed(),
         Column::count(("Blocks", 50.0), "Number of blocks.", |row| rows[row].blocks),
         Column::bytes(
             ("Without it", 80.0),

@@ -2,12 +2,11 @@
 
 use eframe::egui::{Label, RichText, Ui};
 use highwater_analysis::GroupKey;
-use highwater_snapshots::format_bytes;
+use highwater_snapshots::{format_bytes, format_share};
 
 use super::job::{Explained, Keys};
 use crate::Recording;
 use crate::figures::moment::{peak_name, total_name};
-use crate::gui::legend::share;
 use crate::gui::views::group_keys::{self, absent_reason, group_keys};
 use crate::gui::views::view::{Action, ViewContext};
 use crate::gui::widgets::{Shades, failed_requests, labelled_button_ui, when};
@@ -83,7 +82,7 @@ pub(super) fn filtered_ui(ui: &mut Ui, explained: &Explained, can_click: bool) -
                 format!(" Without all such blocks the peak would be {without}, {saved} less: {when}.")
             }
         };
-        let part = share(group.bytes_at_peak, peak.bytes);
+        let part = format_share(group.bytes_at_peak, peak.bytes);
         ui.label(format!("{bytes} of it ({part}) are in blocks that meet the conditions.{effect}"));
         if can_click {
             let label = "Go to the peak without such blocks";

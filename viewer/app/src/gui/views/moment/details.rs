@@ -6,8 +6,6 @@ use highwater_snapshots::{BlockId, format_bytes};
 
 use super::job::{Answer, Chosen};
 use super::names;
-use crate::gui::colouring::LEAK;
-use crate::gui::widgets::words::{LEAKING, category};
 use crate::gui::widgets::{Cell, Column, Rows, TableState, table_ui, theme, title};
 
 /// The action that the user requests for the selected node.
@@ -61,15 +59,12 @@ pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, chosen: &Chosen, state: &
         }
     });
     let blocks = &chosen.blocks;
-    let colour = |row: usize| match category(recording, blocks[row]) {
-        LEAKING => Some(LEAK),
-        _ => trace.blocks.category.get(blocks[row].0 as usize).copied().map(theme::category),
-    };
+    let category = |row: usize| trace.blocks.category.get(blocks[row].0 as usize).copied();
     let columns = [
         Column::text(("Largest blocks", 0.0), "Category and operation of the block.", |row| {
             title(recording, blocks[row])
         })
-        .look(|row, cell| Cell { swatch: colour(row), ..cell }),
+        .look(|row, cell| Cell { swatch: category(row).map(theme::category), ..cell }),
         Column::text(("Made by", 0.0), "The line of your program, or the module.", |row| {
             names::maker(trace, blocks[row])
         })

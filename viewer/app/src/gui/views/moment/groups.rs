@@ -3,12 +3,11 @@
 use eframe::egui::{Align, Layout, Rect, Ui, UiBuilder};
 use highwater_analysis::NodeId;
 use highwater_analysis::tree::Part;
-use highwater_snapshots::{count_of, format_bytes};
+use highwater_snapshots::{count_of, format_bytes, format_share};
 
 use super::job::{Answer, Order};
 use super::names;
 use super::tile::{self, Act};
-use crate::gui::legend::share;
 use crate::gui::widgets::{Cell, Column, MEANING_OF_NONE, Rows, TableState, place_ui, table_ui, theme};
 
 /// The order of the table's state, and whether it is descending.
@@ -84,13 +83,15 @@ fn table_rows(answer: &Answer, width: f32) -> Rows<'_> {
         .look(look)
         .tip(in_full),
         Column::bytes(("Bytes", BYTES_WIDTH), "Sum of their bytes.", move |row| own(row).0),
-        Column::figure(("Share", share_width), "Their share of the bytes shown.", move |row| share(own(row).0, total))
-            .fixed()
-            .look(move |row, cell| Cell {
-                share: has_bars.then(|| own(row).0 as f32 / total.max(1) as f32),
-                bar: colour(row),
-                ..cell
-            }),
+        Column::figure(("Share", share_width), "Their share of the bytes shown.", move |row| {
+            format_share(own(row).0, total)
+        })
+        .fixed()
+        .look(move |row, cell| Cell {
+            share: has_bars.then(|| own(row).0 as f32 / total.max(1) as f32),
+            bar: colour(row),
+            ..cell
+        }),
         Column::count(("Blocks", BLOCKS_WIDTH), "Number of blocks.", move |row| own(row).1),
     ];
     Rows::new(answer.rows.len(), columns)

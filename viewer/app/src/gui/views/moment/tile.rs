@@ -3,12 +3,11 @@
 use eframe::egui::{Color32, Rect, Response, Role, Sense, Ui, WidgetInfo};
 use highwater_analysis::tree::Part;
 use highwater_analysis::{GroupKey, NodeId, Tree, TreeKey};
-use highwater_snapshots::{Category, count_of, format_bytes, format_count};
+use highwater_snapshots::{Category, count_of, format_bytes, format_count, format_share};
 
 use super::job::Answer;
 use super::names;
 use crate::gui::colouring::fixed_colour;
-use crate::gui::legend::share;
 use crate::gui::widgets::theme;
 
 /// The content of a rectangle.
@@ -158,7 +157,7 @@ fn hover_ui(ui: &mut Ui, answer: &Answer, item: &Item) {
     let focus = tree.node(answer.focus);
     ui.label(format!(
         "{} of what is shown, {} of all",
-        share(item.bytes, focus.bytes),
-        share(item.bytes, tree.total())
+        format_share(item.bytes, focus.bytes),
+        format_share(item.bytes, tree.total())
     ));
 }

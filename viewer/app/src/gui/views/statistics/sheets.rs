@@ -85,7 +85,7 @@ const OF_BINS: [Heading; 5] = [
 ];
 
 fn of_bin(name: String, bin: &Bin, whole: &Bin, action: Option<String>) -> Line {
-    let share = crate::gui::legend::share(bin.at_peak.bytes, whole.at_peak.bytes);
+    let share = highwater_snapshots::format_share(bin.at_peak.bytes, whole.at_peak.bytes);
     let values = vec![
         name.into(),
         bin.all.blocks.into(),
@@ -197,7 +197,7 @@ pub(super) fn facts(trace: &Trace, statistics: &Statistics) -> Sheet {
     add("driver", "Segments allocated right after a release", count(allocator.obtained_after_release));
     add("driver", "Failed requests", count(allocator.ooms));
     let loss = allocator.allocated_bytes.saturating_sub(allocator.requested_bytes);
-    let share = crate::gui::legend::share(loss, allocator.allocated_bytes);
+    let share = highwater_snapshots::format_share(loss, allocator.allocated_bytes);
     add("allocator", "Rounding, sum over all blocks", format!("{} ({share})", exact(loss)));
     add("allocator", "Rounding at the peak", exact(allocator.rounding_at_peak));
     add("allocator", "Different addresses", count(allocator.addresses));

@@ -26,15 +26,12 @@ const MIN_BRUSH: f64 = 0.002;
 const SWING: f32 = 0.22;
 const OUTSIDE: f32 = 0.65;
 
-/// Fewest and most steps of which the overview shows what they leave.
-const KEPT_STEPS: [usize; 2] = [3, 1024];
+/// Most steps of which the overview shows what they leave.
+const KEPT_STEPS: usize = 1024;
 
 /// Where steps begin, with the total there, which is what the steps before leave; of many steps, evenly spaced ones.
 fn kept(recording: &Recording, selection: &Selection) -> Vec<[f64; 2]> {
     let (trace, steps) = (&recording.trace, &recording.steps);
-    if steps.len() < KEPT_STEPS[0] {
-        return Vec::new();
-    }
     let index = &recording.devices[selection.device];
     let starts = steps.iter().map(|(_, events)| events.start).chain(steps.last().map(|(_, events)| events.end));
     let place = |moment: u32| {
@@ -42,7 +39,7 @@ fn kept(recording: &Recording, selection: &Selection) -> Vec<[f64; 2]> {
         let bytes = index.moment(trace, drawn_metric(selection.metric), moment).bytes;
         [selection.x_of(trace, moment), bytes as f64]
     };
-    starts.step_by(steps.len().div_ceil(KEPT_STEPS[1])).map(place).collect()
+    starts.step_by(steps.len().div_ceil(KEPT_STEPS)).map(place).collect()
 }
 
 impl Timeline {
@@ -54,10 +51,10 @@ impl Timeline {
         let highest = shown.picture.totals.iter().map(|totals| totals.get(metric)).max().unwrap_or(0);
         let whole = View { y: 0.0..highest.max(1) as f64 * 1.06, ..selection.whole(recording) };
         ui.add_space(4.0);
-        let room = vec2(ui.available_width(), theme::OVERVIEW_HEIGHT);
-        let (rect, response) = ui.allocate_exact_size(room, Sense::click_and_drag());
-        response.widget_info(|| WidgetInfo::labeled(Role::Slider, true, "Overview of the whole recording"));
+        let rect = ui.allocate_space(vec2(ui.available_width(), theme::OVERVIEW_HEIGHT)).1;
         let rect = rect.with_min_x(rect.left() + theme::AXIS_WIDTH);
+        let response = ui.interact(rect, ui.scope_id().with("overview"), Sense::click_and_drag());
+        response.widget_info(|| WidgetInfo::labeled(Role::Slider, true, "Overview of the whole recording"));
         let frame = PlotFrame { rect, view: whole.clone() };
         let painter = ui.painter().with_clip_rect(rect);
         painter.rect_filled(rect, 2.0, shades.canvas);

@@ -45,7 +45,7 @@ pub(crate) const OUTCOME_WIDTH: f32 = 210.0;
 /// Width of the list of completions, in points.
 pub(crate) const COMPLETIONS_WIDTH: f32 = 420.0;
 /// Initial height of the difference between two recordings, in points.
-pub(crate) const DIFFERENCE_HEIGHT: f32 = 300.0;
+pub(crate) const DIFFERENCE_HEIGHT: f32 = 250.0;
 /// Minimum height of two timelines next to the view below them, in points.
 pub(crate) const MIN_PAIR: f32 = 345.0;
 /// Minimum height of the difference, in points: headline, tabs and a few rows.
