@@ -32,7 +32,7 @@
 //!   a leak, and stays unknown.
 //! - **input**: blocks allocated by data loaders, and by other Python code between the end of a step and the next
 //!   forward if they are still live in forward. Kept blocks of such code are inputs only before the last forward, and
-//!   not before the first step, where all kinds of blocks are allocated.
+//!   if blocks of their call stack were inputs of earlier steps: a program may also keep copies of its weights there.
 //! - **baseline**: some blocks live at the end have a known stack; the others stay unknown for lack of evidence.
 //!
 //! A block's life may be cut short, so that its end is not informative: by the end of the recording; by a failed
@@ -72,7 +72,7 @@ activation       checkpoint recomputation     freed later in backward
 temporary        forward                      freed in the same call
 activation       forward                      freed later, or never (last step)
 input            a data loader
-input            other code between steps     freed in forward or later
+input            other code between steps     freed in forward or later, or like such a block
 activation       other code                   freed from autograd's saved tensors
 unknown          anything else
 Blocks whose life is cut short by an out-of-memory error, another exception or the end of
@@ -217,19 +217,19 @@ impl<'a> Guesser<'a> {
         }
     }
 
-    /// Removes blocks that are never freed from the inputs if other blocks of their call stack are also never freed,
-    /// since the program accumulates them.
+    /// Makes kept inputs unknown if other kept blocks of their call stack are, or if no earlier step had such an input.
     fn mark_collected(&self, guesses: &mut [Guess]) {
         let blocks = &self.trace.blocks;
         let is_kept = |row: usize| blocks.alloc[row].is_some() && !blocks.free_requested[row].is_some();
-        let kept = |guesses: &[Guess], category| -> HashSet<StackId> {
-            let rows = (0..guesses.len()).filter(|row| is_kept(*row) && guesses[*row].category == category);
+        let stacks = |kept: bool, category| -> HashSet<StackId> {
+            let rows = (0..guesses.len()).filter(|row| is_kept(*row) == kept && guesses[*row].category == category);
             rows.map(|row| blocks.stack[row]).filter(|stack| stack.is_some()).collect()
         };
-        let collected = kept(guesses, Category::Unknown);
-        for (row, guess) in guesses.iter_mut().enumerate() {
+        let (collected, replaced) = (stacks(true, Category::Unknown), stacks(false, Category::Input));
+        for ((row, guess), stack) in guesses.iter_mut().enumerate().zip(&blocks.stack) {
+            let is_replaced = replaced.contains(stack) || self.roles.role(*stack) == Role::Data;
             let is_of_gap = guess.life == Life::Unknown && guess.category == Category::Input && is_kept(row);
-            if is_of_gap && collected.contains(&blocks.stack[row]) {
+            if is_of_gap && (collected.contains(stack) || !is_replaced) {
                 guess.category = Category::Unknown;
             }
         }

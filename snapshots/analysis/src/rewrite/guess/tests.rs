@@ -250,6 +250,23 @@ fn what_a_program_collects_is_no_input_in_its_last_step_either() {
 }
 
 #[test]
+fn what_a_program_keeps_between_steps_is_no_input_unless_steps_before_had_such_inputs() {
+    let step = |name: u32, more: &str| {
+        format!(
+            "alloc x{name} 30 < M\n{more}alloc h{name} 50 < F\nalloc g{name} 9\nfree h{name}\nalloc m{name} 6 < A\n\
+             free m{name} < A\nfree g{name}\n"
+        )
+    };
+    let best = "alloc best 100 < save@t.py\nalloc buffers 70 < save@t.py\n";
+    let text = [step(0, ""), step(1, "free x0\n"), step(2, &format!("free x1\n{best}"))].concat();
+    let mut trace = training(&text);
+    guess(&mut trace, &Rules::default());
+    let of = |size| trace.blocks.requested.iter().rposition(|own| *own == size).unwrap();
+    let found = [30, 100, 70].map(|size| trace.blocks.category[of(size)].name());
+    assert_eq!(found, ["input", "unknown", "unknown"]);
+}
+
+#[test]
 fn what_a_failed_request_frees_is_what_other_blocks_of_its_line_are() {
     let [forward, rest] = step_of_two_lines("0", "");
     let [again, _] = step_of_two_lines("1", "");
