@@ -48,18 +48,18 @@ impl FromStr for Where {
 pub enum At {
     /// Before the first event.
     Start,
-    /// After the last event.
-    End,
     /// After the event with this number.
     Event(u64),
+    /// At a moment that comparisons have too.
+    Compared(ComparedAt),
 }
 
 impl fmt::Display for At {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Start => f.write_str("start"),
-            Self::End => f.write_str("end"),
             Self::Event(event) => write!(f, "{event}"),
+            Self::Compared(at) => at.fmt(f),
         }
     }
 }
@@ -68,10 +68,10 @@ impl FromStr for At {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        let why = || "give the number of an event, start, end, step:N (the peak of step N) or step-end:N".to_owned();
         match text {
             "start" => Ok(Self::Start),
-            "end" => Ok(Self::End),
-            _ => text.parse().map(Self::Event).map_err(|_| "give the number of an event, 'start' or 'end'".to_owned()),
+            _ => text.parse().map(Self::Event).or_else(|_| text.parse().map(Self::Compared)).map_err(|_: String| why()),
         }
     }
 }
@@ -212,7 +212,8 @@ mod tests {
     #[test]
     fn moments_read_back_and_mistakes_say_what_is_allowed() {
         assert_eq!("17".parse(), Ok(At::Event(17)));
-        assert_eq!("end".parse(), Ok(At::End));
+        assert_eq!("end".parse(), Ok(At::Compared(ComparedAt(DiffAt::End))));
+        assert_eq!("step:2".parse::<At>().unwrap().to_string(), "step:2");
         assert!("-1".parse::<At>().is_err());
         for text in ["peak", "end", "step:3", "step-end:0"] {
             assert_eq!(text.parse::<ComparedAt>().unwrap().to_string(), text);

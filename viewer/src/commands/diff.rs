@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use highwater_analysis::diff::{Asked, Change, PhasePeak, Setting};
 use highwater_analysis::peak::Query;
-use highwater_analysis::phases::steps_of;
 use highwater_analysis::{
     Comparison, Diff, DiffAt, DiffGroup, GroupKey, MatchKind, Metric, PhasePair, UnmatchedBlocks,
 };
@@ -22,6 +21,7 @@ use highwater_snapshots::{DeviceId, Phase, StackId, Trace, count_of, format_byte
 use self::facts::difference;
 use crate::args::values::{keys_help, metric_parser};
 use crate::args::{BlockChoice, ComparedAt, Form, Given, GroupKeys, ModuleChoice};
+use crate::commands::peak::missing_step;
 use crate::input::{Input, answer_from, compared_devices, on_device, origin_keys, phrase};
 use crate::output::{Failure, Page, Report, Status, caveats, key_columns, named, sum_names};
 
@@ -168,7 +168,7 @@ impl<'a> DiffReport<'a> {
         let at = moments_of(wanted, arguments.b.is_none(), (inputs[0], devices[0]))?;
         let find = |side: usize| {
             let found = inputs[side].ask(|source, _| at[side].find(source, devices[side], metric))?;
-            found.map_or_else(|| Err(missing_step(at[side], side, inputs[side], devices[side])?), Ok)
+            found.map_or_else(|| Err(missing_at(at[side], side, inputs[side], devices[side])?), Ok)
         };
         let query = Query {
             keys: &arguments.by.0,
@@ -430,16 +430,8 @@ impl Report for DiffReport<'_> {
 }
 
 /// Returns the error if the recording of `side` does not have the step of `at`.
-pub(crate) fn missing_step(at: DiffAt, side: usize, input: &Input, device: DeviceId) -> Result<Failure, Failure> {
-    let rows = input.ask(|source, watch| source.stages(device, Metric::Requested, watch))?;
-    let steps = steps_of(&rows);
-    let have = match (steps.first(), steps.last()) {
-        (Some(first), Some(last)) if first != last => format!("it has steps {first} to {last}"),
-        (Some(one), _) => format!("it has step {one} only"),
-        _ => "it has no steps".to_owned(),
-    };
-    let which = ["A", "B"][side];
-    Ok(Failure::Usage(format!("{} of {which}: the recording has no such step; {have}", ComparedAt(at))))
+pub(crate) fn missing_at(at: DiffAt, side: usize, input: &Input, device: DeviceId) -> Result<Failure, Failure> {
+    missing_step(&format!("{} of {}", ComparedAt(at), ["A", "B"][side]), input, device)
 }
 
 /// Returns the moments to compare, of two recordings or, if `is_one`, of one.

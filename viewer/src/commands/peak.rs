@@ -5,12 +5,12 @@ use std::io;
 use clap::Args;
 use highwater_analysis::listed_blocks::LargestBlocks;
 use highwater_analysis::peak::Query;
-use highwater_analysis::phases::{phases, reached_elsewhere};
+use highwater_analysis::phases::{phases, reached_elsewhere, steps_of};
 use highwater_analysis::{BlockPool, Breakdown, Group, GroupKey, Leaks, Metric, Moment, Peak, Siblings, Together};
 use highwater_app::figures::leaks::leak_lines;
 use highwater_app::figures::moment::{elsewhere_text, how_much_and_when, moment_facts, peak_name, when};
 use highwater_app::report::{Column, Fact, Facts, Table, Value, bar, percent};
-use highwater_snapshots::{Trace, count_of, format_bytes, format_count};
+use highwater_snapshots::{DeviceId, Trace, count_of, format_bytes, format_count};
 
 use crate::args::values::{keys_help, metric_parser};
 use crate::args::{At, BlockChoice, DeviceChoice, Given, GroupKeys, ModuleChoice, Source};
@@ -35,7 +35,8 @@ pub struct PeakArguments {
     /// Memory total
     #[arg(long, value_name = "M", default_value = "requested", value_parser = metric_parser())]
     pub metric: Metric,
-    /// State after event number EVENT, at `start` or at `end` [default: the peak]
+    /// State after event number EVENT, at `start`, `end`, `step:N` (the peak of step N) or `step-end:N` [default: the
+    /// peak]
     #[arg(long, value_name = "EVENT")]
     pub at: Option<At>,
     /// The keys by which blocks are grouped, outermost first.
@@ -134,7 +135,7 @@ impl<'a> PeakReport<'a> {
         let trace = input.facts();
         let (device, metric) = (choose_device(trace, arguments.device.device)?, arguments.metric);
         input.check_metric(device, metric)?;
-        let at = arguments.at.map(|at| event_of(trace.event_count(), at)).transpose()?;
+        let at = arguments.at.map(|at| event_of(input, (device, metric), at)).transpose()?;
         input.ask(|source, watch| {
             let mut together = compares_pools(arguments).then(Together::default);
             if let Some(together) = &mut together {
@@ -370,11 +371,27 @@ fn elsewhere_table(moments: &[Moment]) -> Table<'_> {
     Table::new(moments.len(), columns)
 }
 
-/// Returns the event of `at`, given the number of events; `None` for the state before the first event.
-fn event_of(count: u64, at: At) -> Result<Option<u64>, Failure> {
+/// Returns the error for `what`, the option whose step the recording does not have.
+pub(crate) fn missing_step(what: &str, input: &Input, device: DeviceId) -> Result<Failure, Failure> {
+    let rows = input.ask(|source, watch| source.stages(device, Metric::Requested, watch))?;
+    let steps = steps_of(&rows);
+    let have = match (steps.first(), steps.last()) {
+        (Some(first), Some(last)) if first != last => format!("it has steps {first} to {last}"),
+        (Some(one), _) => format!("it has step {one} only"),
+        _ => "it has no steps".to_owned(),
+    };
+    Ok(Failure::Usage(format!("{what}: the recording has no such step; {have}")))
+}
+
+/// Returns the event of `at`; `None` for the state before the first event.
+fn event_of(input: &Input, (device, metric): (DeviceId, Metric), at: At) -> Result<Option<u64>, Failure> {
+    let count = input.facts().event_count();
     match at {
         At::Start => Ok(None),
-        At::End => Ok(count.checked_sub(1)),
+        At::Compared(compared) => match input.ask(|source, _| compared.0.find(source, device, metric))? {
+            Some(moment) => Ok(moment.number()),
+            None => Err(missing_step(&format!("--at {at}"), input, device)?),
+        },
         At::Event(number) if number < count => Ok(Some(number)),
         At::Event(number) if count == 0 => {
             Err(Failure::Usage(format!("--at {number}: the recording has no events; use --at start")))

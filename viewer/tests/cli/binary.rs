@@ -180,7 +180,7 @@ fn bad_usage_is_refused_with_what_is_allowed() {
         ("peak", "<FILE>"),
         ("peak step.snap --metric weight", "requested"),
         ("peak step.snap --by colour", "keys are category"),
-        ("peak step.snap --at noon", "'start' or 'end'"),
+        ("peak step.snap --at noon", "start, end, step:N"),
         ("peak step.snap --top many", "many"),
         ("peak step.snap --where colour=red", "keys are category"),
         ("peak step.snap --where 'size>=lots'", "for example 512MiB"),

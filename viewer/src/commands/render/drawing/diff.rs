@@ -15,7 +15,7 @@ use highwater_pytorch::open::{FileFormat, FileKind};
 use highwater_snapshots::DeviceId;
 
 use super::{Content, Written, by_of, colours_in};
-use crate::commands::diff::{missing_step, moments_of};
+use crate::commands::diff::{missing_at, moments_of};
 use crate::commands::next::quoted;
 use crate::commands::render::{PictureAt, PictureOrder, RenderArguments};
 use crate::input::devices::of_side;
@@ -67,7 +67,7 @@ pub(super) fn draw(
         super::set_axis(&mut selection, arguments, recording)?;
         let found = inputs[side].ask(|source, _| at[side].find(source, devices[side], arguments.metric))?;
         if found.is_none() {
-            return Err(missing_step(at[side], side, &inputs[side], devices[side])?);
+            return Err(missing_at(at[side], side, &inputs[side], devices[side])?);
         }
         Ok(selection)
     };
