@@ -403,10 +403,12 @@ impl Report for GrowthReport<'_> {
             Column::nested("freed", move |row| sum(of(row).1)),
             Column::difference("growth_bytes", "growth", net),
         ]);
-        let title = if self.arguments.between == Between::Idle { "in bursts" } else { "in steps" };
-        let number = Column::count("steps", title, |row| groups.get(row).map(|group| group.steps));
-        let fewest =
-            Column::bytes("least_bytes", "minimum per step", |row| groups.get(row).map(|group| group.least_bytes));
+        let [number, fewest] = match self.arguments.between {
+            Between::Idle => ["in bursts", "minimum per burst"],
+            Between::Steps => ["in steps", "minimum per step"],
+        };
+        let number = Column::count("steps", number, |row| groups.get(row).map(|group| group.steps));
+        let fewest = Column::bytes("least_bytes", fewest, |row| groups.get(row).map(|group| group.least_bytes));
         columns.push(if has_steps { number.shown(steps) } else { number.in_files() });
         columns.push(if has_steps { fewest.shown(least).optional() } else { fewest.in_files() });
         columns
@@ -424,6 +426,10 @@ impl Report for GrowthReport<'_> {
         if !self.has_steps() && self.trace.event_count() > 0 {
             let how = how_to_mark_steps(self.trace);
             page.line(&format!("The recording has no steps, so growth per step is unknown. Mark them {how}."))?;
+        }
+        let is_idle = self.arguments.between == Between::Idle;
+        let has_few_steps = !self.has_steps() || self.growth.window.first == FirstStep::Only;
+        if !is_idle && has_few_steps && self.trace.event_count() > 0 {
             page.line("`--between idle` compares the moments at which the memory of a server returns to a floor.")?;
         }
         if self.growth.balance.born.blocks == 0 && self.growth.balance.freed.blocks == 0 {
@@ -433,7 +439,6 @@ impl Report for GrowthReport<'_> {
         for cause in &self.growth.causes {
             page.line(&format!("Of this, {}.", cause.text()))?;
         }
-        let is_idle = self.arguments.between == Between::Idle;
         if self.growth.leaks.is_empty() && self.growth.net() > 0 && self.growth.step_count() > 1 {
             match self.measures_segments() {
                 true => {

@@ -296,6 +296,7 @@ fn growth_of_a_single_step_is_no_leak() {
         "{told}"
     );
     assert!(told.contains("\n8.98 KiB allocated in these steps is still live (2 blocks). Live memory"), "{told}");
+    assert!(told.contains("\n`--between idle` compares the moments"), "it may be a server: {told}");
 }
 
 #[test]
