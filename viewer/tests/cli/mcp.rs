@@ -29,7 +29,7 @@ pub(crate) fn answers(folder: &Path, files: &[&str], lines: &[String]) -> Vec<Va
     })
 }
 
-fn call(tool: &str, arguments: &Value) -> String {
+pub(crate) fn call(tool: &str, arguments: &Value) -> String {
     json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}})
         .to_string()
 }
@@ -191,6 +191,9 @@ fn bad_calls_say_what_to_do_in_the_words_of_the_tool() {
         ("peak", step(json!({"by": 2})), "unknown key '2'"),
         ("peak", step(json!({"by": ["scope"]})), "invalid by: expected a string"),
         ("peak", step(json!({"each": "perhaps"})), "invalid each: expected true or false"),
+        ("peak", step(json!({"where": "size>1 ".repeat(1000)})), "invalid where: expected at most 4096 bytes"),
+        ("whatif", step(json!({"without": vec!["a"; 33]})), "invalid without: expected at most 32 texts"),
+        ("peak", step(json!({"at": "step:9"})), "the recording has no such step; it has step"),
         ("plan", step(json!({"budget": 24})), "did you mean 24GiB?"),
         ("peak", step(json!({"out": "x"})), "unknown argument out of peak: expected one of file,"),
         ("plan", step(json!({})), "budget is missing"),

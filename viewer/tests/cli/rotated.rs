@@ -10,9 +10,10 @@ use highwater_recorder::{DeviceId, HistoryOptions, Phase, Pool, Recording, Sink,
 use highwater_snapshots::StartingState;
 use highwater_snapshots::format::write_trace;
 use highwater_snapshots::trace::DeviceFacts;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::binary::{highwater_with, stderr, stdout};
+use crate::mcp::{answers, call};
 
 /// A device without blocks.
 struct Empty;
@@ -76,7 +77,7 @@ fn files_of(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-fn json(output: &Output) -> Value {
+fn json_of(output: &Output) -> Value {
     serde_json::from_str(&stdout(output)).unwrap_or_else(|why| panic!("{why}: {}", stderr(output)))
 }
 
@@ -87,7 +88,7 @@ fn the_files_of_a_rotation_are_opened_by_their_folder_their_pattern_or_the_path_
     std::fs::create_dir(&run).unwrap();
     let files = record(&run);
     let peak = |file: &str, most| {
-        let mut found = json(&highwater_with(folder.path(), &format!("peak {file} --by step,phase --json"), most));
+        let mut found = json_of(&highwater_with(folder.path(), &format!("peak {file} --by step,phase --json"), most));
         // Leaks are not searched in recordings that are read in parts.
         let groups = found["groups"].as_array_mut().unwrap();
         groups.iter_mut().for_each(|group| group["leaked_bytes"] = Value::Null);
@@ -102,6 +103,12 @@ fn the_files_of_a_rotation_are_opened_by_their_folder_their_pattern_or_the_path_
             }
         }
     }
+    // An assistant may ask about the folder, which is listed as one recording.
+    let asked = [("summary", json!({})), ("peak", json!({"file": "run", "by": "step,phase"}))];
+    let lines = asked.map(|(tool, arguments)| call(tool, &arguments));
+    let found = answers(folder.path(), &["."], &lines);
+    assert_eq!(found[0]["result"]["structuredContent"]["recordings"], json!(["./run", "./run.snap"]));
+    assert_eq!(found[1]["result"]["structuredContent"]["bytes"], expected["bytes"]);
     for question in ["info run", "phases run --json", "explain run --json", "growth run", "verify run"] {
         let [whole, parts] = ["1000000", "0"].map(|most| highwater_with(folder.path(), question, most));
         assert!(whole.status.success(), "{question}: {}", stderr(&whole));
@@ -118,11 +125,11 @@ fn the_files_of_a_rotation_are_opened_by_their_folder_their_pattern_or_the_path_
     let text = stdout(&info);
     assert!(text.contains("files 1 to 8 of the recording are missing: it begins with run.0009.snap"), "{text}");
     let ends = ["run.snap", "run"].map(|file| {
-        let info = json(&highwater_with(folder.path(), &format!("info {file} --json"), "1000000"));
+        let info = json_of(&highwater_with(folder.path(), &format!("info {file} --json"), "1000000"));
         info["devices"][0]["end"].clone()
     });
     assert_eq!(ends[0], ends[1], "the totals are those of the whole run");
     // A single file is opened by itself.
-    let one = json(&highwater_with(folder.path(), "info run/run.0009.snap --json", "1000000"));
+    let one = json_of(&highwater_with(folder.path(), "info run/run.0009.snap --json", "1000000"));
     assert!(one["problems"].as_array().unwrap().is_empty(), "{one}");
 }

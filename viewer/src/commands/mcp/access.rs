@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use highwater_snapshots::format::Windows;
+
 /// The recordings that a client may ask about.
 #[derive(Clone, Debug)]
 pub(super) struct Access {
@@ -17,7 +19,7 @@ const MAX_LISTED: usize = 50;
 const MAX_DEPTH: usize = 3;
 
 /// Endings of recordings.
-const ENDINGS: [&str; 7] = ["snap", "pickle", "json", "html", "gz", "prof", "sqlite"];
+const ENDINGS: [&str; 8] = ["snap", "pickle", "json", "html", "gz", "prof", "sqlite", "pkl"];
 
 impl Access {
     /// Access to `paths`: files, or whatever is in folders.
@@ -67,7 +69,7 @@ impl Access {
     pub(super) fn files(&self) -> Vec<(PathBuf, PathBuf)> {
         let mut files = Vec::new();
         for (name, root) in &self.roots {
-            if root.is_dir() {
+            if root.is_dir() && !is_rotated(root) {
                 list(name, root, MAX_DEPTH, &mut files);
             } else {
                 files.push((name.clone(), root.clone()));
@@ -80,6 +82,11 @@ impl Access {
 /// Returns a path that no command takes for an option or for standard input.
 fn as_word(path: PathBuf) -> PathBuf {
     if path.as_os_str().as_encoded_bytes().starts_with(b"-") { Path::new(".").join(path) } else { path }
+}
+
+/// Returns whether a folder has the files of one recording, which every command opens by the folder's name.
+pub(super) fn is_rotated(folder: &Path) -> bool {
+    Windows::find_rotated(folder).is_some()
 }
 
 /// Returns whether nothing in a folder, nor in its folders, is a link, which may lead anywhere.
@@ -104,6 +111,7 @@ fn list(name: &Path, folder: &Path, depth: usize, files: &mut Vec<(PathBuf, Path
         let (name, path) = (name.join(entry.file_name()), entry.path());
         let is_recording = path.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known));
         match entry.file_type() {
+            Ok(kind) if kind.is_dir() && is_rotated(&path) => files.push((name, path)),
             Ok(kind) if kind.is_dir() && depth > 1 => list(&name, &path, depth - 1, files),
             Ok(kind) if kind.is_file() && is_recording => files.push((name, path)),
             _ => {}

@@ -8,7 +8,7 @@ use clap::Parser as _;
 use highwater_app::report::Facts;
 use serde_json::{Map, Value, json};
 
-use super::access::{Access, listed};
+use super::access::{Access, is_rotated, listed};
 use super::bounds::{cut_facts, cut_text};
 use super::tools::{Kind, PICTURE, Parameter, TOOLS, Tool};
 use crate::commands::Arguments;
@@ -17,6 +17,10 @@ use crate::output::{Failure, Page, usage_error, versioned};
 
 /// Characters per line of reports.
 const WIDTH: usize = 120;
+
+/// Maximum number of texts in an argument, and of bytes of each: each may cost the time of a replay.
+const MAX_TEXTS: usize = 32;
+const MAX_TEXT: usize = 4096;
 
 /// Width and height of pictures in pixels, small enough to send to a model.
 const PICTURE_SIZE: &str = "1200x750";
@@ -52,7 +56,8 @@ pub(super) fn call(access: &Access, name: &str, arguments: &Value) -> Result<Val
         return Ok(answer(&text, Some(&json!({"recordings": names}))));
     }
     let mut words = words(access, tool, arguments)?;
-    if let Some(folder) = words.first().filter(|file| !["info", "diff"].contains(&tool.command) && file.is_dir()) {
+    let is_of_ranks = |file: &&PathBuf| file.is_dir() && !is_rotated(file);
+    if let Some(folder) = words.first().filter(is_of_ranks).filter(|_| !["info", "diff"].contains(&tool.command)) {
         let real = std::fs::canonicalize(folder).unwrap_or_default();
         let inside: Vec<_> = files.into_iter().filter(|(_, path)| path.starts_with(&real)).collect();
         let text = format!(
@@ -97,7 +102,10 @@ fn add_words(
     words: &mut Vec<PathBuf>,
 ) -> Result<(), String> {
     let expected = |what: &str| format!("invalid {}: expected {what}", parameter.name);
-    let text = |value: &Value| text_of(value).ok_or_else(|| expected("a string"));
+    let text = |value: &Value| match text_of(value) {
+        Some(text) if text.len() > MAX_TEXT => Err(expected(&format!("at most {MAX_TEXT} bytes"))),
+        text => text.ok_or_else(|| expected("a string")),
+    };
     let option = |value: &str| PathBuf::from(format!("{}={value}", parameter.option()));
     let Some(value) = value else {
         if parameter.is_required {
@@ -119,6 +127,9 @@ fn add_words(
         Kind::Text => words.push(option(&text(value)?)),
         Kind::Texts => {
             let values = value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
+            if values.len() > MAX_TEXTS {
+                return Err(expected(&format!("at most {MAX_TEXTS} texts")));
+            }
             for value in &values {
                 words.push(option(&text(value)?));
             }
