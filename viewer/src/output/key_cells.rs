@@ -100,7 +100,9 @@ pub(crate) fn none_note<'a>(
         GroupKey::Phase => "(none): the recording has no phases such as forward and backward.".to_owned(),
         GroupKey::Step => "(none): allocated outside all steps.".to_owned(),
         GroupKey::Frame => {
-            "(none): no stack is recorded for these blocks, such as those live before the recording.".to_owned()
+            "(none): no stack is recorded for these blocks, such as those live before the recording, or of PyTorch's \
+             backward."
+                .to_owned()
         }
         key => format!("(none): no {key} is recorded for these blocks, such as those live before the recording."),
     })
