@@ -20,11 +20,15 @@ import torch
 import torch.distributed
 from torch.distributed.debug import start_debug_server, stop_debug_server
 import highwater
+from highwater import _session
 from highwater.debug import Memory
 
 def train_step(model, rank):
     model(torch.zeros(1024 * (rank + 1), 64, device="cuda")).sum().backward()
     time.sleep(0.2)
+    # A recorded step lasts as long as the test looks at it.
+    while os.path.exists("hold") and _session.active() is not None and _session.active().step_number() > 0:
+        time.sleep(0.01)
 
 def main(port):
     torch.distributed.init_process_group("gloo")
@@ -90,6 +94,7 @@ class Page:
         raise AssertionError(text + (self.folder / "log").read_text())
 
     def stop(self):
+        (self.folder / "hold").unlink(missing_ok=True)
         (self.folder / "own").touch()
         (self.folder / "stop").touch()
         return self._process.wait(60)
@@ -110,23 +115,30 @@ def recordings(folder):
     return sorted(glob.glob(str(folder / "dumps" / "*.snap")))
 
 
+def dumps(folder):
+    return [path.read_text() for path in (folder / "dumps").glob("memory_*.txt")]
+
+
 def test_all_ranks_are_shown_and_record_what_is_asked_for(page):
     # The first dump of the server, which comes with its start.
     first = page.until(lambda text: len(re.findall(r"rank[01]\.snap</a>", text)) == 2 and "recording, step" not in text)
     rows = [re.sub("<[^>]*>", "|", line) for line in first.splitlines() if line.startswith("<tr><td>")]
     assert [row.split("|")[2].strip() for row in rows] == ["0", "1"], rows
     assert all(re.search(r"\| *[\d.]+ [KM]iB *\|", row) for row in rows), rows
-    dump = glob.glob(str(page.folder / "dumps" / "memory_*.txt"))
-    assert len(dump) == 1
-    with open(dump[0]) as file:
-        assert len(re.findall(rf"^[01] +{re.escape(socket.gethostname())} ", file.read(), re.MULTILINE)) == 2
+    # The server writes its text when it has made all ranks record, which may be over by then.
+    line = rf"^[01] +{re.escape(socket.gethostname())} "
+    page.until(lambda text: [len(re.findall(line, dump, re.MULTILINE)) for dump in dumps(page.folder)] == [2])
     assert [highwater.Snapshot(path).info()["rank"] for path in recordings(page.folder)] == [0, 1]
 
     # The button of the page; a file has the asked name after a second.
     time.sleep(1)
+    (page.folder / "hold").touch()
     asked = page.get("/memory/record?steps=3").decode()
-    assert re.search("recording, step [01]; [^<]*parameter 32.50 KiB", asked), asked
+    assert len(re.findall("recording, step [01]", asked)) == 2, asked
+    # Parameters are known when the model was called.
+    page.until(lambda text: len(re.findall("recording, step 1; [^<]*parameter 32.50 KiB", text)) == 2)
     assert "is recording it already" in page.get("/memory/record?steps=3").decode()
+    (page.folder / "hold").unlink()
     done = page.until(lambda text: len(re.findall(r"rank[01]\.snap</a>", text)) == 4 and "recording, step" not in text)
     queries = re.findall(r'href="(/memory/file\?[^"]*)" download="([^"]*)"', done)
     assert len(queries) == 4
