@@ -122,11 +122,20 @@ def _path(path):
     return os.path.join(path, (name if name not in ("", "-", "-c") else "python") + ".snap"), True
 
 
+def _process_age_s():
+    """Returns how long ago this process started, also as another program; None where the system does not tell."""
+    with contextlib.suppress(AttributeError, IndexError, OSError, ValueError):
+        with open("/proc/self/stat") as file:
+            started = int(file.read().rpartition(")")[2].split()[19])
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK")
+    return None
+
+
 class _Names:
     """The names of this process's files.
 
     The first process to use CUDA has the asked name, ranks have theirs, and others that of their process. In a folder
-    that the user has named, all have a name of their own.
+    that the user has named, all have a name of their own. A program that replaces another keeps its files.
     """
 
     def __init__(self, path, claims, is_alone):
@@ -136,15 +145,31 @@ class _Names:
         word = f"rank{rank}" if size > 1 else ""
         own = f"{int(time.time())}.pid{os.getpid()}" if is_alone else f"pid{os.getpid()}"
         is_free = not is_alone and self._claim(word)
-        self._word = word if is_free else f"{word}.{own}".lstrip(".")
+        self._word = self._not_written(word if is_free else f"{word}.{own}".lstrip("."))
         self._begun = os.path.join(claims, f".{os.getpid()}.begun") if claims else None
 
     def name(self, path, rank, size):
         """Returns the path of the file for `path`; a rank that is known by now has its own name."""
         word = f"rank{rank}"
         if size > 1 and not self._word.startswith("rank") and self._claim(word):
-            self._word = word
+            self._word = self._not_written(word)
         return _files.beside(path, self._word) if self._word else path
+
+    def _not_written(self, word):
+        """Returns a word for names that this process has not written before `os.exec…`: `word` or `word.2`."""
+        age_s, unnumbered, number = _process_age_s(), word, 1
+
+        def is_written(path):
+            with contextlib.suppress(OSError):
+                return age_s is not None and time.time() - os.stat(path).st_mtime < age_s
+            return False
+
+        while True:
+            path = _files.beside(self._path, word) if word else self._path
+            if not any(map(is_written, (path, _files.beside(path, "oom"), numbered(path, 1)))):
+                return word
+            number += 1
+            word = f"{unnumbered}.{number}".lstrip(".")
 
     def _claim(self, word):
         """Takes a name, which no other process then takes as long as this one runs; returns whether it was free."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -114,7 +115,7 @@ def test_output_status_and_exceptions_are_the_programs_own(launch):
 def test_a_program_without_pytorch_is_left_alone(launch):
     done = launch("import sys; print('highwater' in sys.modules)")
     assert (done.returncode, done.stdout, launch.files()) == (0, "False\n", [])
-    assert done.stderr.startswith("highwater: nothing was recorded")
+    assert done.stderr == "highwater: nothing was recorded: no use of CUDA was seen.\n"
     asked = launch("import importlib.util; print(importlib.util.find_spec('torch') is not None)\n" + SHORT)
     assert asked.stdout.startswith("True\npeak ") and launch.files() == ["train.snap"]
 
@@ -321,18 +322,26 @@ def test_a_program_that_records_itself_makes_both_recordings(launch):
     assert mine["peaks"]["allocated"]["bytes"] == whole["peaks"]["allocated"]["bytes"]
 
 
-def test_a_program_that_replaces_itself_leaves_its_recording_and_may_fail_to_find_the_other_first(launch):
+def test_a_program_that_replaces_itself_leaves_its_recordings_and_may_fail_to_find_the_others_first(
+    launch, by_environment
+):
     again = """
 import os, sys
-if "again" not in sys.argv:
+if len(sys.argv) < 3:
     os.environ["PATH"] = f"{os.getcwd()}:{os.path.dirname(sys.executable)}"
-    os.execvp(os.path.basename(sys.executable), [sys.executable, "-W", "ignore", "train.py", "again"])
+    os.execvp(os.path.basename(sys.executable), [sys.executable, "-W", "ignore", *sys.argv, "again"])
 """
     done = launch(FORWARD + again)
-    assert done.returncode == 0 and done.stdout.count("peak") == 2, done.stderr
-    files = launch.files()
-    assert len(files) == 2 and files[0].startswith("train.pid") and files[1] == "train.snap", files
-    assert done.stderr.count("highwater: train.") == 2 and "lost" not in done.stderr, done.stderr
+    assert done.returncode == 0 and done.stdout.count("peak") == 3, done.stderr
+    pids = [re.sub("pid[0-9]+", "pid1", name) for name in launch.files()]
+    assert pids == ["train.pid1.2.snap", "train.pid1.snap", "train.snap"], pids
+    assert done.stderr.count("highwater: train.") == 3 and "lost" not in done.stderr, done.stderr
+    by_environment(FORWARD + again, record="own.snap")
+    files = ["own.2.snap", "own.3.snap", "own.snap"]
+    assert launch.files()[:3] == files, launch.files()
+    # They are of the run before.
+    by_environment(FORWARD, record="own.snap")
+    assert launch.files()[:3] == files, launch.files()
 
 
 def test_of_a_killed_program_the_lost_recording_is_reported(launch):
