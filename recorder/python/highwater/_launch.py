@@ -160,8 +160,11 @@ class _Names:
         age_s, unnumbered, number = _process_age_s(), word, 1
 
         def is_written(path):
-            with contextlib.suppress(OSError):
-                return age_s is not None and time.time() - os.stat(path).st_mtime < age_s
+            # Where it could not be converted, it is a pickle of the same name.
+            for one in (path, _files.split(path)[0] + ".pickle"):
+                with contextlib.suppress(OSError):
+                    if age_s is not None and time.time() - os.stat(one).st_mtime < age_s:
+                        return True
             return False
 
         while True:

@@ -328,7 +328,7 @@ def test_a_program_that_replaces_itself_leaves_its_recordings_and_may_fail_to_fi
     again = """
 import os, sys
 if len(sys.argv) < 3:
-    os.environ["PATH"] = f"{os.getcwd()}:{os.path.dirname(sys.executable)}"
+    os.environ["PATH"] = f"{os.getcwd()}:{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
     os.execvp(os.path.basename(sys.executable), [sys.executable, "-W", "ignore", *sys.argv, "again"])
 """
     done = launch(FORWARD + again)
