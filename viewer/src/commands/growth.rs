@@ -10,7 +10,7 @@ use highwater_analysis::growth::{FirstStep, growth, how_to_mark_steps};
 use highwater_analysis::{
     Between, GroupKey, Growth, GrowthQuery, Leak, Metric, Question, StepRange, StepWindow, short_stack,
 };
-use highwater_app::figures::leaks::{leak_texts, reserved_growth};
+use highwater_app::figures::leaks::{leak_texts, no_leak_text, reserved_growth};
 use highwater_app::figures::moment::peak_facts;
 use highwater_app::report::{Column, Fact, Facts, Table, Value};
 use highwater_snapshots::{Trace, count_of, format_bytes, format_signed_bytes};
@@ -193,7 +193,7 @@ impl<'a> GrowthReport<'a> {
         // Where bursts end is inferred, so that live memory differs between two idle moments without a leak.
         let has_bursts = self.arguments.between == Between::Idle && growth.step_count() > 1;
         if lines.is_empty() && has_bursts && !self.measures_segments() {
-            lines.push(format!("{device}No leak: no source line leaves memory in bursts throughout."));
+            lines.push(format!("{device}{}", no_leak_text(self.arguments.between)));
         }
         lines.push(format!("{device}{}", self.headline(growth)));
         if self.measures_segments() {
@@ -447,7 +447,7 @@ impl Report for GrowthReport<'_> {
                 }
                 // Already the first line.
                 false if is_idle => {}
-                false => page.line("No leak: no source line leaves memory in every step.")?,
+                false => page.line(no_leak_text(self.arguments.between))?,
             }
         }
         if let Some(projection) = self.projection() {

@@ -1,6 +1,6 @@
 //! Sentences about leaks, for the command line and the app.
 
-use highwater_analysis::{Growth, Leak, StepWindow};
+use highwater_analysis::{Between, Growth, Leak, StepWindow};
 use highwater_snapshots::line_text::unique_suffixes;
 use highwater_snapshots::{count_of, format_bytes};
 
@@ -20,6 +20,14 @@ pub fn leak_texts(leaks: &[Leak], window: &StepWindow) -> Vec<String> {
         None => format!("{line}."),
     };
     leak_lines(leaks, unit).into_iter().zip(0..).map(leak).collect()
+}
+
+/// Returns the verdict on several steps or bursts without a leak.
+pub fn no_leak_text(between: Between) -> &'static str {
+    match between {
+        Between::Steps => "No leak: no source line leaves memory in every step.",
+        Between::Idle => "No leak: no source line leaves memory in bursts throughout.",
+    }
 }
 
 /// Lists the largest `leaks` with their bytes per step (named by `unit`), and the sum of all others, as sentences

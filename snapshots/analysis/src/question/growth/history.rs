@@ -80,6 +80,18 @@ pub fn growth(
     Ok(queries.iter().map(|_| found.by_ref().take(devices.len()).collect()).collect())
 }
 
+/// The default window of `device`: of steps, or where the recording has fewer than two, of bursts between idle moments.
+/// `None` if it has neither, or reading fails.
+pub fn steps_or_bursts(source: &Source<'_>, device: DeviceId) -> Option<StepWindow> {
+    let steps = StepWindow::of(source, device, StepRange::default()).ok()?.ok();
+    if steps.as_ref().is_some_and(|window| window.steps.len() > 1) {
+        return steps;
+    }
+    let totals = [(device, Metric::Requested)];
+    let bursts = bursts(source, &totals, &mut |_| ControlFlow::Continue(())).ok()?.pop()?;
+    StepWindow::among_bursts(bursts, StepRange { between: Between::Idle, ..StepRange::default() }).ok().or(steps)
+}
+
 /// The history of a device in a recording, or in a part of one.
 #[derive(Debug, Default)]
 pub(crate) struct History {

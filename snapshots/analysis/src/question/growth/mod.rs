@@ -25,7 +25,7 @@ use crate::index::beside::SegmentValues;
 use crate::metric::Metric;
 
 pub(crate) use history::History;
-pub use history::{OfDevices, growth};
+pub use history::{OfDevices, growth, steps_or_bursts};
 pub use leaks::{Leak, Leaks};
 pub use reserved::{Kept, KeptBecause};
 pub(crate) use steps::Steps;

@@ -65,6 +65,16 @@ pub(super) struct Run {
     pub(super) phases: Vec<Phase>,
 }
 
+/// What distinguishes idle points from minima within bursts: the longest time around each in which nothing is allocated or
+/// freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Idle {
+    /// The shortest of these times at an idle point.
+    pub(super) shortest_ns: u64,
+    /// The longest at a minimum within a burst.
+    pub(super) longest_within_ns: u64,
+}
+
 /// The steps of a device, in the order of their first events.
 #[derive(Clone)]
 pub(crate) struct Steps {
@@ -74,6 +84,8 @@ pub(crate) struct Steps {
     /// The range of all events of the recording.
     pub(super) events: Range<u64>,
     pub(super) how_to_mark: &'static str,
+    /// What distinguishes idle points, if the steps are bursts and time decides.
+    pub(super) idle: Option<Idle>,
 }
 
 impl Steps {
@@ -95,7 +107,8 @@ impl Steps {
         }
         let last = runs[runs.len().saturating_sub(2)..].iter();
         let facts = last.map(|run| StepFacts::of(source, device, run.events.clone())).collect::<Result<_>>()?;
-        Ok(Self { runs, facts, events: source.events(), how_to_mark: how_to_mark_steps(source.facts()) })
+        let how_to_mark = how_to_mark_steps(source.facts());
+        Ok(Self { runs, facts, events: source.events(), how_to_mark, idle: None })
     }
 
     /// The steps of `device`.

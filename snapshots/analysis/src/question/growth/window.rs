@@ -6,8 +6,9 @@ use std::ops::Range;
 use highwater_snapshots::Result;
 use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::trace::Trace;
+use highwater_snapshots::units::format_duration;
 
-use super::steps::{Cut, Steps};
+use super::steps::{Cut, Idle, Steps};
 use crate::grouping::lifetime::step_of;
 use crate::question::source::Source;
 
@@ -73,6 +74,8 @@ pub struct StepWindow {
     pub last: LastStep,
     /// Whether these are steps or bursts.
     pub between: Between,
+    /// What distinguishes idle points, if the steps are bursts and time decides.
+    idle: Option<Idle>,
 }
 
 /// The requested steps.
@@ -131,7 +134,8 @@ impl StepWindow {
     pub(crate) fn among_any(steps: Steps, range: StepRange) -> Result<Self, NoWindow> {
         if steps.runs.is_empty() && range == StepRange::default() {
             let (first, last) = (FirstStep::Asked, LastStep::Asked);
-            return Ok(Self { steps: Vec::new(), events: steps.events, first, last, between: range.between });
+            let between = range.between;
+            return Ok(Self { steps: Vec::new(), events: steps.events, first, last, between, idle: None });
         }
         Self::among(steps, range)
     }
@@ -158,7 +162,7 @@ impl StepWindow {
     pub(crate) fn among(steps: Steps, range: StepRange) -> Result<Self, NoWindow> {
         let StepRange { from, to, between } = range;
         let cut = steps.cut();
-        let Steps { mut runs, how_to_mark, .. } = steps;
+        let Steps { mut runs, how_to_mark, idle, .. } = steps;
         let Some(last) = runs.len().checked_sub(1) else {
             let none = "the recording has no steps: none are marked, and no optimizer step was recognized";
             let step = from.map(Bound::From).or(to.map(Bound::To));
@@ -198,7 +202,7 @@ impl StepWindow {
         let steps: Vec<(u32, Range<u64>)> = runs.drain(first_at.0..).map(|run| (run.step, run.events)).collect();
         let start = steps.first().map_or(0, |(_, events)| events.start);
         let events = start..steps.last().map_or(start, |(_, events)| events.end);
-        Ok(Self { steps, events, first: first_at.1, last: last_at.1, between })
+        Ok(Self { steps, events, first: first_at.1, last: last_at.1, between, idle })
     }
 
     /// The last two complete steps of `device`; `None` if it has fewer.
@@ -250,7 +254,7 @@ impl StepWindow {
     }
 
     /// The step in which a block was allocated.
-    pub(crate) fn step_of(&self, trace: &Trace, id: BlockId) -> Option<u32> {
+    pub fn step_of(&self, trace: &Trace, id: BlockId) -> Option<u32> {
         self.step_at(step_of(trace, &trace.blocks.get(id)), trace.alloc_number(id))
     }
 
@@ -269,7 +273,8 @@ impl StepWindow {
         self.events.clone()
     }
 
-    /// The reasons why the window begins and ends where it does, one sentence each; empty for requested steps.
+    /// The reasons why the window begins and ends where it does, one sentence each; empty for requested steps. After
+    /// them, what separates bursts.
     pub fn reasons(&self) -> Vec<String> {
         let unit = self.between.unit();
         let first = match self.first {
@@ -288,7 +293,11 @@ impl StepWindow {
             LastStep::Whole(cut) => Some(format!("Counted to step {}: the next step {cut}.", self.to())),
             LastStep::OnlyCut(cut) => Some(format!("The only step, {}, {cut}: growth per step is unknown.", self.to())),
         };
-        first.into_iter().chain(last).collect()
+        let idle = self.idle.map(|idle| {
+            let [shortest, longest] = [idle.shortest_ns, idle.longest_within_ns].map(format_duration);
+            format!("Between bursts, nothing is allocated for {shortest} or more; within them, for at most {longest}.")
+        });
+        first.into_iter().chain(last).chain(idle).collect()
     }
 }
 

@@ -6,14 +6,14 @@ use std::ops::ControlFlow;
 use highwater_analysis::growth::growth;
 use highwater_analysis::lifetime::Lifetime;
 use highwater_analysis::{
-    Filter, GroupKey, GrowthQuery, Leaks, LiveGroups, LiveIndex, Matches, Metric, Source, StepRange, StepWindow,
+    Between, Filter, GroupKey, GrowthQuery, Leaks, LiveGroups, LiveIndex, Matches, Metric, Source, StepRange, StepWindow,
     condition, stack_lines,
 };
 use highwater_snapshots::{BlockId, Category, DeviceId, StackId, Trace, format_bytes};
 
 use super::sheets::{bytes, count, words};
 use crate::drawn_metric;
-use crate::figures::leaks::{leak_texts, reserved_growth};
+use crate::figures::leaks::{leak_texts, no_leak_text, reserved_growth};
 use crate::gui::views::sheet::{Heading, Line, Sheet};
 use crate::gui::views::view::Action;
 use crate::gui::widgets::theme;
@@ -39,9 +39,8 @@ pub(super) fn kept(
     };
     let blocks: Vec<BlockId> = (0..trace.blocks.len()).map(|row| BlockId(row as u32)).filter(is_kept).collect();
     let key = key(absent);
-    let steps = window.map_or(0, |window| window.steps.len());
     let groups = groups(trace, &blocks, key, &leaks);
-    let row = |(name, blocks)| Row::of(trace, metric, (name, blocks), (&leaks, steps));
+    let row = |(name, blocks)| Row::of(trace, metric, (name, blocks), (&leaks, window));
     let mut rows: Vec<Row> = groups.into_iter().map(row).collect();
     rows.sort_by_key(|row| std::cmp::Reverse((row.leaked, row.bytes)));
     let lead = if rows.is_empty() {
@@ -53,16 +52,19 @@ pub(super) fn kept(
         lead(absent, &leaks, window)
     };
     let lines = rows.into_iter().map(|row| row.line(key));
-    Sheet { lead, measure: Some(1), ..Sheet::new("Kept", columns(key), lines) }
+    let between = window.map_or(Between::Steps, |window| window.between);
+    Sheet { lead, measure: Some(1), ..Sheet::new("Kept", columns(key, between), lines) }
 }
 
-/// A sentence about growth of reserved memory without growth of live memory; `None` if there is none.
-pub(super) fn reserved(source: &Source<'_>, device: DeviceId) -> Option<String> {
+/// A sentence about growth of reserved memory, from step to step or burst to burst, without growth of live memory; `None`
+/// if there is none.
+pub(super) fn reserved(source: &Source<'_>, device: DeviceId, between: Between) -> Option<String> {
     let filter = Filter::default();
     let query = |metric| GrowthQuery { metric, keys: &[GroupKey::Pool], top: 0, filter: &filter };
     let queries = [Metric::Requested, Metric::Reserved].map(query);
     // A recording in memory is read without errors.
-    let found = growth(source, &[device], StepRange::default(), &queries, &mut |_| ControlFlow::Continue(())).ok()?;
+    let range = StepRange { between, ..StepRange::default() };
+    let found = growth(source, &[device], range, &queries, &mut |_| ControlFlow::Continue(())).ok()?;
     let mut found = found.into_iter().flatten();
     let (live, reserved) = (found.next()?.ok()?, found.next()?.ok()?);
     reserved_growth(&live, &reserved).map(|grows| format!("Reserved memory {grows}."))
@@ -104,27 +106,54 @@ fn lead(absent: &Absent, leaks: &Leaks, window: Option<&StepWindow>) -> Vec<Stri
     };
     match window.steps.len() {
         0 => absent.reason(GroupKey::Step).map(str::to_owned).into_iter().collect(),
+        // A program that may have none.
+        _ if window.between == Between::Idle => {
+            let mut texts = leak_texts(&leaks.lines, window);
+            if texts.is_empty() {
+                texts.push(no_leak_text(window.between).to_owned());
+            }
+            let idle = "The recording has no two steps: bursts between idle moments, as of a server, are compared.";
+            [texts, vec![idle.to_owned()], window.reasons()].concat()
+        }
         1 => vec!["One whole step only: a leak cannot be distinguished from first allocations.".to_owned()],
-        _ if leaks.lines.is_empty() => vec!["No leak: no source line leaves memory in every step.".to_owned()],
+        _ if leaks.lines.is_empty() => vec![no_leak_text(window.between).to_owned()],
         _ => leak_texts(&leaks.lines, window),
     }
 }
 
-fn columns(key: GroupKey) -> Vec<Heading> {
+fn columns(key: GroupKey, between: Between) -> Vec<Heading> {
     let colour = |name: &str| Category::from_name(name).map(theme::category);
     let first = match key {
         GroupKey::Frame => words("Line", "The source line that allocated the blocks.", 0.0),
         GroupKey::Scope => Heading { keeps_end: true, ..words("Module", "The module that allocated the blocks.", 0.0) },
         _ => Heading { swatch: Some(colour), ..words("Category", "The category of the blocks.", 0.0) },
     };
+    let [per_step, steps, per, whole, number, which] = match between {
+        Between::Steps => [
+            "Per step",
+            "Steps",
+            "Bytes leaked per step, on average; 0 without a leak.",
+            "Bytes leaked over the steps searched for leaks: the second to the last whole step.",
+            "Number of steps with bytes that are never freed.",
+            "These steps, each with its bytes.",
+        ],
+        Between::Idle => [
+            "Per burst",
+            "Bursts",
+            "Bytes leaked per burst, on average; 0 without a leak.",
+            "Bytes leaked from the second burst to the last.",
+            "Number of bursts with bytes that are never freed.",
+            "These bursts, each with its bytes.",
+        ],
+    };
     vec![
         first,
         bytes("Live at end", "Bytes allocated in the recording and never freed.", 84.0),
-        bytes("Per step", "Bytes leaked per step, on average; 0 without a leak.", 76.0),
-        bytes("Leaked", "Bytes leaked over the steps searched for leaks: the second to the last whole step.", 84.0),
+        bytes(per_step, per, 76.0),
+        bytes("Leaked", whole, 84.0),
         count("Blocks", "Number of blocks.", 76.0),
-        count("Steps", "Number of steps with bytes that are never freed.", 70.0),
-        words("From", "These steps, each with its bytes.", 240.0),
+        count(steps, number, 70.0),
+        words("From", which, 240.0),
     ]
 }
 
@@ -137,6 +166,8 @@ struct Row {
     blocks: u64,
     /// Bytes by the step in which they were allocated; `None` outside of steps.
     by_step: BTreeMap<Option<u32>, u64>,
+    /// The word for a step.
+    unit: &'static str,
 }
 
 impl Row {
@@ -144,25 +175,29 @@ impl Row {
         trace: &Trace,
         metric: Metric,
         (name, blocks): (String, Vec<BlockId>),
-        (leaks, steps): (&Leaks, usize),
+        (leaks, window): (&Leaks, Option<&StepWindow>),
     ) -> Self {
+        let bursts = window.filter(|window| window.between == Between::Idle);
         let (mut bytes, mut leaked) = (0_u64, 0_u64);
         let mut by_step: BTreeMap<Option<u32>, u64> = BTreeMap::new();
         for &id in &blocks {
             let size = highwater_analysis::between::bytes_of(trace, metric, id);
             bytes += size;
             leaked += if leaks.blocks.contains(&id) { size } else { 0 };
-            let step = trace.spans.at(trace.blocks.alloc[id.0 as usize]).and_then(|span| span.step);
+            let marked = || trace.spans.at(trace.blocks.alloc[id.0 as usize]).and_then(|span| span.step);
+            let step = bursts.map_or_else(marked, |bursts| bursts.step_of(trace, id));
             *by_step.entry(step).or_default() += size;
         }
+        let steps = window.map_or(0, |window| window.steps.len());
         let per_step = leaked.div_ceil(steps.max(1) as u64);
-        Self { name, bytes, leaked, per_step, blocks: blocks.len() as u64, by_step }
+        let unit = window.map_or(Between::Steps, |window| window.between).unit();
+        Self { name, bytes, leaked, per_step, blocks: blocks.len() as u64, by_step, unit }
     }
 
     /// Lists the steps with the bytes that are never freed.
     fn steps_text(&self) -> String {
         let one = |(step, bytes): (&Option<u32>, &u64)| {
-            let step = step.map_or_else(|| "outside".to_owned(), |step| format!("step {step}"));
+            let step = step.map_or_else(|| "outside".to_owned(), |step| format!("{} {step}", self.unit));
             format!("{step}: {}", format_bytes(*bytes))
         };
         let listed: Vec<String> = self.by_step.iter().take(LISTED_STEPS).map(one).collect();

@@ -7,8 +7,9 @@ mod kept;
 use std::sync::Arc;
 
 use eframe::egui::{ComboBox, Label, RichText, Role, Ui, WidgetInfo};
+use highwater_analysis::growth::steps_or_bursts;
 use highwater_analysis::statistics::{StatisticsQuery, TrustNote, trust_notes};
-use highwater_analysis::{Matches, Metric, Statistics, StepRange, StepWindow};
+use highwater_analysis::{Between, Matches, Metric, Statistics};
 
 use crate::gui::views::sheet::Sheet;
 use crate::gui::views::view::{Action, OfDevice, RecordingView, ViewContext, WriteTable, whole_table};
@@ -35,13 +36,14 @@ impl Counted {
         let trace = &recording.trace;
         let index = recording.devices.get(key.of.device)?;
         let peak = index.peak(trace, key.metric);
-        // A recording in memory is read without errors.
-        let window = StepWindow::of(&recording.source, index.device, StepRange::default()).ok()?.ok();
-        let (matches, window) = (&*key.matches, window.as_ref());
+        let compared = steps_or_bursts(&recording.source, index.device);
+        let (matches, compared) = (&*key.matches, compared.as_ref());
+        let between = compared.map_or(Between::Steps, |window| window.between);
+        let window = compared.filter(|_| between == Between::Steps);
         let statistics = Statistics::of(trace, &StatisticsQuery { peak, live: &index.live, matches, window });
-        let mut kept = kept::kept(trace, &recording.absent, (&index.live, window), key.metric, matches);
+        let mut kept = kept::kept(trace, &recording.absent, (&index.live, compared), key.metric, matches);
         // A verdict on blocks does not cover segments.
-        let reserved = kept::reserved(&recording.source, index.device).filter(|_| matches.is_all());
+        let reserved = kept::reserved(&recording.source, index.device, between).filter(|_| matches.is_all());
         kept.lead.extend(reserved);
         let sheets = vec![
             sheets::steps(&statistics),

@@ -124,6 +124,19 @@ fn what_is_kept_is_reported_by_line_where_there_are_stacks() {
 }
 
 #[test]
+fn without_steps_the_bursts_of_a_server_are_compared() {
+    let requests: String =
+        (0..5).map(|number| format!("alloc a{number} 900\nfree a{number}\nalloc k{number} 10/512 < grow\n")).collect();
+    let mut harness = harness(&format!("baseline w 400/512\n{requests}"));
+    show(&mut harness, "Kept");
+    harness.get_by_label("grow leaks 10 B a burst: 40 B from 4 bursts (1 to 4) is still live.");
+    harness.get_by_label("The recording has no two steps: bursts between idle moments, as of a server, are compared.");
+    let rows = rows(&harness);
+    assert!(rows.len() == 1 && rows[0].starts_with("grow · 50 B · 10 B · 40 B · 5 · 4 · outside: 10 B, burst 1: 10 B"));
+    assert!(csv(&harness)[0].contains(&"Per burst".to_owned()));
+}
+
+#[test]
 fn every_condition_of_a_row_is_met_by_as_many_blocks_as_the_row_shows() {
     for sheet in ["Sizes", "Freed when", "Kept"] {
         for metric in [Metric::Requested, Metric::Active] {
