@@ -21,7 +21,7 @@ use web_time::Instant;
 
 #[cfg(not(target_family = "wasm"))]
 use crate::files::computed_cache::open_long;
-use crate::files::fleet::{Fleet, Inputs};
+use crate::files::fleet::{Fleet, FollowedFleet};
 use crate::files::preview::Preview;
 use crate::files::{is_stdin, recording_name};
 #[cfg(not(target_family = "wasm"))]
@@ -107,8 +107,8 @@ impl State {
 pub enum Loaded {
     /// A recording with its indexes.
     Recording(Box<Recording>),
-    /// A summary of the recordings in a folder.
-    Folder(Box<Fleet>),
+    /// A summary of the recordings in a folder, which is followed from then on.
+    Folder(Box<(Fleet, FollowedFleet)>),
 }
 
 impl Loading {
@@ -184,7 +184,7 @@ type Listener<'l> = &'l mut dyn FnMut(Progress) -> ControlFlow<()>;
 fn load(source: Source, most: u64, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Loaded, String> {
     let recording = match source {
         Source::Path(path) if path.is_dir() && !is_rotated(&path) => {
-            return load_folder(&path, state, wake).map(|fleet| Loaded::Folder(Box::new(fleet)));
+            return load_folder(&path, state, wake).map(|read| Loaded::Folder(Box::new(read)));
         }
         Source::Path(path) if let Some(recording) = load_part(&path, most, state, wake)? => Ok(recording),
         Source::Path(path) => load_with(&path, state, wake, |listener| {
@@ -252,38 +252,47 @@ fn load_part(_: &Path, _: u64, _: &State, _: &(dyn Fn() + Sync)) -> Result<Optio
     Ok(None)
 }
 
+/// Opens a recording of a folder, to summarize it; `is_whole` as in [`Fleet::read`].
+///
+/// # Errors
+///
+/// Fails if it cannot be read, or `flow` breaks.
+pub fn open_rank(
+    file: &Path,
+    is_whole: bool,
+    flow: impl Fn() -> ControlFlow<()> + Sync,
+) -> Result<highwater_analysis::Source<'static>, Error> {
+    // What is wrong with the file is found when all of it is read.
+    if !is_whole && let Some(source) = long_source(file, &mut |_| flow()) {
+        return Ok(source);
+    }
+    let Opened { mut trace, format } = open_file(file, &mut |_| flow())?;
+    guess_where_left_open(&mut trace, format.kind);
+    Ok(highwater_analysis::Source::in_memory(trace))
+}
+
 /// Summarizes the recordings in `folder`.
-fn load_folder(folder: &Path, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Fleet, String> {
+fn load_folder(folder: &Path, state: &State, wake: &(dyn Fn() + Sync)) -> Result<(Fleet, FollowedFleet), String> {
     state.enter("Reading ranks");
     wake();
-    let listed = Inputs::of_folder(folder);
-    let inputs = listed.map_err(|why| format!("{why}; is the folder still there, and may you read it?"))?;
-    let flow = || {
-        let is_cancelled = state.is_cancelled.load(Ordering::Relaxed);
-        if is_cancelled { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    };
-    let open = |file: &Path, is_whole: bool| {
-        // What is wrong with the file is found when all of it is read.
-        if !is_whole && let Some(source) = long_source(file, &mut |_| flow()) {
-            return Ok(source);
-        }
-        let Opened { mut trace, format } = open_file(file, &mut |_| flow())?;
-        guess_where_left_open(&mut trace, format.kind);
-        Ok(highwater_analysis::Source::in_memory(trace))
-    };
-    let watch = |done: usize| {
-        state.is_at(done as u64, inputs.len() as u64);
+    let is_cancelled = || state.is_cancelled.load(Ordering::Relaxed);
+    let flow = || if is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+    let watch = |done: usize, all: usize| {
+        state.is_at(done as u64, all as u64);
         wake();
         flow()
     };
-    match Fleet::read(&inputs, open, watch) {
-        None => Err(Error::Cancelled.to_string()),
-        Some(fleet) if !fleet.ranks.is_empty() => Ok(fleet),
-        Some(fleet) => Err(match fleet.unread.first() {
-            Some((path, why)) => format!("none of its recordings can be read; first: {}: {why}", path.display()),
-            None => "the folder has no recording in it; open one that has, or a recording itself".to_owned(),
-        }),
+    let mut followed = FollowedFleet::new(vec![folder.to_owned()]);
+    let read = followed.read(|file, is_whole| open_rank(file, is_whole, flow), watch);
+    let read = read.map_err(|why| format!("{why}; is the folder still there, and may you read it?"))?;
+    let fleet = read.filter(|_| !is_cancelled()).ok_or_else(|| Error::Cancelled.to_string())?;
+    if !fleet.ranks.is_empty() {
+        return Ok((fleet, followed));
     }
+    Err(match fleet.unread.first() {
+        Some((path, why)) => format!("none of its recordings can be read; first: {}: {why}", path.display()),
+        None => "the folder has no recording in it; open one that has, or a recording itself".to_owned(),
+    })
 }
 
 /// Guesses missing categories and phases, unless the file is a `.snap`, which already contains guesses.
@@ -366,8 +375,8 @@ mod tests {
             trace.header.rank = Some(rank);
             write_trace(File::create(folder.path().join(format!("{rank}.snap"))).unwrap(), &trace).unwrap();
         }
-        let Ok(Loaded::Folder(fleet)) = wait(folder.path().to_owned()) else { panic!("not read") };
-        assert_eq!(fleet.ranks.iter().map(|rank| rank.rank).collect::<Vec<_>>(), [0, 1]);
+        let Ok(Loaded::Folder(read)) = wait(folder.path().to_owned()) else { panic!("not read") };
+        assert_eq!(read.0.ranks.iter().map(|rank| rank.rank).collect::<Vec<_>>(), [0, 1]);
     }
 
     #[test]

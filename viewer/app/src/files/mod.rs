@@ -1,7 +1,6 @@
 //! Reads and writes files: recordings, folders of ranks, and saved tables and pictures. Apart from the app's dialogs
 //! and settings, the only module that accesses files.
 
-use std::fs::Metadata;
 use std::path::Path;
 
 pub mod failure;
@@ -12,6 +11,7 @@ pub mod output;
 #[path = "output_web.rs"]
 pub mod output;
 pub mod preview;
+pub mod growing;
 pub mod fleet;
 #[cfg(not(target_family = "wasm"))]
 pub mod computed_cache;
@@ -41,17 +41,4 @@ pub fn file_name(file: &Path) -> String {
 /// The name of the recording in `file`: that of the file, or `standard input` for `-`.
 pub fn recording_name(file: &Path) -> String {
     if is_stdin(file) { "standard input".to_owned() } else { file_name(file) }
-}
-
-/// Whether both are metadata of the same file, according to the system.
-#[cfg(unix)]
-pub fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    (one.dev(), one.ino()) == (other.dev(), other.ino())
-}
-
-/// Whether both are metadata of the same file, according to the system.
-#[cfg(not(unix))]
-pub fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
-    one.created().ok() == other.created().ok()
 }

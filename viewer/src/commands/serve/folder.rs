@@ -6,7 +6,7 @@ use std::io::{self, Read as _};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use highwater_app::files::fleet::{Fleet, FollowedFleet};
 use highwater_snapshots::RotatedFiles;
@@ -19,12 +19,6 @@ use super::response::{Body, Response};
 use crate::args::CategoryChoice;
 use crate::input::{opener_up_to, read_with, resident_events};
 use crate::output::Failure;
-
-/// Minimum time between two checks of the files.
-const LOOK: Duration = Duration::from_secs(2);
-
-/// Checks take at most this fraction of the time (one divided by this), however many and long the recordings are.
-const LOOK_SHARE: u32 = 10;
 
 /// Recordings with more events are summarized in parts, since several are read at once and repeatedly.
 const MAX_RESIDENT_EVENTS: u64 = 1 << 20;
@@ -98,18 +92,17 @@ impl Folder {
             Err(TryLockError::Poisoned(followed)) => followed.into_inner(),
             Err(TryLockError::WouldBlock) => return Ok(()),
         };
-        let begun = Instant::now();
-        let flow = || match self.stop.is_requested() {
+        let watch = |_, _| match self.stop.is_requested() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         };
-        let read = followed.read(opener_up_to(self.most_resident, &self.categories)?, flow)?;
+        let read = followed.read(opener_up_to(self.most_resident, &self.categories)?, watch)?;
         let mut state = self.state();
         if let Some(fleet) = read {
             state.json = serde_json::to_vec(&state.addressed(fleet)).map_err(io::Error::other)?;
             state.version += 1;
         }
-        state.due = Instant::now() + LOOK.max(begun.elapsed() * LOOK_SHARE);
+        state.due = followed.due();
         Ok(())
     }
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
-use std::io::{Read as _, Seek as _, SeekFrom};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use highwater_analysis::Source;
-use highwater_app::files::is_same_file;
+use highwater_app::files::growing::{GrowingFile, Lost};
 use highwater_pytorch::open::FileKind;
 use highwater_snapshots::format::{Follower, MAGIC, write_trace};
 use highwater_snapshots::live_state::LiveState;
@@ -21,9 +21,6 @@ use crate::input::reader;
 
 /// Number of bytes to read at a time; decompressed, they are considerably more.
 const PORTION: usize = 1 << 18;
-
-/// Number of first bytes by which a file is recognized after it was replaced or truncated.
-const START: usize = 4096;
 
 /// Time after which a file that does not grow is reported as idle.
 const IDLE: Duration = Duration::from_secs(10);
@@ -43,14 +40,6 @@ pub enum State {
     Failed(String),
 }
 
-/// The file that is being read.
-#[derive(Debug)]
-struct Reading {
-    file: File,
-    path: PathBuf,
-    start: Vec<u8>,
-}
-
 /// A recording that is watched.
 #[derive(Debug)]
 pub struct Watched {
@@ -58,7 +47,7 @@ pub struct Watched {
     pub path: PathBuf,
     /// Its name in a list.
     pub name: String,
-    reading: Option<Reading>,
+    reading: Option<GrowingFile>,
     follower: Follower,
     /// The recording so far.
     pub running: Running,
@@ -160,35 +149,35 @@ impl Watched {
         }
         let Some(reading) = &mut self.reading else { return Ok(false) };
         let fed = self.follower.bytes_fed();
-        let facts = reading.file.metadata().map_err(|why| format!("cannot read the file's size: {why}"))?;
-        let Ok(now) = std::fs::metadata(&reading.path) else {
-            if self.part.is_some() && self.next_part().is_some() {
-                return self.open_next();
+        let read = reading.facts(fed).and_then(|facts| {
+            if facts.len() == fed {
+                return Ok((facts, Vec::new()));
             }
-            return Err("the file is missing: it was moved or deleted; this is what was read of it".to_owned());
+            reading.recognize()?;
+            Ok((facts, reading.read(fed, PORTION)?))
+        });
+        let portion = match read {
+            Ok((facts, portion)) if portion.is_empty() => {
+                self.note_age(&facts);
+                // While its program writes a file, there is no later one.
+                let may_have_next = self.part.is_some() && self.state != State::Growing;
+                return if may_have_next && self.next_part().is_some() { self.open_next() } else { Ok(false) };
+            }
+            Ok((_, portion)) => portion,
+            Err(Lost::Missing) if self.part.is_some() && self.next_part().is_some() => return self.open_next(),
+            Err(Lost::Missing) => {
+                return Err("the file is missing: it was moved or deleted; this is what was read of it".to_owned());
+            }
+            Err(Lost::Replaced | Lost::Truncated(_)) => {
+                self.restart("another recording has replaced the one before");
+                return Ok(true);
+            }
+            Err(Lost::Overwritten) => {
+                self.restart("the file was overwritten with another recording");
+                return Ok(true);
+            }
+            Err(Lost::Unreadable(why)) => return Err(format!("cannot read the file: {why}")),
         };
-        if !is_same_file(&facts, &now) || facts.len() < fed {
-            self.restart("another recording has replaced the one before");
-            return Ok(true);
-        }
-        if facts.len() == fed {
-            self.note_age(&facts);
-            // While its program writes a file, there is no later one.
-            let may_have_next = self.part.is_some() && self.state != State::Growing;
-            return if may_have_next && self.next_part().is_some() { self.open_next() } else { Ok(false) };
-        }
-        let unreadable = |why: std::io::Error| format!("cannot read the file: {why}");
-        let mut start = vec![0; reading.start.len()];
-        reading.file.seek(SeekFrom::Start(0)).map_err(unreadable)?;
-        if reading.file.read_exact(&mut start).is_err() || start != reading.start {
-            self.restart("the file was overwritten with another recording");
-            return Ok(true);
-        }
-        let mut portion = Vec::new();
-        reading.file.seek(SeekFrom::Start(fed)).map_err(unreadable)?;
-        (&reading.file).take(PORTION as u64).read_to_end(&mut portion).map_err(unreadable)?;
-        let room = START - reading.start.len();
-        reading.start.extend_from_slice(&portion[..room.min(portion.len())]);
         self.feed(&portion)?;
         Ok(true)
     }
@@ -242,12 +231,11 @@ impl Watched {
         if !is_snap_or_empty(&path) {
             return self.read_whole(&path).map(|()| false);
         }
-        self.begin(path).map(|()| true)
+        self.begin(&path).map(|()| true)
     }
 
-    fn begin(&mut self, path: PathBuf) -> Result<(), String> {
-        let file = File::open(&path).map_err(|why| format!("cannot open the file: {why}"))?;
-        self.reading = Some(Reading { file, path, start: Vec::new() });
+    fn begin(&mut self, path: &Path) -> Result<(), String> {
+        self.reading = Some(GrowingFile::open(path).map_err(|why| format!("cannot open the file: {why}"))?);
         Ok(())
     }
 
@@ -293,7 +281,7 @@ impl Watched {
         self.running.begin_file();
         *follower = Follower::passing();
         self.part = Some(number);
-        self.begin(path).map(|()| true)
+        self.begin(&path).map(|()| true)
     }
 
     /// Reads the recording from its start, because the file was replaced.

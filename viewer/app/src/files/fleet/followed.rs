@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
 use std::{fs, io};
 
 use highwater_analysis::Source;
 use highwater_snapshots::{Error, RotatedFiles};
+use web_time::Instant;
 
 use super::inputs::Inputs;
 use super::{Fleet, Outcome, on_workers};
@@ -15,10 +17,17 @@ use super::{Fleet, Outcome, on_workers};
 /// The number of a recording's files, their bytes, and the time of the last change, by which changes are detected.
 type Stamp = (usize, u64, Option<SystemTime>);
 
+/// Minimum time between two checks of the files.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// Checks take at most this fraction of the time (one divided by this), however many and long the recordings are.
+const LOOK_SHARE: u32 = 10;
+
 /// Recordings that belong together and are still written. Only summaries are kept.
 #[derive(Debug)]
 pub struct FollowedFleet {
     paths: Vec<PathBuf>,
+    due: Instant,
     /// The state of each recording when it was last read; `None` before the first time.
     known: Option<HashMap<PathBuf, (Stamp, Outcome)>>,
 }
@@ -26,11 +35,17 @@ pub struct FollowedFleet {
 impl FollowedFleet {
     /// Follows the recordings among `paths`, and those in the folders among them.
     pub fn new(paths: Vec<PathBuf>) -> Self {
-        Self { paths, known: None }
+        Self { paths, due: Instant::now(), known: None }
     }
 
-    /// Reads what has changed, as [`Fleet::read`] does. Returns `None` if nothing has since the last time. What is not
-    /// read because `flow` breaks is left for the next time.
+    /// The time from which on it is worth to read again.
+    pub fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// Reads what has changed, as [`Fleet::read`] does; `watch` receives the number of read recordings and of those that
+    /// have changed. Returns `None` if nothing has since the last time. What is not read because `watch` breaks is left
+    /// for the next time.
     ///
     /// # Errors
     ///
@@ -38,7 +53,18 @@ impl FollowedFleet {
     pub fn read(
         &mut self,
         open: impl Fn(&Path, bool) -> Result<Source<'static>, Error> + Sync,
-        flow: impl Fn() -> ControlFlow<()> + Sync,
+        watch: impl Fn(usize, usize) -> ControlFlow<()> + Sync,
+    ) -> io::Result<Option<Fleet>> {
+        let begun = Instant::now();
+        let read = self.read_changed(open, watch);
+        self.due = Instant::now() + LOOK.max(begun.elapsed() * LOOK_SHARE);
+        read
+    }
+
+    fn read_changed(
+        &mut self,
+        open: impl Fn(&Path, bool) -> Result<Source<'static>, Error> + Sync,
+        watch: impl Fn(usize, usize) -> ControlFlow<()> + Sync,
     ) -> io::Result<Option<Fleet>> {
         let inputs = Inputs::of(&self.paths)?.with_rotations_joined();
         let is_first = self.known.is_none();
@@ -60,7 +86,11 @@ impl FollowedFleet {
             }
             opened => opened,
         };
-        let read = |at: usize| (inputs.files[changed[at]].summarized(open), flow());
+        let done = AtomicUsize::new(0);
+        let read = |at: usize| {
+            let outcome = inputs.files[changed[at]].summarized(open);
+            (outcome, watch(done.fetch_add(1, Ordering::Relaxed) + 1, changed.len()))
+        };
         for (row, outcome) in changed.iter().zip(on_workers(changed.len(), read)) {
             known.insert(inputs.files[*row].path.clone(), (stamps[*row], outcome));
         }
@@ -79,8 +109,6 @@ fn stamp(path: &Path) -> Stamp {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
     use highwater_analysis::Metric;
     use highwater_notation::trace_from_text;
     use highwater_snapshots::format::write_trace;
@@ -103,7 +131,7 @@ mod tests {
         };
         let mut followed = FollowedFleet::new(vec![folder.path().to_owned()]);
         let mut now = || {
-            let fleet = followed.read(open, || ControlFlow::Continue(())).unwrap();
+            let fleet = followed.read(open, |_, _| ControlFlow::Continue(())).unwrap();
             let peak = |rank: &super::super::Rank| (rank.name.clone(), rank.peak(Metric::Requested).bytes);
             let found = fleet.map(|fleet| fleet.ranks.iter().map(peak).collect::<Vec<_>>());
             (found, reads.swap(0, Ordering::Relaxed))
@@ -149,7 +177,8 @@ mod tests {
             Ok(Source::in_memory(opened.trace))
         };
         let mut followed = FollowedFleet::new(vec![folder.path().to_owned()]);
-        let mut count = |flow: ControlFlow<()>| followed.read(open, || flow).unwrap().map(|fleet| fleet.ranks.len());
+        let mut count =
+            |flow: ControlFlow<()>| followed.read(open, |_, _| flow).unwrap().map(|fleet| fleet.ranks.len());
         let read = count(ControlFlow::Break(())).unwrap();
         assert!((1..=super::super::worker_count()).contains(&read), "{read}");
         assert_eq!(count(ControlFlow::Continue(())), Some(20));

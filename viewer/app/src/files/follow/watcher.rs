@@ -1,7 +1,7 @@
 //! Watches a growing file: reads all of it until it is too long to be in memory, then only its summaries.
 
+#[cfg(not(target_family = "wasm"))]
 use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
@@ -11,7 +11,7 @@ use highwater_snapshots::format::{Follower, Windows};
 use web_time::Instant;
 
 use super::{Followed, recording};
-use crate::files::is_same_file;
+use crate::files::growing::{GrowingFile, Lost};
 use crate::session::run::Run;
 
 /// Time between two checks of the file's length.
@@ -28,9 +28,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Number of bytes to read at a time.
 const PORTION: usize = 1 << 20;
-
-/// Number of bytes at the start of the file by which it is recognized.
-const START: usize = 4096;
 
 /// The reason why watching ends.
 pub(super) enum Stop {
@@ -55,30 +52,29 @@ pub(super) struct Watcher<'a> {
 
 impl Watcher<'_> {
     pub(super) fn watch(mut self) -> Result<(), Stop> {
-        let mut file = File::open(self.path).map_err(|why| self.lost(&format!("cannot open the file: {why}")))?;
-        let mut start = Vec::new();
+        let opened = GrowingFile::open(self.path);
+        let mut file = opened.map_err(|why| self.stop(&format!("cannot open the file: {why}")))?;
         if self.run.is_none() {
-            let Some(run) = self.watch_whole(&mut file, &mut start)? else { return Ok(()) };
+            let Some(run) = self.watch_whole(&mut file)? else { return Ok(()) };
             self.notify(Followed::Long(Arc::clone(&run)))?;
             self.run = Some(run);
         }
         match self.run.clone() {
-            Some(run) => self.watch_run(&mut file, &mut start, &run),
+            Some(run) => self.watch_run(&mut file, &run),
             None => Ok(()),
         }
     }
 
     /// Watches a recording in memory, until it is finished or becomes too long for that, in which case a result is
     /// returned.
-    fn watch_whole(&mut self, file: &mut File, start: &mut Vec<u8>) -> Result<Option<Arc<Run>>, Stop> {
+    fn watch_whole(&mut self, file: &mut GrowingFile) -> Result<Option<Arc<Run>>, Stop> {
         let mut follower = Follower::new();
         let mut finished_since: Option<Instant> = None;
         loop {
-            let length = self.look(file, follower.bytes_fed())?;
+            let length = file.facts(follower.bytes_fed()).map_err(|lost| self.lost(lost, follower.bytes_fed()))?.len();
             let begun = Instant::now();
             if length > follower.bytes_fed() {
-                self.recognise(file, start, follower.bytes_fed())?;
-                self.feed(file, &mut follower, start, length)?;
+                self.feed(file, &mut follower, length)?;
                 finished_since = None;
             }
             if follower.events() as u64 > self.most_resident {
@@ -105,26 +101,21 @@ impl Watcher<'_> {
     }
 
     /// Watches a long recording: its summaries are read again when it has grown.
-    fn watch_run(&self, file: &mut File, start: &mut Vec<u8>, run: &Run) -> Result<(), Stop> {
+    fn watch_run(&self, file: &mut GrowingFile, run: &Run) -> Result<(), Stop> {
         let mut read = 0;
         let mut finished_since: Option<Instant> = None;
         loop {
-            let length = self.look(file, read)?;
+            let length = file.facts(read).map_err(|lost| self.lost(lost, read))?.len();
             let begun = Instant::now();
             if length > read {
-                self.recognise(file, start, read)?;
-                if start.is_empty() {
-                    *start = vec![0; START.min(usize::try_from(length).unwrap_or(START))];
-                    let filled = file.seek(SeekFrom::Start(0)).and_then(|_| file.read_exact(start));
-                    filled.map_err(|why| self.lost(&format!("cannot read the file: {why}")))?;
-                }
-                let windows = self.open_windows().map_err(|why| self.lost(&why))?;
+                file.recognize().map_err(|lost| self.lost(lost, read))?;
+                let windows = self.open_windows().map_err(|why| self.stop(&why))?;
                 read = length;
                 let (before, base) = (run.events(), windows.base());
                 let is_finished = !base.trust.unfinished;
                 let is_whole = is_finished && base.problems.iter().all(|problem| !problem.is_index_only);
                 finished_since = is_finished.then(Instant::now);
-                run.extend(windows).map_err(|why| self.lost(&why.to_string()))?;
+                run.extend(windows).map_err(|why| self.stop(&why.to_string()))?;
                 if is_whole {
                     return self.notify(Followed::Completed);
                 }
@@ -153,51 +144,17 @@ impl Watcher<'_> {
         Err(format!("cannot open {}: a browser has no files", self.path.display()))
     }
 
-    /// The length of the file. Fails if the path now names another file, or if the file is shorter than what was read
-    /// of it.
-    fn look(&self, file: &File, read: u64) -> Result<u64, Stop> {
-        let facts = file.metadata().map_err(|why| self.lost(&format!("cannot read the file's size: {why}")))?;
-        let now = std::fs::metadata(self.path).map_err(|_| self.lost("it is missing: it was moved or deleted"))?;
-        if !is_same_file(&facts, &now) {
-            return Err(self.lost("another file has replaced it; press F5 to read that one"));
-        }
-        if facts.len() < read {
-            let what =
-                format!("the file was truncated to {} of {read} bytes; press F5 to read what is left", facts.len());
-            return Err(self.lost(&what));
-        }
-        Ok(facts.len())
-    }
-
-    /// Checks that the start of the file is unchanged; its program may have been restarted.
-    fn recognise(&self, file: &mut File, start: &[u8], read: u64) -> Result<(), Stop> {
-        if read == 0 {
-            return Ok(());
-        }
-        let mut now = vec![0; start.len()];
-        let same = file.seek(SeekFrom::Start(0)).and_then(|_| file.read_exact(&mut now));
-        match same {
-            Ok(()) if now == start => Ok(()),
-            Ok(()) => Err(self.lost("the file was overwritten; press F5 to read the new recording")),
-            Err(why) => Err(self.lost(&format!("cannot read the file: {why}"))),
-        }
-    }
-
     /// Reads the file up to `length`, or until the recording is too long, and passes the bytes to `follower`.
-    fn feed(&self, file: &mut File, follower: &mut Follower, start: &mut Vec<u8>, length: u64) -> Result<(), Stop> {
-        let mut portion = vec![0; PORTION];
-        let sought = file.seek(SeekFrom::Start(follower.bytes_fed()));
-        sought.map_err(|why| self.lost(&format!("cannot read the file: {why}")))?;
+    fn feed(&self, file: &mut GrowingFile, follower: &mut Follower, length: u64) -> Result<(), Stop> {
+        file.recognize().map_err(|lost| self.lost(lost, follower.bytes_fed()))?;
         while follower.bytes_fed() < length {
             let most = usize::try_from(length - follower.bytes_fed()).unwrap_or(PORTION).min(PORTION);
-            let taken = file.read(&mut portion[..most]);
-            let taken = taken.map_err(|why| self.lost(&format!("cannot read the file: {why}")))?;
-            if taken == 0 {
+            let portion =
+                file.read(follower.bytes_fed(), most).map_err(|lost| self.lost(lost, follower.bytes_fed()))?;
+            if portion.is_empty() {
                 break;
             }
-            let bytes = &portion[..taken];
-            start.extend_from_slice(&bytes[..taken.min(START.saturating_sub(start.len()))]);
-            follower.feed(bytes).map_err(|why| self.lost(&why.to_string()))?;
+            follower.feed(&portion).map_err(|why| self.stop(&why.to_string()))?;
             self.check()?;
             if follower.events() as u64 > self.most_resident {
                 // The rest is not to be held in memory.
@@ -225,7 +182,20 @@ impl Watcher<'_> {
         }
     }
 
-    fn lost(&self, why: &str) -> Stop {
+    /// The end, for this reason, after so many bytes were read.
+    fn lost(&self, lost: Lost, read: u64) -> Stop {
+        self.stop(&match lost {
+            Lost::Missing => "it is missing: it was moved or deleted".to_owned(),
+            Lost::Replaced => "another file has replaced it; press F5 to read that one".to_owned(),
+            Lost::Truncated(length) => {
+                format!("the file was truncated to {length} of {read} bytes; press F5 to read what is left")
+            }
+            Lost::Overwritten => "the file was overwritten; press F5 to read the new recording".to_owned(),
+            Lost::Unreadable(why) => format!("cannot read the file: {why}"),
+        })
+    }
+
+    fn stop(&self, why: &str) -> Stop {
         Stop::Lost(format!("stopped following {}: {why}", self.path.display()))
     }
 }

@@ -64,6 +64,7 @@ impl App {
         }
         self.take_arriving(ctx);
         self.take_followed(ctx);
+        self.follow_folder(ctx);
         self.take_predicted(ctx);
         if let Some(recorded) = self.example.as_ref().and_then(Running::poll) {
             match (recorded, self.example.take()) {
@@ -99,7 +100,7 @@ impl App {
             match outcome {
                 None => {}
                 Some(Ok(Loaded::Recording(recording))) => ready.push(*recording),
-                Some(Ok(Loaded::Folder(fleet))) => folders.push((loading.path().to_owned(), *fleet)),
+                Some(Ok(Loaded::Folder(read))) => folders.push((loading.path().to_owned(), *read)),
                 Some(Err(why)) => failed.push((loading.path().to_owned(), why)),
             }
             is_pending
@@ -115,10 +116,10 @@ impl App {
         if has_read && self.loading.is_empty() {
             self.linked = None;
         }
-        for (path, fleet) in folders {
+        for (path, (fleet, followed)) in folders {
             self.failures.retain(|(known, _)| *known != path);
             self.settings.remember(&path);
-            self.show_folder(path, fleet);
+            self.show_folder(path, fleet, Some(followed));
             // Only files are compared.
             self.compares_next = false;
         }

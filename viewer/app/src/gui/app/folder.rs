@@ -1,19 +1,22 @@
 //! The ranks of a run as an open folder, shown instead of or beside files, from which single ranks are opened.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use eframe::egui::{self, CentralPanel, Panel, Ui};
 use highwater_analysis::Metric;
+use web_time::Instant;
 
 use super::App;
 use crate::files::HAS_PATHS;
-use crate::files::fleet::Fleet;
+use crate::files::fleet::{Fleet, FollowedFleet};
+use crate::files::loader::open_rank;
 use crate::gui::host;
 use crate::gui::views::fleet::FleetView;
 use crate::gui::views::ranks::{CellPlace, ShownCell};
 use crate::gui::window::dialog::{Ask, Task};
-use crate::{Command, Recording};
+use crate::{Command, Pending, Recording};
 
 /// The open folder of ranks, and the state of its view.
 #[derive(Debug)]
@@ -24,6 +27,9 @@ pub(super) struct Folder {
     is_in_front: bool,
     /// The rank that was opened from the strip, which the next one opened there replaces.
     opened: Option<PathBuf>,
+    /// What is read again when it is due; `None` while it is, and if a server sends the ranks.
+    followed: Option<FollowedFleet>,
+    reading: Option<Pending<(Option<Fleet>, FollowedFleet)>>,
 }
 
 impl Folder {
@@ -44,11 +50,43 @@ impl App {
         self.folder.as_ref().map(|folder| &**folder.view.fleet())
     }
 
-    /// Shows the ranks of the folder at `path`, replacing any other folder.
-    pub(super) fn show_folder(&mut self, path: PathBuf, fleet: Fleet) {
+    /// Shows the ranks of the folder at `path`, replacing any other folder, and follows them further.
+    pub(super) fn show_folder(&mut self, path: PathBuf, fleet: Fleet, followed: Option<FollowedFleet>) {
         let opened = self.folder.take().filter(|folder| folder.path == path).and_then(|folder| folder.opened);
         self.leave_comparison();
-        self.folder = Some(Folder { path, view: FleetView::new(Arc::new(fleet)), is_in_front: true, opened });
+        let view = FleetView::new(Arc::new(fleet));
+        self.folder = Some(Folder { path, view, is_in_front: true, opened, followed, reading: None });
+    }
+
+    /// Reads what has changed in the open folder where that is due, and shows it.
+    pub(super) fn follow_folder(&mut self, ctx: &egui::Context) {
+        let Some(folder) = &mut self.folder else { return };
+        if let Some(read) = folder.reading.as_ref().and_then(Pending::poll) {
+            folder.reading = None;
+            match read {
+                Ok((fleet, followed)) => {
+                    folder.followed = Some(followed);
+                    fleet.into_iter().for_each(|fleet| folder.view.renew(Arc::new(fleet)));
+                }
+                Err(why) => self.messages.push(why),
+            }
+        }
+        let Some(due) = folder.followed.as_ref().map(FollowedFleet::due) else { return };
+        let wait = due.saturating_duration_since(Instant::now());
+        if !wait.is_zero() {
+            return ctx.request_repaint_after(wait);
+        }
+        let Some(mut followed) = folder.followed.take() else { return };
+        let flow = || ControlFlow::Continue(());
+        let read = move || {
+            let read = followed.read(|file, is_whole| open_rank(file, is_whole, flow), |_, _| flow());
+            // A folder that is gone leaves what was read.
+            Ok((read.unwrap_or_default(), followed))
+        };
+        let wake = ctx.clone();
+        let reading =
+            Pending::start("highwater-ranks", "cannot follow the folder", read, move || wake.request_repaint());
+        folder.reading = Some(reading);
     }
 
     /// Updates the ranks of a folder. A new folder is shown if nothing else is open or a link refers to it.
@@ -63,7 +101,7 @@ impl App {
         let linked = self.link.as_ref().map(|link| link.look.path.as_path());
         let is_wanted = |path: &&PathBuf| fleet.ranks.len() == 1 || Some(path.as_path()) == linked;
         let wanted = fleet.ranks.iter().map(|rank| &rank.path).find(is_wanted).cloned();
-        self.show_folder(path, fleet);
+        self.show_folder(path, fleet, None);
         wanted.iter().for_each(|path| self.open_served(path));
     }
 
@@ -201,9 +239,39 @@ impl App {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use highwater_snapshots::format::write_trace;
     use highwater_notation::trace_from_text;
 
     use super::*;
+
+    #[test]
+    fn a_folder_is_followed_while_it_is_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str| {
+            let bytes = write_trace(Vec::new(), &trace_from_text("alloc a 10").unwrap()).unwrap();
+            std::fs::write(folder.path().join(name), bytes).unwrap();
+        };
+        write("rank0.snap");
+        let (ctx, mut app) = (egui::Context::default(), App::default());
+        app.open(&ctx, folder.path());
+        let begun = std::time::Instant::now();
+        let mut wait = |app: &mut App, count: usize| {
+            while app.fleet().is_none_or(|fleet| fleet.ranks.len() != count) {
+                assert!(begun.elapsed() < Duration::from_secs(60), "{count} ranks are never shown");
+                std::thread::sleep(Duration::from_millis(5));
+                app.take_news(&ctx);
+            }
+        };
+        wait(&mut app, 1);
+        write("rank1.snap");
+        wait(&mut app, 2);
+        std::fs::remove_dir_all(folder.path()).unwrap();
+        std::thread::sleep(Duration::from_millis(2500));
+        app.take_news(&ctx);
+        assert_eq!(app.fleet().unwrap().ranks.len(), 2, "what was read stays");
+    }
 
     #[test]
     fn the_next_rank_of_the_strip_leaves_itself_and_what_is_compared_alone() {
@@ -211,7 +279,7 @@ mod tests {
         let [first, second, third] =
             ["rank0.snap", "rank1.snap", "rank2.snap"].map(|name| std::path::absolute(name).unwrap());
         let mut app = App::default();
-        app.show_folder("ranks".into(), Fleet::default());
+        app.show_folder("ranks".into(), Fleet::default(), None);
         app.open_in_strip(&ctx, &first);
         app.open_in_strip(&ctx, &first);
         assert_eq!(app.loading.len(), 1, "a second click does not end the first");
