@@ -2,6 +2,7 @@
 //! has built for this script and which are copied from Cargo's output folder to where the sources include them, and the
 //! Python package.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -41,7 +42,14 @@ fn embed_library(out: &Path, feature: &str, name: &str, embedded: &str) {
         println!("cargo::warning={name} is not carried in the binary, and has to lie beside it");
     }
     let library = found.map(|path| std::fs::read(path).expect("a library that was just built can be read"));
-    std::fs::write(out.join(embedded), library.unwrap_or_default()).expect("Cargo's folder can be written to");
+    let library = library.unwrap_or_default();
+    // Computed here, since it would take longer than what many programs do that are run with the library.
+    let mut content = DefaultHasher::new();
+    library.hash(&mut content);
+    let name = format!("libhighwater-{:016x}-{embedded}", content.finish());
+    std::fs::write(out.join(format!("{embedded}.name")), name)
+        .and_then(|()| std::fs::write(out.join(embedded), library))
+        .expect("Cargo's folder can be written to");
 }
 
 /// Writes an array of the names and contents of the package's modules.

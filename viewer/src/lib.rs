@@ -8,6 +8,7 @@ pub mod gpu;
 pub mod args;
 pub mod output;
 pub mod input;
+mod carried;
 mod python_package;
 pub mod browser;
 pub mod commands;

@@ -2,7 +2,12 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use highwater_app::files::computed_cache::cache_folder;
+use tempfile::TempDir;
+
+use crate::carried::put;
 
 /// The modules: name and source.
 const MODULES: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/package.rs"));
@@ -11,32 +16,72 @@ const MODULES: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/package.rs
 const START: &str = r#"import os, sys
 _here = os.path.dirname(os.path.abspath(__file__))
 def _start_own():
-    import importlib.machinery, importlib.util
+    # Those of importlib, which would take a millisecond to import.
+    import _frozen_importlib, _frozen_importlib_external
     # The next one may be of this kind too, and would find this one again.
     before = list(sys.path)
     sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder or os.curdir) != _here]
     try:
-        spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
+        spec = _frozen_importlib_external.PathFinder.find_spec("sitecustomize", sys.path)
         if spec is not None and spec.loader is not None:
-            spec.loader.exec_module(importlib.util.module_from_spec(spec))
+            spec.loader.exec_module(_frozen_importlib.module_from_spec(spec))
     finally:
         sys.path[:] = [folder for folder in before if folder not in sys.path] + sys.path
 if sys.version_info[0] > 2:
     _start_own()
 "#;
 
-/// Writes the package into `folder`, with a module that Python runs at startup and that ends with the lines `then`.
+/// A folder with the package.
+#[derive(Debug)]
+pub(crate) struct Package {
+    path: PathBuf,
+    /// Keeps the folder until the program ends, if it is not in a cache.
+    temporary: Option<TempDir>,
+}
+
+impl Package {
+    /// Provides the package, with the lines `then` as in [`write`]: in the user's cache, where Python keeps what it has
+    /// compiled, or `apart` from it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no folder can be written to.
+    pub(crate) fn provide(then: &str, apart: bool) -> io::Result<Self> {
+        let content: String = MODULES.iter().map(|(_, source)| *source).chain([START, then]).collect();
+        let name = format!("python-{:08x}", crc32fast::hash(content.as_bytes()));
+        if let Some(path) = cache_folder().filter(|_| !apart).map(|cache| cache.join(name))
+            && write(&path, then).is_ok()
+        {
+            return Ok(Self { path, temporary: None });
+        }
+        let folder = tempfile::Builder::new().prefix("highwater-python-").tempdir()?;
+        write(folder.path(), then)?;
+        Ok(Self { path: folder.path().to_owned(), temporary: Some(folder) })
+    }
+
+    /// The folder.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The folder, which is kept when this process ends.
+    pub(crate) fn keep(self) -> PathBuf {
+        self.temporary.map_or(self.path, TempDir::keep)
+    }
+}
+
+/// Writes the package into `folder`, unless it is there, with a module that Python runs at startup and that ends with the
+/// lines `then`.
 ///
 /// # Errors
 ///
 /// Fails if the folder cannot be written to.
 pub(crate) fn write(folder: &Path, then: &str) -> io::Result<()> {
     let package = folder.join("highwater");
-    std::fs::create_dir_all(&package)?;
     for (name, source) in MODULES {
-        std::fs::write(package.join(name), source)?;
+        put(&package.join(name), source.as_bytes())?;
     }
-    std::fs::write(folder.join("sitecustomize.py"), format!("{START}{then}"))
+    put(&folder.join("sitecustomize.py"), format!("{START}{then}").as_bytes())
 }
 
 /// The environment variables by which Python programs find the package in `folder`, and the package finds this binary.

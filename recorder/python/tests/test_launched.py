@@ -369,8 +369,8 @@ print("as before", torch.nn.Module.__call__ is call, os._exit is leave, "highwat
 @pytest.fixture
 def attach(launch, monkeypatch):
     """Runs `highwater attach` on a process."""
-    if not hasattr(sys, "remote_exec") and shutil.which("gdb") is None:
-        pytest.skip("attaching to this Python needs gdb")
+    if not (hasattr(sys, "remote_exec") or shutil.which("gdb") or shutil.which("lldb")):
+        pytest.skip("attaching to this Python needs gdb or lldb")
     monkeypatch.setenv("XDG_CACHE_HOME", str(launch.folder / "cache"))
 
     def attach(pid, *options):
@@ -399,6 +399,26 @@ def test_a_running_program_is_recorded_twice_and_is_as_before_afterwards(launch,
         assert second.returncode == 0, second.stderr
         assert launch.answer("info", "again.snap")["level"] == "events"
         assert launch.answer("info", "again.snap")["devices"][0]["steps"] > 2
+    finally:
+        (launch.folder / "stop").write_text("")
+        output, _ = program.communicate(timeout=60)
+    assert output.splitlines()[-1] == "as before True True False set()"
+
+
+@pytest.mark.skipif(hasattr(sys, "remote_exec"), reason="this Python needs no debugger")
+@pytest.mark.skipif(shutil.which("lldb") is None, reason="needs lldb")
+def test_where_gdb_is_missing_lldb_makes_the_program_record_itself(launch, attach, monkeypatch):
+    program = subprocess.Popen(launch.script(LOOP), cwd=launch.folder, stdout=subprocess.PIPE, text=True)
+    tools = launch.folder / "tools"
+    tools.mkdir()
+    for name in ("lldb", "highwater"):
+        (tools / name).symlink_to(shutil.which(name))
+    monkeypatch.setenv("PATH", str(tools))
+    try:
+        assert "step" in program.stdout.readline()
+        done = attach(program.pid, "--steps", "2")
+        assert done.returncode == 0, done.stderr
+        assert {row["step"] for row in launch.answer("phases", f"pid{program.pid}.snap")["rows"]} == {1, 2}
     finally:
         (launch.folder / "stop").write_text("")
         output, _ = program.communicate(timeout=60)

@@ -22,7 +22,7 @@ use highwater_snapshots::{parse_bytes, parse_range};
 
 use self::library::Library;
 use crate::output::{Failure, Page, Status};
-use crate::python_package;
+use crate::python_package::{self, Package};
 
 fn steps(text: &str) -> Result<Range<u32>, String> {
     parse_range(text).ok_or_else(|| "expected the first step and the one after the last, as 10..13".to_owned())
@@ -101,9 +101,8 @@ pub fn run(arguments: &ProgramArguments, _page: &mut Page<'_>) -> Result<Status,
     let file = file_of(arguments, &program)?;
     let library = Library::provide()?;
     let cannot = |why: io::Error| Failure::Record(format!("cannot make a folder for the run: {why}"));
-    let folder = || tempfile::Builder::new().prefix("highwater-run-").tempdir().map_err(cannot);
-    let (claims, python) = (folder()?, folder()?);
-    python_package::write(python.path(), START).map_err(cannot)?;
+    let claims = tempfile::Builder::new().prefix("highwater-run-").tempdir().map_err(cannot)?;
+    let package = Package::provide(START, false).map_err(cannot)?;
     if !file.is_dir() {
         make_way(&file)?;
     }
@@ -112,7 +111,7 @@ pub fn run(arguments: &ProgramArguments, _page: &mut Page<'_>) -> Result<Status,
     for (name, value) in settings(arguments, &file, claims.path()) {
         command.env(name, value);
     }
-    command.envs(python_package::environment(python.path()));
+    command.envs(python_package::environment(package.path()));
     command.env("LD_PRELOAD", library.among(std::env::var_os("LD_PRELOAD")));
     // Installed before the program starts, so that no signal is lost.
     let signals = Signals::catch().map_err(|why| Failure::Record(format!("cannot handle signals: {why}")))?;

@@ -15,7 +15,6 @@ pub mod growing;
 pub mod fleet;
 #[cfg(not(target_family = "wasm"))]
 pub mod computed_cache;
-#[cfg(not(target_family = "wasm"))]
 pub mod loader;
 pub mod follow;
 #[cfg(not(target_family = "wasm"))]

@@ -5,11 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use highwater_app::files::computed_cache::cache_folder;
 use tempfile::{Builder, TempDir};
 
 use crate::output::Failure;
-use crate::python_package;
+use crate::python_package::Package;
 
 /// The start of each script, after the lines that set its variables. A script that is run when `highwater attach` no
 /// longer waits for it removes the folder.
@@ -60,11 +59,7 @@ impl Scripts {
         }
         let is_given = give_to_user_of(pid, folder.path())?;
         // The program uses the package until the end of the recording, whether or not this process still runs.
-        let package = match cache_folder().filter(|_| !is_given) {
-            Some(cache) => cache.join(format!("python-{}", env!("CARGO_PKG_VERSION"))),
-            None => Builder::new().prefix("highwater-python-").tempdir()?.keep(),
-        };
-        python_package::write(&package, "")?;
+        let package = Package::provide("", is_given)?.keep();
         give_to_user_of(pid, &package)?;
         Ok(Self { pid, folder, package })
     }
@@ -195,9 +190,9 @@ pub(super) fn inject(pid: u32, script: &Path) -> Result<(), Failure> {
     let why = match runs_scripts(pid).then(|| by_python(pid, script)) {
         Some(Ok(())) => return Ok(()),
         // `PYTHON_DISABLE_REMOTE_DEBUG` was set.
-        Some(Err(why)) if why.contains("not enabled") => by_gdb(pid, script).err(),
+        Some(Err(why)) if why.contains("not enabled") => by_debugger(pid, script).err(),
         Some(Err(why)) => Some(why),
-        None => by_gdb(pid, script).err(),
+        None => by_debugger(pid, script).err(),
     };
     why.map_or(Ok(()), |why| Err(Failure::Record(format!("cannot attach to process {pid}: {why}"))))
 }
@@ -233,44 +228,74 @@ fn by_python(pid: u32, script: &Path) -> Result<(), String> {
 
 const MAY_NOT: &str = "this user may not: run it as root, or allow it with `sysctl kernel.yama.ptrace_scope=0`";
 
-/// The debugger stops the program for a moment, and has Python call one of its functions when it is safe.
-fn by_gdb(pid: u32, script: &Path) -> Result<(), String> {
-    // The end of a string of C. What the script defines is not left in the program's main module.
+/// A debugger stops the program, and has Python call one of its functions when it is safe.
+fn by_debugger(pid: u32, script: &Path) -> Result<(), String> {
+    // What the script defines is not left in the program's main module.
     let read = format!("exec(compile(open({}, 'rb').read(), 'highwater attach', 'exec'), {{}})", text(script));
-    let lines = format!("try:\n    {read}\nexcept BaseException:\n    pass\n\0");
-    let file = script.with_extension("lines");
-    if lines.len() > BYTES {
-        return Err(format!("the path of {} is too long", file.display()));
+    let lines = format!("try:\n    {read}\nexcept BaseException:\n    pass\n");
+    if lines.len() >= BYTES {
+        return Err(format!("the path of {} is too long", script.display()));
     }
-    std::fs::write(&file, lines).map_err(|why| format!("cannot write {}: {why}", file.display()))?;
-    let pid_text = pid.to_string();
-    let map = format!("set $memory = ((long (*)(long, long, long, long, long, long)) mmap)(0, {BYTES}, 3, 34, -1, 0)");
-    let copy = format!("restore {} binary $memory", file.display());
-    let call = "print ((int (*)(void *, void *)) Py_AddPendingCall)((void *) PyRun_SimpleString, (void *) $memory)";
-    // The symbols of all libraries of PyTorch would take it some twenty seconds, in which the program stands still.
-    let without_symbols = ["-nx", "-batch", "-iex", "set auto-solib-add off", "-p", &pid_text];
-    let mut words: Vec<&OsStr> = without_symbols.map(OsStr::new).to_vec();
-    let libraries = ["libc[.-]", "libpthread", "libpython"].map(|name| format!("sharedlibrary {name}"));
-    let [c, threads, python] = libraries.each_ref().map(String::as_str);
-    for command in ["set confirm off", c, threads, python, &map, &copy, call] {
-        words.extend([OsStr::new("-ex"), OsStr::new(command)]);
-    }
-    let done = run("gdb", &words).map_err(|_| {
-        "this Python cannot be asked without the debugger gdb, which is not installed: apt install gdb, or start the \
-         program with `highwater run`"
-            .to_owned()
+    let pid = pid.to_string();
+    let done = match by_gdb(&pid, &lines, script) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => by_lldb(&pid, &lines),
+        done => done,
+    };
+    let done = done.map_err(|why| match why.kind() {
+        io::ErrorKind::NotFound => "this Python cannot be asked without a debugger, gdb or lldb, of which none is \
+                                    installed: apt install gdb, or start the program with `highwater run`"
+            .to_owned(),
+        _ => why.to_string(),
     })?;
-    if String::from_utf8_lossy(&done.stdout).contains("$1 = 0") {
+    // The result of the last call.
+    if ["$1 = 0", "$0 = 0"].iter().any(|result| String::from_utf8_lossy(&done.stdout).contains(result)) {
         return Ok(());
     }
     let errors = String::from_utf8_lossy(&done.stderr);
     Err(if errors.contains("not permitted") {
         MAY_NOT.to_owned()
-    } else if errors.contains("No symbol") {
+    } else if errors.contains("No symbol") || errors.contains("undeclared identifier") {
         "it runs no Python, or one whose functions are hidden".to_owned()
     } else {
         last_line(&done.stderr)
     })
+}
+
+/// Has gdb write `lines`, which end a string of C, into the program, and call Python with them.
+fn by_gdb(pid: &str, lines: &str, script: &Path) -> io::Result<Output> {
+    let file = script.with_extension("lines");
+    std::fs::write(&file, format!("{lines}\0"))
+        .map_err(|why| io::Error::other(format!("cannot write {}: {why}", file.display())))?;
+    let map = format!("set $memory = ((long (*)(long, long, long, long, long, long)) mmap)(0, {BYTES}, 3, 34, -1, 0)");
+    let copy = format!("restore {} binary $memory", file.display());
+    let call = "print ((int (*)(void *, void *)) Py_AddPendingCall)((void *) PyRun_SimpleString, (void *) $memory)";
+    // The symbols of all libraries of PyTorch would take it some twenty seconds, in which the program stands still.
+    let without_symbols = ["-nx", "-batch", "-iex", "set auto-solib-add off", "-p", pid];
+    let libraries = ["libc[.-]", "libpthread", "libpython"].map(|name| format!("sharedlibrary {name}"));
+    let [c, threads, python] = libraries.each_ref().map(String::as_str);
+    debug("gdb", &without_symbols, "-ex", &["set confirm off", c, threads, python, &map, &copy, call])
+}
+
+/// The same with lldb, which needs some seconds for it.
+fn by_lldb(pid: &str, lines: &str) -> io::Result<Output> {
+    let text = lines.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    let map =
+        format!("((char *(*)(void *, unsigned long, int, int, int, long)) mmap)((void *) 0, {BYTES}, 3, 34, -1, 0)");
+    let copy = format!("for (long at = 0; at <= {}; at++) memory[at] = text[at]", lines.len());
+    // It does not pass the address of a function as such.
+    let call =
+        "volatile long run = (long) PyRun_SimpleString; ((int (*)(long, char *)) Py_AddPendingCall)(run, memory)";
+    let whole = format!("expression -l c -- char *memory = {map}; const char *text = \"{text}\"; {copy}; {call}");
+    let settings = ["target.preload-symbols false", "plugin.jit-loader.gdb.enable off"];
+    let [symbols, code] = settings.map(|setting| format!("settings set {setting}"));
+    let attach = format!("process attach --pid {pid}");
+    debug("lldb", &["--no-lldbinit", "--batch"], "-o", &[&symbols, &code, &attach, &whole, "process detach"])
+}
+
+/// Runs a debugger with commands, each after the option `each`.
+fn debug(debugger: &str, options: &[&str], each: &str, commands: &[&str]) -> io::Result<Output> {
+    let commands = commands.iter().flat_map(|command| [each, command]);
+    run(debugger, &options.iter().copied().chain(commands).map(OsStr::new).collect::<Vec<_>>())
 }
 
 fn last_line(output: &[u8]) -> String {

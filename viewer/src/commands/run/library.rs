@@ -1,11 +1,12 @@
 //! Writes the library to preload to a file that the loader finds.
 
 use std::ffi::OsString;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use highwater_app::files::computed_cache::cache_folder;
 
+use crate::carried::put;
 use crate::output::Failure;
 
 /// The library embedded in the binary; empty if it was built without.
@@ -13,6 +14,9 @@ use crate::output::Failure;
 static CARRIED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/inject.so"));
 #[cfg(not(feature = "run"))]
 const CARRIED: &[u8] = &[];
+
+/// The name of its file, which tells the content.
+const NAME: &str = include_str!(concat!(env!("OUT_DIR"), "/inject.so.name"));
 
 /// The environment variable that names another library than the embedded one.
 const VARIABLE: &str = "HIGHWATER_INJECT";
@@ -51,14 +55,16 @@ impl Library {
                 ))
             });
         }
-        let cached = cache_folder().and_then(|folder| put(&folder, CARRIED).ok()).and_then(|path| Self::at(&path));
+        let cached = cache_folder().map(|folder| folder.join(NAME)).filter(|path| put(path, CARRIED).is_ok());
+        let cached = cached.and_then(|path| Self::at(&path));
         if let Some(library) = cached {
             return Ok(library);
         }
         let cannot =
             |why: io::Error| Failure::Record(format!("cannot put the library into a folder for this run: {why}"));
         let folder = tempfile::Builder::new().prefix("highwater-").tempdir().map_err(cannot)?;
-        let path = put(folder.path(), CARRIED).map_err(cannot)?;
+        let path = folder.path().join(NAME);
+        put(&path, CARRIED).map_err(cannot)?;
         Ok(Self { path, _folder: Some(folder) })
     }
 
@@ -80,37 +86,9 @@ impl Library {
     }
 }
 
-/// Writes `content` into `folder` under a name derived from it, unless it is there. Other processes see all of it or
-/// nothing.
-fn put(folder: &Path, content: &[u8]) -> io::Result<PathBuf> {
-    std::fs::create_dir_all(folder)?;
-    let path = folder.join(format!("libhighwater-inject-{:08x}.so", crc32fast::hash(content)));
-    if std::fs::read(&path).is_ok_and(|there| there == content) {
-        return Ok(path);
-    }
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(content)?;
-    file.persist(&path)?;
-    Ok(path)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_library_is_put_once_and_mended() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = put(&folder.path().join("cache"), b"content").unwrap();
-        let written = || std::fs::metadata(&path).unwrap().modified().unwrap();
-        let before = written();
-        assert_eq!(put(&folder.path().join("cache"), b"content").unwrap(), path);
-        assert_eq!(written(), before, "it was there");
-        std::fs::write(&path, b"conte").unwrap();
-        assert_eq!(put(&folder.path().join("cache"), b"content").unwrap(), path);
-        assert_eq!(std::fs::read(&path).unwrap(), b"content");
-        assert_ne!(put(&folder.path().join("cache"), b"other").unwrap(), path);
-    }
 
     #[test]
     fn it_stands_behind_libraries_that_were_asked_for() {

@@ -58,17 +58,8 @@ fn report_lost(count: usize, page: &mut Page<'_>) -> io::Result<()> {
 }
 
 fn report_nothing(program: &Program, page: &mut Page<'_>) -> io::Result<()> {
-    page.headline(
-        "highwater: nothing was recorded: no use of CUDA by PyTorch and no allocation by the CUDA driver was seen.",
-    )?;
-    if let Some(why) = program.resists() {
-        return page.line(&format!("  {why}."));
-    }
-    page.line(
-        "  Either the program used no GPU memory, or the library was not loaded where it did: in a container, in a server or \
-         job that was already running or runs elsewhere, or in a child process that is statically linked, has other \
-         privileges or was started without LD_PRELOAD in its environment.",
-    )
+    let why = program.resists().unwrap_or_else(|| "no use of CUDA was seen".to_owned());
+    page.headline(&format!("highwater: nothing was recorded: {why}."))
 }
 
 fn report_files(program: &Program, files: &[PathBuf], page: &mut Page<'_>) -> io::Result<()> {

@@ -7,9 +7,10 @@ use std::sync::Arc;
 #[cfg(unix)]
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// Interval of polling for signals and for the end of the program.
+/// Interval of polling for signals.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Whether no program runs, so that signals do what they do by default.
@@ -66,18 +67,20 @@ impl Signals {
 
     /// Waits for the program's end, and passes on received signals.
     pub(crate) fn wait(&self, mut child: Child) -> io::Result<ExitStatus> {
-        let mut pause = Duration::from_micros(100);
+        let pid = child.id();
+        let (sender, status) = mpsc::channel();
+        std::thread::spawn(move || sender.send(child.wait()));
         loop {
-            if let Some(ended) = child.try_wait()? {
-                return Ok(ended);
+            match status.recv_timeout(PAUSE) {
+                Ok(ended) => return ended,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(io::Error::other("its thread has ended")),
             }
             for (signal, came) in &self.passed_on {
                 if came.swap(false, Ordering::Relaxed) {
-                    send(child.id(), *signal);
+                    send(pid, *signal);
                 }
             }
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(PAUSE);
         }
     }
 }
@@ -97,7 +100,7 @@ impl Drop for Signals {
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn send(pid: u32, signal: i32) {
     let Ok(pid) = i32::try_from(pid) else { return };
-    // SAFETY: no memory is involved; the process is our child, and was not waited for.
+    // SAFETY: no memory is involved; the process is our child, whose status has not arrived.
     unsafe { libc::kill(pid, signal) };
 }
 
