@@ -390,14 +390,14 @@ mod tests {
 
     #[test]
     fn bursts_are_the_same_where_the_recording_is_read_in_windows() {
-        let pauses: Vec<u64> = (0..40).flat_map(|burst| [&[150 + 20 * burst][..], &[3; 20]].concat()).collect();
+        let pauses: Vec<u64> = (0..60).flat_map(|burst| [&[150 + 20 * burst][..], &[3; 20]].concat()).collect();
         let trace = trace_from_text(&requests_after(&pauses, 40)).unwrap();
         let bytes: Arc<[u8]> = write_trace(Vec::new(), &trace).unwrap().into();
         let windows = Windows::open(Arc::new(bytes), &mut |_| ControlFlow::Continue(())).unwrap();
         let parts = Source::in_windows(windows).unwrap().in_windows_of(700);
         assert!(parts.passes().len() > 10);
         let whole = Source::in_memory(trace);
-        assert_eq!(bounds_in(&whole).len(), 41);
+        assert_eq!(bounds_in(&whole).len(), 61);
         assert_eq!(bounds_in(&parts), bounds_in(&whole));
         assert_eq!(bursts_of(&parts).idle, bursts_of(&whole).idle);
     }
