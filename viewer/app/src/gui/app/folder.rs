@@ -256,8 +256,8 @@ mod tests {
         write("rank0.snap");
         let (ctx, mut app) = (egui::Context::default(), App::default());
         app.open(&ctx, folder.path());
-        let begun = std::time::Instant::now();
-        let mut wait = |app: &mut App, count: usize| {
+        let begun = Instant::now();
+        let wait = |app: &mut App, count: usize| {
             while app.fleet().is_none_or(|fleet| fleet.ranks.len() != count) {
                 assert!(begun.elapsed() < Duration::from_secs(60), "{count} ranks are never shown");
                 std::thread::sleep(Duration::from_millis(5));
