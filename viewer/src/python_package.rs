@@ -70,8 +70,8 @@ impl Package {
     }
 }
 
-/// Writes the package into `folder`, unless it is there, with a module that Python runs at startup and that ends with the
-/// lines `then`.
+/// Writes the package into `folder`, unless it is there, with a module that Python runs at startup and that ends with
+/// the lines `then`.
 ///
 /// # Errors
 ///

@@ -40,7 +40,7 @@ impl GrowingFile {
         Ok(Self { path: path.to_owned(), file: File::open(path)?, start: Vec::new() })
     }
 
-    /// What the system knows of it. It must be the file that was opened, and not shorter than the bytes that were `read`.
+    /// Its metadata. It must be the file that was opened, and not shorter than the bytes that were `read`.
     ///
     /// # Errors
     ///

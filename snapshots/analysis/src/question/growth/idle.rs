@@ -220,8 +220,8 @@ impl Turns {
     }
 }
 
-/// Divides minima into those within bursts and idle points, by the rest at each: where the next longer rest is longest in
-/// proportion. `None` if they are alike.
+/// Divides minima into those within bursts and idle points, by the rest at each: where the next longer rest is longest
+/// in proportion. `None` if they are alike.
 fn idle_among(rests_ns: &[u64]) -> Option<Idle> {
     let mut sorted: Vec<u64> = rests_ns.iter().map(|rest_ns| (*rest_ns).max(SHORTEST_NS)).collect();
     sorted.sort_unstable();

@@ -65,8 +65,8 @@ pub(super) struct Run {
     pub(super) phases: Vec<Phase>,
 }
 
-/// What distinguishes idle points from minima within bursts: the longest time around each in which nothing is allocated or
-/// freed.
+/// What distinguishes idle points from minima within bursts: the longest time around each in which nothing is allocated
+/// or freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Idle {
     /// The shortest of these times at an idle point.

@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use highwater_analysis::growth::growth;
 use highwater_analysis::lifetime::Lifetime;
 use highwater_analysis::{
-    Between, Filter, GroupKey, GrowthQuery, Leaks, LiveGroups, LiveIndex, Matches, Metric, Source, StepRange, StepWindow,
-    condition, stack_lines,
+    Between, Filter, GroupKey, GrowthQuery, Leaks, LiveGroups, LiveIndex, Matches, Metric, Source, StepRange,
+    StepWindow, condition, stack_lines,
 };
 use highwater_snapshots::{BlockId, Category, DeviceId, StackId, Trace, format_bytes};
 
@@ -56,8 +56,8 @@ pub(super) fn kept(
     Sheet { lead, measure: Some(1), ..Sheet::new("Kept", columns(key, between), lines) }
 }
 
-/// A sentence about growth of reserved memory, from step to step or burst to burst, without growth of live memory; `None`
-/// if there is none.
+/// A sentence about growth of reserved memory, from step to step or burst to burst, without growth of live memory;
+/// `None` if there is none.
 pub(super) fn reserved(source: &Source<'_>, device: DeviceId, between: Between) -> Option<String> {
     let filter = Filter::default();
     let query = |metric| GrowthQuery { metric, keys: &[GroupKey::Pool], top: 0, filter: &filter };
