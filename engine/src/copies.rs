@@ -1,8 +1,8 @@
 //! Copies between host and device memory, and between devices.
 #![expect(unsafe_code, reason = "has devices read and write memory by its address")]
 
-use crate::error::{Error, Result};
 use crate::storage::Storage;
+use crate::{Error, Result};
 
 impl Storage {
     /// Copies host bytes to CUDA memory at offset `first`; `bytes` may be modified once this returns.

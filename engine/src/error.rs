@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use crate::dtype::DType;
+use crate::DType;
 use highwater_allocator::AllocError;
 
 /// An error of an operation: the operation, what it received, and what it expected.

@@ -1,7 +1,7 @@
 //! Layouts: map a tensor's indices to positions in its storage. Views differ only in their layout.
 
-use crate::error::{Error, Result};
-use crate::shape::{MAX_RANK, Shape};
+use crate::shape::MAX_RANK;
+use crate::{Error, Result, Shape};
 
 /// Shape, strides and offset of a tensor, in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -30,6 +30,7 @@ pub use autograd::{is_grad_enabled, no_grad};
 pub use device::Device;
 pub use dtype::DType;
 pub use error::{Error, Result};
+pub(crate) use layout::Layout;
 pub use rng::Rng;
 pub use shape::Shape;
 pub use tensor::Tensor;

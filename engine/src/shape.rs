@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// Maximum number of axes of a tensor.
 pub const MAX_RANK: usize = 8;

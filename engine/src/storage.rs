@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytemuck::Pod;
 use highwater_recorder::{Category, StreamId, context, scope};
 
-use crate::device::{Device, Kind, Stream};
-use crate::error::{Error, Result};
+use crate::device::{Kind, Stream};
+use crate::{Device, Error, Result};
 use highwater_allocator::Block;
 
 /// A block of memory. Not `Clone`, because copying may run out of memory and is therefore an operation that can fail.

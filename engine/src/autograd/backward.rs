@@ -6,10 +6,9 @@ use std::sync::Arc;
 use highwater_recorder::scope::PhaseGuard;
 use highwater_recorder::{Category, Phase, scope};
 
-use crate::error::{Error, Result};
-use crate::tensor::Tensor;
 use crate::tensor::grad_mode::no_grad;
 use crate::tensor::node::{Edge, InputGradients, Node, Sums};
+use crate::{Error, Result, Tensor};
 
 impl Tensor {
     /// Computes the gradients of this scalar with respect to all leaves that require them, and adds each to its leaf.

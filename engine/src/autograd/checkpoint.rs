@@ -3,8 +3,7 @@
 use super::frame::{self, Frame};
 use super::record::Operation;
 use super::saved::Saved;
-use crate::error::Result;
-use crate::tensor::Tensor;
+use crate::{Result, Tensor};
 
 /// Runs `part` of a model with `inputs`, and saves only these until backward, which runs it again to recompute what it
 /// needs: the memory of one part at a time for one more forward. Random numbers are equal in both runs, so gradients

@@ -11,12 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use highwater_recorder::{Category, ScopeId, scope};
 
-use crate::dtype::DType;
-use crate::error::{Error, Result};
 use crate::rng::{Draw, tape};
-use crate::tensor::Tensor;
 use crate::tensor::autocast::{self, AutocastGuard};
 use crate::tensor::grad_mode::{RecomputeGuard, enable_grad, recomputes};
+use crate::{DType, Error, Result, Tensor};
 
 /// The forward of a part, from its inputs.
 type Part = dyn Fn(&[Tensor]) -> Result<Tensor> + Send + Sync;

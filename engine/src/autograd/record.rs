@@ -5,7 +5,7 @@ use std::sync::Arc;
 use highwater_recorder::Category;
 use highwater_recorder::scope::{self, ContextGuard};
 
-use crate::tensor::Tensor;
+use crate::Tensor;
 use crate::tensor::grad_mode::is_grad_enabled;
 use crate::tensor::node::{Edge, Gradient, Node, Work};
 use crate::tensor::recipe::Offer;

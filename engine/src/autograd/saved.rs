@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use super::frame::{self, Slot, Verdict};
-use crate::error::{Error, Result};
-use crate::layout::Layout;
-use crate::tensor::Tensor;
 use crate::tensor::grad_mode::recomputes;
 use crate::tensor::recipe::Recipe;
+use crate::{Error, Layout, Result, Tensor};
 
 /// A tensor saved for backward, without its history, so that the graph contains no cycle: its memory, or how to
 /// recompute it. Saved memory is an activation in recordings, unless it has another category, such as parameter. In a

@@ -4,7 +4,7 @@ use super::View;
 use super::kind::{Binary, Ternary, Unary};
 use super::operand::Argument;
 use super::step::{AdamStep, SgdStep};
-use crate::error::Result;
+use crate::Result;
 
 /// Declares the calls: each a variant with the arguments of its primitive, in order.
 macro_rules! calls {

@@ -18,7 +18,7 @@ use std::ops::{Add, AddAssign};
 use highwater_recorder::{OpId, ScopeId, scope};
 
 use super::operand::Argument;
-use crate::dtype::DType;
+use crate::DType;
 
 /// The work of some primitives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -19,11 +19,9 @@ mod cuda;
 use bytemuck::Pod;
 
 use crate::device::Kind;
-use crate::dtype::DType;
-use crate::error::Result;
-use crate::layout::Layout;
 use crate::rng::Draw;
 use crate::storage::Storage;
+use crate::{DType, Layout, Result};
 
 pub use call::Call;
 pub use code::{CODE_BLOCK, Code};
@@ -33,6 +31,7 @@ pub use kind::{
 };
 pub use step::{AdamStep, SgdStep};
 
+use nest::Nest;
 use operand::Argument;
 
 /// Memory interpreted as a tensor: the operand type of primitives.

@@ -1,6 +1,6 @@
 //! Loop nests over several layouts of the same shape, with as few and as long inner loops as their strides allow.
 
-use crate::layout::Layout;
+use crate::Layout;
 use crate::shape::MAX_RANK;
 
 /// A loop nest over `N` operands of the same shape. The first operand, the output, determines the order: its smallest

@@ -13,7 +13,7 @@ use highwater_kernels::Gpu;
 use highwater_recorder::api::DeviceClaim;
 use highwater_recorder::{Category, DeviceId, Source, StreamId, api, scope};
 
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 use highwater_allocator::{AccountingDriver, AllocConfig, Block, CachingAllocator, Driver, DriverKind};
 
 pub use stream::{Stream, StreamGuard};

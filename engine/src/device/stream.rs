@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering;
 use highwater_recorder::StreamId;
 
 use super::Device;
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// A queue of work on a device. Clones refer to the same stream.
 #[derive(Clone, PartialEq, Eq)]

@@ -1,8 +1,7 @@
 //! Networks that are only partly trained.
 
-use crate::error::Result;
 use crate::nn::{Child, Filling, Init, Linear, Module, Sequence, Visitor};
-use crate::tensor::Tensor;
+use crate::{Result, Tensor};
 
 /// t₁ + (t₂ + (t₃ + v)), where only v is trained: no gradient is needed for any t.
 #[derive(Debug)]

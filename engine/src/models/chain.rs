@@ -2,10 +2,8 @@
 
 use highwater_recorder::Category;
 
-use crate::autograd::no_grad;
-use crate::error::Result;
 use crate::nn::{Filling, Init, Module};
-use crate::tensor::Tensor;
+use crate::{Result, Tensor, no_grad};
 
 /// x · (x · (… · (x · z))): a loop in which an engine runs out of memory if it accumulates gradients late or out of
 /// place.

@@ -1,10 +1,9 @@
 //! Falcon: a decoder with multi-query attention, whose attention and MLP run in parallel (Almazrouei et al., 2023).
 
 use super::language::{LanguageModel, adapted, check_groups, check_heads, check_tokens, through, without_bias};
-use crate::error::Result;
 use crate::nn::{Child, Embedding, Filling, Init, LayerNorm, LoraOptions, Module, Projection, Sequence};
 use crate::ops::{AttentionOptions, RotaryOptions};
-use crate::tensor::Tensor;
+use crate::{Result, Tensor};
 
 /// Sizes of a Falcon model.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,10 +1,9 @@
 //! FCN: fully convolutional networks for semantic segmentation, based on VGG16.
 
 use super::vgg::Vgg16;
-use crate::error::{Error, Result};
 use crate::nn::{Child, Conv2d, ConvTranspose2d, Dropout2d, Filling, Init, LinearFilling, Module, Visitor};
 use crate::ops::{ConvOptions, ConvTransposeOptions};
-use crate::tensor::Tensor;
+use crate::{Error, Result, Tensor};
 
 /// Stride in pixels of the finest score map that a network uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

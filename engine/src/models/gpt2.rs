@@ -1,12 +1,11 @@
 //! GPT-2: a decoder with learned position embeddings (Radford et al., 2019).
 
 use super::language::{LanguageModel, adapted, check_heads, check_tokens, through};
-use crate::error::{Error, Result};
 use crate::nn::{
     Child, Dropout, Embedding, Filling, Init, LayerNorm, LinearFilling, LoraOptions, Module, Projection, Sequence,
 };
 use crate::ops::AttentionOptions;
-use crate::tensor::Tensor;
+use crate::{Error, Result, Tensor};
 
 /// Sizes of a GPT-2 model.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,8 +1,7 @@
 //! The trait of language models, and the code that they share.
 
-use crate::error::{Error, Result};
 use crate::nn::{Child, Filling, Init, LinearFilling, LoraOptions, Module, Sequence};
-use crate::tensor::Tensor;
+use crate::{Error, Result, Tensor};
 
 /// A model that maps tokens `[batch, length]` (I64) to logits `[batch, length, vocabulary]`, with a matrix product as
 /// its last operation. A loss function may therefore compute the logits itself, without ever materializing all of them.

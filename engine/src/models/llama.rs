@@ -2,10 +2,9 @@
 //! 2024).
 
 use super::language::{LanguageModel, adapted, check_groups, check_heads, check_tokens, through, without_bias};
-use crate::error::Result;
 use crate::nn::{Child, Embedding, Filling, Init, Linear, LoraOptions, Module, Projection, RmsNorm, Sequence};
 use crate::ops::{AttentionOptions, RotaryOptions};
-use crate::tensor::Tensor;
+use crate::{Result, Tensor};
 
 /// Sizes of a Llama model.
 #[derive(Clone, Copy, Debug, PartialEq)]

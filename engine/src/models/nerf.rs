@@ -1,10 +1,7 @@
 //! NeRF: represents a scene as a network that predicts color and density at every point in space.
 
-use crate::autograd::no_grad;
-use crate::error::{Error, Result};
 use crate::nn::{Child, Init, Linear, Module, Sequence};
-use crate::rng::Rng;
-use crate::tensor::Tensor;
+use crate::{Error, Result, Rng, Tensor, no_grad};
 
 /// Sizes of a tiny NeRF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,7 @@
 //! Multi-layer perceptron: linear layers with ReLU between them.
 
-use crate::error::Result;
 use crate::nn::{Child, Init, Linear, Module, Sequence};
-use crate::tensor::Tensor;
+use crate::{Result, Tensor};
 
 /// A multi-layer perceptron (Rosenblatt, 1958; Rumelhart et al., 1986).
 #[derive(Debug)]

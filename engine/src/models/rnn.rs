@@ -1,8 +1,7 @@
 //! A single-layer recurrent neural network.
 
-use crate::error::{Error, Result};
 use crate::nn::{Child, Filling, Init, Linear, Module, Visitor};
-use crate::tensor::Tensor;
+use crate::{Error, Result, Tensor};
 
 /// The combination of input and state in a step.
 #[derive(Debug)]

@@ -1,9 +1,8 @@
 //! The convolutional layers of VGG16, without its classifier.
 
-use crate::error::Result;
 use crate::nn::{Child, Conv2d, Filling, Init, LinearFilling, MaxPool2d, Module, Visitor};
 use crate::ops::{ConvOptions, PoolOptions};
-use crate::tensor::Tensor;
+use crate::{Result, Tensor};
 
 /// The convolutional layers of VGG16 (Simonyan and Zisserman, 2015): five blocks, each ending with 2 × 2 max pooling.
 /// Pooling windows at the edge may be incomplete (`ceil`).

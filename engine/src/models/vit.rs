@@ -1,10 +1,9 @@
 //! ViT: the vision transformer, with torchvision's structure and names.
 
-use crate::error::{Error, Result};
 use crate::nn::{
     Child, EncoderBlock, EncoderSize, Filling, Init, LayerNorm, Linear, LinearFilling, Module, PatchEmbedding, Sequence,
 };
-use crate::tensor::Tensor;
+use crate::{Error, Result, Tensor};
 
 /// Sizes of a vision transformer.
 #[derive(Clone, Copy, Debug, PartialEq)]

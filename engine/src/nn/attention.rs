@@ -3,9 +3,8 @@
 use super::init::{Filling, Init};
 use super::linear::{Linear, LinearFilling};
 use super::module::{Child, Module};
-use crate::error::{Error, Result};
 use crate::ops::attention::AttentionOptions;
-use crate::tensor::Tensor;
+use crate::{Error, Result, Tensor};
 
 /// Self-attention: `[batch, length, width]` to the same shape. One matrix product computes queries, keys and values as
 /// one packed tensor, and their gradients are written to one buffer.

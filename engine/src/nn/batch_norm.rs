@@ -3,9 +3,8 @@
 use super::init::{Filling, Init};
 use super::module::{Mode, Module, Visitor};
 use crate::autograd::is_running_again;
-use crate::error::Result;
 use crate::ops::BatchStatistics;
-use crate::tensor::Tensor;
+use crate::{Result, Tensor};
 
 /// Batch normalization of `[batch, channels, height, width]` (Ioffe and Szegedy, 2015), with PyTorch's defaults. The
 /// running statistics are buffers.

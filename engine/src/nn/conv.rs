@@ -3,10 +3,9 @@
 use super::init::{Filling, Init};
 use super::linear::LinearFilling;
 use super::module::Module;
-use crate::error::Result;
 use crate::ops::columns::check_groups;
 use crate::ops::{ConvOptions, ConvTransposeOptions};
-use crate::tensor::Tensor;
+use crate::{Result, Tensor};
 
 /// A convolution with square kernels: `[batch, inputs, height, width]` to `[batch, outputs, …]`.
 #[derive(Debug)]

@@ -4,9 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::init::Init;
 use super::module::{Field, Mode, Module, Visitor};
-use crate::error::Result;
-use crate::rng::Rng;
-use crate::tensor::Tensor;
+use crate::{Result, Rng, Tensor};
 
 /// State shared by [`Dropout`] and [`Dropout2d`].
 #[derive(Debug)]

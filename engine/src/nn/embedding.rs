@@ -2,8 +2,7 @@
 
 use super::init::{Filling, Init};
 use super::module::Module;
-use crate::error::Result;
-use crate::tensor::Tensor;
+use crate::{Result, Tensor};
 
 /// A table of `entries` vectors: maps indices (I64) of any shape to `[…, width]`.
 #[derive(Debug)]

@@ -4,12 +4,7 @@ use half::{bf16, f16};
 use highwater_recorder::{Category, scope};
 
 use crate::backend::Distribution;
-use crate::device::Device;
-use crate::dtype::DType;
-use crate::error::{Error, Result};
-use crate::rng::Rng;
-use crate::shape::Shape;
-use crate::tensor::Tensor;
+use crate::{DType, Device, Error, Result, Rng, Shape, Tensor};
 
 /// The initial values of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,8 +2,7 @@
 
 use super::init::{Filling, Init};
 use super::module::Module;
-use crate::error::Result;
-use crate::tensor::Tensor;
+use crate::{Result, Tensor};
 
 /// A weight matrix and a bias, applied to the last axis: `[…, inputs]` to `[…, outputs]`.
 #[derive(Debug)]

@@ -3,9 +3,7 @@
 use super::init::{Filling, Init};
 use super::linear::{Linear, LinearFilling};
 use super::module::{Child, Module, Visitor};
-use crate::dtype::DType;
-use crate::error::{Error, Result};
-use crate::tensor::Tensor;
+use crate::{DType, Error, Result, Tensor};
 
 /// Settings for LoRA: the layers that get an adapter, and its rank, scale and dtype.
 #[derive(Clone, Copy, Debug, PartialEq)]

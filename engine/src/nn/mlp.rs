@@ -3,8 +3,7 @@
 use super::init::Init;
 use super::linear::{Linear, LinearFilling};
 use super::module::{Child, Module};
-use crate::error::Result;
-use crate::tensor::Tensor;
+use crate::{Result, Tensor};
 
 /// `fc2(gelu(fc1(x)))`: the feed-forward part of a transformer block.
 #[derive(Debug)]

@@ -9,9 +9,7 @@ use highwater_recorder::snapshots::scope_pattern::{ScopePattern, ScopePatternErr
 use highwater_recorder::{ScopeId, scope};
 
 use super::init::Init;
-use crate::autograd;
-use crate::error::{Error, Result};
-use crate::tensor::Tensor;
+use crate::{Error, Result, Tensor, autograd};
 
 /// A function with parameters: a layer or a model. It implements [`forward`](Self::forward), or
 /// [`forward_into`](Self::forward_into) if it frees or overwrites its input early.

@@ -2,9 +2,8 @@
 
 use super::init::{Filling, Init};
 use super::module::Module;
-use crate::error::Result;
 use crate::ops::columns::check_groups;
-use crate::tensor::Tensor;
+use crate::{Result, Tensor};
 
 /// Layer normalization: normalizes the last axis to mean 0 and variance 1, then scales and shifts it (Ba, Kiros and
 /// Hinton, 2016).

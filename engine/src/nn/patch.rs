@@ -2,9 +2,8 @@
 
 use super::init::{Filling, Init};
 use super::module::Module;
-use crate::error::Result;
 use crate::ops::conv::ConvOptions;
-use crate::tensor::Tensor;
+use crate::{Result, Tensor};
 
 /// A convolution with non-overlapping windows: `[batch, channels, height, width]` to `[batch, tokens, width]`.
 #[derive(Debug)]

@@ -1,9 +1,8 @@
 //! Max and average pooling.
 
 use super::module::{Module, Visitor};
-use crate::error::Result;
 use crate::ops::PoolOptions;
-use crate::tensor::Tensor;
+use crate::{Result, Tensor};
 
 /// Max pooling. Place a ReLU after it rather than before: the result is the same, and the larger tensor need not be
 /// kept for backward.

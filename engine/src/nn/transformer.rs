@@ -6,9 +6,8 @@ use super::linear::LinearFilling;
 use super::mlp::Mlp;
 use super::module::{Child, Module};
 use super::norm::LayerNorm;
-use crate::error::Result;
 use crate::ops::attention::AttentionOptions;
-use crate::tensor::Tensor;
+use crate::{Result, Tensor};
 
 /// Sizes of an encoder block.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use crate::autograd::{Gradient, Ingredient, InputGradients, Offer, Operation, Recipe, Saved, Source, gradient};
 use crate::backend::{self, Binary, Unary};
-use crate::error::{Error, Result};
-use crate::shape::Shape;
-use crate::tensor::Tensor;
+use crate::{Error, Result, Shape, Tensor};
 
 impl Tensor {
     /// Returns the elementwise sum; shapes broadcast.

@@ -5,9 +5,7 @@ use highwater_recorder::{Category, scope};
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};
 use crate::backend::kind::Mask;
 use crate::backend::{self, AttentionSize};
-use crate::error::{Error, Result};
-use crate::shape::Shape;
-use crate::tensor::Tensor;
+use crate::{Error, Result, Shape, Tensor};
 
 /// The options of attention.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use super::norm::{Known, Values, check_affine};
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};
 use crate::backend::{self, Spread};
-use crate::error::{Error, Result};
-use crate::tensor::Tensor;
+use crate::{Error, Result, Tensor};
 
 const OP: &str = "batch_norm";
 

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use crate::autograd::{Ingredient, Offer, Operation, Recipe, Source, gradient};
-use crate::dtype::DType;
-use crate::error::Result;
-use crate::tensor::Tensor;
+use crate::{DType, Result, Tensor};
 
 impl Tensor {
     /// Returns the elements in another data type, or this tensor if it has that type. Saves nothing for backward. An

@@ -8,9 +8,7 @@ use highwater_recorder::{Category, scope};
 use super::product::is_by_lines;
 use crate::autograd::InputGradients;
 use crate::backend::{self, Window};
-use crate::error::{Error, Result};
-use crate::shape::Shape;
-use crate::tensor::Tensor;
+use crate::{Error, Result, Shape, Tensor};
 
 /// Maximum bytes of the columns, unless a single one needs more: what fits in the cache of a large GPU until it is
 /// multiplied.

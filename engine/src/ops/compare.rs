@@ -2,10 +2,7 @@
 
 use crate::autograd::Operation;
 use crate::backend::{self, Comparison};
-use crate::dtype::DType;
-use crate::error::Result;
-use crate::shape::Shape;
-use crate::tensor::Tensor;
+use crate::{DType, Result, Shape, Tensor};
 
 /// Defines the comparisons with a tensor and with a number.
 macro_rules! comparisons {

@@ -4,11 +4,7 @@ use std::sync::Arc;
 
 use crate::autograd::{Ingredient, Offer, Operation, Recipe, Source, gradient};
 use crate::backend::{self, View};
-use crate::device::Device;
-use crate::dtype::DType;
-use crate::error::{Error, Result};
-use crate::shape::Shape;
-use crate::tensor::Tensor;
+use crate::{DType, Device, Error, Result, Shape, Tensor};
 
 impl Tensor {
     /// Concatenates tensors along `axis`; their other axes are equal. Saves nothing for backward. An operation that

@@ -3,9 +3,7 @@
 use super::columns::{Columns, Weight, check_groups, give_bias, take_images_or_zeros};
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};
 use crate::backend::{self, Window};
-use crate::error::{Error, Result};
-use crate::shape::Shape;
-use crate::tensor::Tensor;
+use crate::{Error, Result, Shape, Tensor};
 
 /// The options of a convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

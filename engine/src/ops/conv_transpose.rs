@@ -4,9 +4,7 @@ use super::columns::{Columns, Weight, check_groups, give_bias};
 use super::conv::check_window;
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};
 use crate::backend::{self, Window};
-use crate::error::{Error, Result};
-use crate::shape::Shape;
-use crate::tensor::Tensor;
+use crate::{Error, Result, Shape, Tensor};
 
 const OP: &str = "conv_transpose2d";
 

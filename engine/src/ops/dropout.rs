@@ -2,9 +2,8 @@
 
 use crate::autograd::{Gradient, InputGradients, Operation};
 use crate::backend::{self, View};
-use crate::error::{Error, Result};
-use crate::rng::{Draw, Rng};
-use crate::tensor::Tensor;
+use crate::rng::Draw;
+use crate::{Error, Result, Rng, Tensor};
 
 impl Tensor {
     /// Sets each element to zero with probability `share`, and divides the others by `1 − share` (Srivastava et al.:

@@ -1,11 +1,7 @@
 //! Embedding lookup: selects rows of a table.
 
 use crate::autograd::{Operation, Saved, gradient};
-use crate::backend;
-use crate::dtype::DType;
-use crate::error::{Error, Result};
-use crate::shape::Shape;
-use crate::tensor::Tensor;
+use crate::{DType, Error, Result, Shape, Tensor, backend};
 
 impl Tensor {
     /// Returns the rows of this table `[rows, width]` at `indices`, I64 of any shape: `[…, width]`. Saves the indices;

@@ -3,9 +3,7 @@
 use super::gather::Gather;
 use crate::autograd::{Operation, Saved};
 use crate::backend::{self, Extremum};
-use crate::dtype::DType;
-use crate::error::{Error, Result};
-use crate::tensor::Tensor;
+use crate::{DType, Error, Result, Tensor};
 
 impl Tensor {
     /// Returns the maxima along `axis`, which the result does not have; NaN if there is one. Saves their indices; of

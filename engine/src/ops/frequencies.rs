@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use crate::autograd::{Operation, Recipe, Saved, gradient};
-use crate::backend;
-use crate::error::{Error, Result};
-use crate::tensor::Tensor;
+use crate::{Error, Result, Tensor, backend};
 
 impl Tensor {
     /// Returns the elements of the last axis, their sines and cosines, those of their doubles, and so on for `octaves`

@@ -1,10 +1,7 @@
 //! Gathers elements along an axis by index; backward scatters gradients.
 
 use crate::autograd::{Gradient, InputGradients, Operation, Saved, gradient};
-use crate::backend;
-use crate::dtype::DType;
-use crate::error::{Error, Result};
-use crate::tensor::Tensor;
+use crate::{DType, Error, Result, Tensor, backend};
 
 impl Tensor {
     /// Returns the elements at the indices `places` (I64) along `axis`: the result has the shape of `places`, and its

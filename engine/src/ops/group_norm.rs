@@ -7,9 +7,8 @@ use super::columns::check_groups;
 use super::norm::{Known, check_affine};
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};
 use crate::backend::{self, Binary, Spread};
-use crate::error::{Error, Result};
-use crate::shape::Shape;
-use crate::tensor::{Tensor, autocast};
+use crate::tensor::autocast;
+use crate::{Error, Result, Shape, Tensor};
 
 const OP: &str = "group_norm";
 

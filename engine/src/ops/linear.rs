@@ -2,9 +2,8 @@
 
 use super::product::{ProductGradient, RightIs, check, multiply, multiply_onto_bias};
 use crate::autograd::{Operation, Saved, gradient};
-use crate::backend;
-use crate::error::{Error, Result};
-use crate::tensor::{Tensor, autocast};
+use crate::tensor::autocast;
+use crate::{Error, Result, Tensor, backend};
 
 impl Tensor {
     /// Returns `self · weightᵀ + bias`, with input `[…, inputs]`, weight `[outputs, inputs]` and bias `[outputs]`. The

@@ -5,11 +5,9 @@ use highwater_recorder::{Category, scope};
 use super::product::multiply;
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};
 use crate::backend::{self, Binary};
-use crate::dtype::DType;
-use crate::error::{Error, Result};
-use crate::shape::Shape;
+use crate::tensor::autocast;
 use crate::tensor::grad_mode::recomputes;
-use crate::tensor::{Tensor, autocast};
+use crate::{DType, Error, Result, Shape, Tensor};
 
 /// Maximum number of chunks: sums over rows in half precision are rounded once per chunk, and this many cost little
 /// accuracy.

@@ -2,9 +2,7 @@
 
 use super::product::{multiply, multiply_scaled};
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};
-use crate::backend;
-use crate::error::{Error, Result};
-use crate::tensor::Tensor;
+use crate::{Error, Result, Tensor, backend};
 
 const OP: &str = "lora";
 

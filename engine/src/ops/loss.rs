@@ -1,11 +1,7 @@
 //! Cross-entropy from logits.
 
 use crate::autograd::{Operation, Saved, gradient};
-use crate::backend;
-use crate::dtype::DType;
-use crate::error::{Error, Result};
-use crate::shape::Shape;
-use crate::tensor::Tensor;
+use crate::{DType, Error, Result, Shape, Tensor, backend};
 
 impl Tensor {
     /// Returns the mean of −log softmax(logits) at the target, over the rows of these logits `[rows, classes]`, or over

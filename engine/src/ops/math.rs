@@ -2,8 +2,7 @@
 
 use crate::autograd::{Gradient, Operation, Recipe, Saved, gradient};
 use crate::backend::{self, Binary, Unary};
-use crate::error::Result;
-use crate::tensor::Tensor;
+use crate::{Result, Tensor};
 
 /// The tensor that a function's gradient is computed from.
 #[derive(Clone, Copy)]

@@ -2,9 +2,8 @@
 
 use super::product::{ProductGradient, RightIs, batch_of, check, multiply, with_matrix};
 use crate::autograd::{Operation, Saved, gradient};
-use crate::error::{Error, Result};
-use crate::shape::Shape;
-use crate::tensor::{Tensor, autocast};
+use crate::tensor::autocast;
+use crate::{Error, Result, Shape, Tensor};
 
 impl Tensor {
     /// Returns the matrix product of `[…, rows, inner]` and `[…, inner, columns]`; the axes before the last two

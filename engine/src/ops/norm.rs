@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::autograd::{Gradient, InputGradients, Operation, Recipe, Saved};
 use crate::backend::{self, Spread, View};
-use crate::error::{Error, Result};
-use crate::tensor::{Tensor, autocast};
+use crate::tensor::autocast;
+use crate::{Error, Result, Tensor};
 
 /// The operation that subtracts no mean.
 const RMS_NORM: &str = "rms_norm";

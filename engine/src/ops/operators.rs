@@ -23,8 +23,7 @@
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-use crate::error::Result;
-use crate::tensor::Tensor;
+use crate::{Result, Tensor};
 
 /// An operand of an operator: a tensor, or the result of another operator.
 trait Operand {

@@ -2,10 +2,7 @@
 
 use crate::autograd::{Operation, gradient};
 use crate::backend::{self, View};
-use crate::error::{Error, Result};
-use crate::layout::Layout;
-use crate::shape::Shape;
-use crate::tensor::Tensor;
+use crate::{Error, Layout, Result, Shape, Tensor};
 
 impl Tensor {
     /// Returns this tensor surrounded by elements `value`. `padding` has the number of elements before and after each

@@ -2,10 +2,7 @@
 
 use crate::autograd::{Operation, Saved, gradient};
 use crate::backend::{self, Piecewise, Side};
-use crate::dtype::DType;
-use crate::error::{Error, Result};
-use crate::shape::Shape;
-use crate::tensor::Tensor;
+use crate::{DType, Error, Result, Shape, Tensor};
 
 impl Tensor {
     /// Returns the absolute value, whose slope at 0 is 0. Saves two bits per element.

@@ -2,10 +2,7 @@
 
 use crate::autograd::{Operation, Saved, gradient};
 use crate::backend::{self, Window};
-use crate::dtype::DType;
-use crate::error::{Error, Result};
-use crate::shape::Shape;
-use crate::tensor::Tensor;
+use crate::{DType, Error, Result, Shape, Tensor};
 
 /// The options of pooling, as in PyTorch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,7 @@
 //! Powers with a constant exponent.
 
 use crate::autograd::{Operation, Recipe, Saved, gradient};
-use crate::backend;
-use crate::error::Result;
-use crate::tensor::Tensor;
+use crate::{Result, Tensor, backend};
 
 impl Tensor {
     /// Returns `self` raised to `exponent`: NaN for elements below 0 if the exponent is not an integer. Saves its

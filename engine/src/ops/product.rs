@@ -5,10 +5,7 @@
 
 use crate::autograd::{InputGradients, Saved};
 use crate::backend::{self, View};
-use crate::error::{Error, Result};
-use crate::layout::Layout;
-use crate::shape::Shape;
-use crate::tensor::Tensor;
+use crate::{Error, Layout, Result, Shape, Tensor};
 
 /// Returns the axes before the last two.
 pub(super) fn batch_of(shape: &Shape) -> Shape {

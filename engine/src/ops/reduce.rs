@@ -2,9 +2,7 @@
 
 use crate::autograd::{Operation, gradient};
 use crate::backend::{self, Unary};
-use crate::error::Result;
-use crate::shape::Shape;
-use crate::tensor::Tensor;
+use crate::{Result, Shape, Tensor};
 
 impl Tensor {
     /// Returns the sum of all elements.

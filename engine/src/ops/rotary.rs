@@ -2,9 +2,7 @@
 
 use crate::autograd::{Operation, gradient};
 use crate::backend::{self, Rotation, View};
-use crate::error::{Error, Result};
-use crate::shape::Shape;
-use crate::tensor::Tensor;
+use crate::{Error, Result, Shape, Tensor};
 
 const OP: &str = "rotary";
 

@@ -2,8 +2,7 @@
 
 use crate::autograd::{Operation, Recipe, Saved, gradient};
 use crate::backend::{self, Fold, Scan};
-use crate::error::Result;
-use crate::tensor::Tensor;
+use crate::{Result, Tensor};
 
 impl Tensor {
     /// Returns the cumulative sums along `axis`. Saves nothing.

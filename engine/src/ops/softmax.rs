@@ -2,8 +2,7 @@
 
 use crate::autograd::{Operation, Saved, gradient};
 use crate::backend::{self, View};
-use crate::error::Result;
-use crate::tensor::Tensor;
+use crate::{Result, Tensor};
 
 /// A primitive that works on rows, possibly in place.
 type Rows = fn(View<'_>, Option<View<'_>>) -> Result<()>;

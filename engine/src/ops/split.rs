@@ -1,7 +1,6 @@
 //! Splits a tensor into views of its parts.
 
-use crate::error::{Error, Result};
-use crate::tensor::Tensor;
+use crate::{Error, Result, Tensor};
 
 impl Tensor {
     /// Returns views of `length` elements along `axis`, one after another; the last is shorter if the axis is not a

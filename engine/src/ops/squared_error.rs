@@ -1,10 +1,7 @@
 //! The squared error loss as one operation.
 
 use crate::autograd::{Operation, Saved, gradient};
-use crate::backend;
-use crate::error::{Error, Result};
-use crate::shape::Shape;
-use crate::tensor::Tensor;
+use crate::{Error, Result, Shape, Tensor, backend};
 
 impl Tensor {
     /// Returns the mean of `(self − target)²`, both of one shape; NaN if they are empty. Saves both but not their

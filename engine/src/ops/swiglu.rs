@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use crate::autograd::{Gradient, InputGradients, Operation, Recipe, Saved};
-use crate::backend;
-use crate::error::{Error, Result};
-use crate::tensor::Tensor;
+use crate::{Error, Result, Tensor, backend};
 
 const OP: &str = "swiglu";
 

@@ -1,9 +1,7 @@
 //! Variance.
 
 use crate::autograd::{Operation, Saved, gradient};
-use crate::backend;
-use crate::error::{Error, Result};
-use crate::tensor::Tensor;
+use crate::{Error, Result, Tensor, backend};
 
 impl Tensor {
     /// Returns the variance of all elements: the sum of squared distances from their mean, divided by their count less

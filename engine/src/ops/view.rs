@@ -1,10 +1,8 @@
 //! Views: the same memory with another shape or order of axes. Elements are not copied and nothing is saved.
 
 use crate::autograd::{Operation, gradient};
-use crate::error::{Error, Result};
-use crate::layout::Layout;
-use crate::shape::{MAX_RANK, Shape};
-use crate::tensor::Tensor;
+use crate::shape::MAX_RANK;
+use crate::{Error, Layout, Result, Shape, Tensor};
 
 impl Tensor {
     /// Returns the same elements in another shape: a view if the strides allow it, else a copy.

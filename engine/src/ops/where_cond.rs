@@ -1,11 +1,7 @@
 //! Selects elements of one tensor where a condition holds, and of another elsewhere.
 
 use crate::autograd::{Operation, Saved, gradient};
-use crate::backend;
-use crate::dtype::DType;
-use crate::error::{Error, Result};
-use crate::shape::Shape;
-use crate::tensor::Tensor;
+use crate::{DType, Error, Result, Shape, Tensor, backend};
 
 impl Tensor {
     /// Returns `yes` where this condition, of type Bool or U8, is true or not 0, and `no` elsewhere (PyTorch's

@@ -6,8 +6,7 @@ use super::in_backward::demand_gradients_left;
 use super::loss_scaler::backward_from_scaled;
 use super::optimizer::Optimizer;
 use super::rule::demand;
-use crate::error::Result;
-use crate::tensor::Tensor;
+use crate::{Result, Tensor};
 
 /// Gradient accumulation over the micro-batches of one step. Each loss is divided by their number, so that the sum of
 /// the gradients is the gradient of the mean loss.

@@ -8,8 +8,7 @@ use super::rule::{
 };
 use crate::autograd::Operation;
 use crate::backend::{AdamStep, Binary, Call, Ternary, Unary};
-use crate::error::Result;
-use crate::tensor::Tensor;
+use crate::{Result, Tensor};
 
 /// Adam (Kingma and Ba, 2015), with the settings, defaults and arithmetic of PyTorch's `torch.optim.Adam`.
 ///

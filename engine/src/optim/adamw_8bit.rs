@@ -5,9 +5,7 @@ use super::pending::{Going, Pending, Step};
 use super::rule::{Form, Rule, Update, begin_fused, count, remember};
 use crate::autograd::Operation;
 use crate::backend::CODE_BLOCK;
-use crate::dtype::DType;
-use crate::error::Result;
-use crate::tensor::Tensor;
+use crate::{DType, Result, Tensor};
 
 /// AdamW with running averages of one byte per element and one f32 scale per block of 256 (Dettmers et al., "8-bit
 /// Optimizers via Block-wise Quantization", 2022): 2.03 bytes per parameter instead of AdamW's 8 in f32. A step

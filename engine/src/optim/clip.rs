@@ -5,10 +5,8 @@ use super::pending::run_each;
 use super::rule::demand;
 use crate::autograd::Operation;
 use crate::backend::{self, Call};
-use crate::dtype::DType;
-use crate::error::{Error, Result};
 use crate::nn::Parameter;
-use crate::tensor::Tensor;
+use crate::{DType, Error, Result, Tensor};
 
 /// Computes the norm of all gradients as if they were one vector: (Σ |g|^order)^(1/order), or the largest magnitude for
 /// an infinite order; order 2 is the Euclidean norm. The result is one f64 on the device, the only memory allocated; it

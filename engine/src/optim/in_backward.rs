@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use highwater_recorder::scope;
 
 use super::rule::{Rule, Update};
-use crate::autograd::no_grad;
-use crate::error::{Error, Result};
 use crate::nn::Parameter;
+use crate::{Error, Result, no_grad};
 
 /// Makes every following backward pass update each parameter and free its gradient as soon as it is complete, by hooks
 /// that each own the state of one parameter. There is no optimizer phase, and only a few gradients are live at any

@@ -7,13 +7,11 @@ use super::in_backward::demand_gradients_left;
 use super::optimizer::Optimizer;
 use super::pending::run_each;
 use super::rule::{demand, scale_in_place};
+use crate::autograd::Operation;
 use crate::autograd::backward::backward_phase;
-use crate::autograd::{Operation, no_grad};
 use crate::backend::Call;
-use crate::dtype::DType;
-use crate::error::{Error, Result};
 use crate::nn::Parameter;
-use crate::tensor::Tensor;
+use crate::{DType, Error, Result, Tensor, no_grad};
 
 /// Dynamic loss scaling, with the settings, defaults and decisions of PyTorch's `torch.amp.GradScaler`: if a gradient
 /// is infinite or NaN, the step is skipped and the scale is reduced; after many finite steps in a row, it is increased.

@@ -4,10 +4,7 @@ use super::optimizer::scale_all_in_place;
 use super::pending::Pending;
 use super::rule::{Rule, Update, begin_fused, remember};
 use crate::autograd::Operation;
-use crate::backend;
-use crate::dtype::DType;
-use crate::error::Result;
-use crate::tensor::Tensor;
+use crate::{DType, Result, Tensor, backend};
 
 /// Wraps a rule to train copies of bf16 and f16 parameters in f32 (Micikevicius et al., "Mixed Precision Training",
 /// 2018), so that updates too small for the 16-bit dtype are not lost. The copy is optimizer state, created at the

@@ -5,10 +5,9 @@ use std::fmt;
 use highwater_recorder::{Phase, scope};
 
 use super::rule::{Rule, Update, scale_in_place};
-use crate::autograd::no_grad;
 use crate::backend::arithmetic;
-use crate::error::Result;
 use crate::nn::Parameter;
+use crate::{Result, no_grad};
 
 /// The interface between a training loop and its optimizer.
 pub trait Optimizer {

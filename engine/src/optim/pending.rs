@@ -1,8 +1,7 @@
 //! Collects the arithmetic of many parameters, so that it is submitted to a device at once.
 
 use crate::backend::{self, AdamStep, Call, SgdStep};
-use crate::error::Result;
-use crate::tensor::Tensor;
+use crate::{Result, Tensor};
 
 /// Fused steps that are prepared but not yet computed.
 #[derive(Debug, Default)]

@@ -5,9 +5,7 @@ use highwater_recorder::{Category, ScopeId, scope};
 use super::pending::{Pending, run_each};
 use crate::autograd::Operation;
 use crate::backend::{self, Binary, Call, Unary, arithmetic};
-use crate::dtype::DType;
-use crate::error::{Error, Result};
-use crate::tensor::Tensor;
+use crate::{DType, Error, Result, Tensor};
 
 /// The form of a rule's loop over many parameters. The results are the same, up to rounding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

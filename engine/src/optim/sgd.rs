@@ -4,8 +4,7 @@ use super::pending::{Going, Pending, Step, run_each};
 use super::rule::{Form, Rule, Update, begin_fused, count, decayed_grads, demand, demand_not_negative, remember};
 use crate::autograd::Operation;
 use crate::backend::{Binary, SgdStep, Unary};
-use crate::error::Result;
-use crate::tensor::Tensor;
+use crate::{Result, Tensor};
 
 /// Stochastic gradient descent, with the settings, defaults and arithmetic of PyTorch's `torch.optim.SGD`:
 ///

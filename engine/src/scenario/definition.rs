@@ -2,8 +2,7 @@
 
 use super::options::{OptimizerKind, Options};
 use super::task::Task;
-use crate::device::Device;
-use crate::error::Result;
+use crate::{Device, Result};
 
 /// Public description of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use highwater_recorder::snapshots::units::format_exact_bytes;
 use highwater_recorder::snapshots::vocabulary;
 
 use super::error::ScenarioError;
-use crate::dtype::DType;
+use crate::DType;
 use crate::optim::Form;
 
 /// Options for running a scenario. `None` means the scenario's default.

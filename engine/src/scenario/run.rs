@@ -11,8 +11,8 @@ use super::op_costs::OpCosts;
 use super::options::Options;
 use super::report::{OutOfMemory, Report};
 use super::session::{Session, found};
+use crate::Device;
 use crate::backend::cost::{self, Cost};
-use crate::device::Device;
 use highwater_allocator::AllocError;
 
 /// Runs scenario `name` and records it to `out`. If the run ends out of memory, the recording is still complete and the

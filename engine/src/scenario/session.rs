@@ -9,12 +9,9 @@ use super::error::ScenarioError;
 use super::options::{DeviceChoice, OptimizerKind, Options};
 use super::task::{MicroBatch, Reduction, Task, check_parts};
 use crate::autograd::{autocast, no_recompute};
-use crate::device::Device;
-use crate::dtype::DType;
-use crate::error::Result;
 use crate::nn::Parameter;
 use crate::optim::{Accumulation, Adam, AdamW, AdamW8bit, Optimizer, Rule, RuleOptimizer, Sgd, run_in_backward};
-use crate::tensor::Tensor;
+use crate::{DType, Device, Result, Tensor};
 use highwater_allocator::{AllocConfig, AllocError};
 
 /// Default capacity of the accounting device: more than any GPU has, so that runs do not end early.

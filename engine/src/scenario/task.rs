@@ -3,13 +3,8 @@
 use highwater_recorder::{Category, scope};
 
 use super::options::Options;
-use crate::device::Device;
-use crate::dtype::DType;
-use crate::error::{Error, Result};
 use crate::nn::{Module, Parameter, checkpoint_scopes};
-use crate::rng::Rng;
-use crate::shape::Shape;
-use crate::tensor::Tensor;
+use crate::{DType, Device, Error, Result, Rng, Shape, Tensor};
 
 /// A model with its data. Only the loss outlives a forward pass.
 pub trait Task {

@@ -5,10 +5,7 @@
 
 use super::Tensor;
 use crate::backend::{self, Binary, Unary, View};
-use crate::dtype::DType;
-use crate::error::Result;
-use crate::layout::Layout;
-use crate::shape::Shape;
+use crate::{DType, Layout, Result, Shape};
 
 impl Tensor {
     /// Applies `function` to each element, in new memory.

@@ -4,8 +4,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 
 use super::Tensor;
-use crate::dtype::DType;
-use crate::error::Result;
+use crate::{DType, Result};
 
 thread_local! {
     static PRODUCTS: Cell<Option<DType>> = const { Cell::new(None) };

@@ -2,9 +2,9 @@
 
 use super::Tensor;
 use crate::backend::to_host;
-use crate::device::{Device, Kind, Stream};
-use crate::dtype::{DType, Element, Truth};
-use crate::error::{Error, Result};
+use crate::device::{Kind, Stream};
+use crate::dtype::{Element, Truth};
+use crate::{DType, Device, Error, Result};
 
 impl Tensor {
     /// Returns the elements in order, the last axis fastest. Allocates nothing on the device, so that reading a value

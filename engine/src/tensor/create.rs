@@ -2,13 +2,10 @@
 
 use super::Tensor;
 use crate::backend::{self, Distribution};
-use crate::device::{Device, Kind};
-use crate::dtype::{DType, Element};
-use crate::error::{Error, Result};
-use crate::layout::Layout;
-use crate::rng::Rng;
-use crate::shape::Shape;
+use crate::device::Kind;
+use crate::dtype::Element;
 use crate::storage::Storage;
+use crate::{DType, Device, Error, Layout, Result, Rng, Shape};
 
 impl Tensor {
     /// Allocates a tensor with uninitialized elements.

@@ -6,7 +6,7 @@
 use super::Tensor;
 use super::grad_mode::is_grad_enabled;
 use crate::backend::{self, Binary, Call, Ternary, Unary};
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 impl Tensor {
     /// Sets each element to `value`.

@@ -17,12 +17,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use highwater_recorder::{Category, scope};
 
 use crate::backend::View;
-use crate::device::Device;
-use crate::dtype::DType;
-use crate::error::{Error, Result};
-use crate::layout::Layout;
-use crate::shape::Shape;
 use crate::storage::Storage;
+use crate::{DType, Device, Error, Layout, Result, Shape};
 use node::Node;
 use recipe::RecipeOf;
 

@@ -9,8 +9,7 @@ use highwater_recorder::{Category, OpId, ScopeId, StreamId, scope};
 
 use super::{Tensor, lock};
 use crate::backend::{self, Binary};
-use crate::error::Result;
-use crate::shape::Shape;
+use crate::{Result, Shape};
 
 /// The backward half of an operation. It owns what forward saved, and releases it when it runs.
 pub trait Gradient: Send {

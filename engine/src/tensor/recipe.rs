@@ -11,7 +11,7 @@
 use std::sync::{Arc, Weak};
 
 use super::Tensor;
-use crate::error::Result;
+use crate::Result;
 
 /// Recomputes a tensor, contiguous and in new memory.
 pub trait Recipe: Send + Sync {

@@ -6,10 +6,8 @@ use highwater_recorder::Category;
 
 use super::Tensor;
 use super::recipe::{Recipe, RecipeOf};
-use crate::dtype::DType;
-use crate::error::{Error, Result};
-use crate::layout::Layout;
 use crate::storage::Storage;
+use crate::{DType, Error, Layout, Result};
 
 /// A tensor that was read.
 pub(crate) struct Source {

@@ -10,10 +10,9 @@ use super::elementwise::fill;
 use super::matmul::{Matrix, Product, multiply};
 use super::number::{Float, Real, with_float};
 use super::rows;
+use crate::Result;
 use crate::backend::kind::Mask;
-use crate::backend::nest::Nest;
-use crate::backend::{AttentionSize, View};
-use crate::error::Result;
+use crate::backend::{AttentionSize, Nest, View};
 use crate::storage::Reading;
 
 const OP: &str = "attention";

@@ -6,8 +6,8 @@ use super::elements::{Elements, read, read_if, write};
 use super::elementwise::copy_if;
 use super::number::{Float, Real, with_float};
 use super::rows;
+use crate::Result;
 use crate::backend::{Spread, View};
-use crate::error::Result;
 use crate::storage::Reading;
 
 const OP: &str = "batch_norm";

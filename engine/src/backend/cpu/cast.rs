@@ -2,8 +2,8 @@
 
 use super::elementwise::{convert, copy};
 use super::number::{Castable, with_element};
+use crate::Result;
 use crate::backend::View;
-use crate::error::Result;
 
 pub(crate) fn cast(out: View<'_>, input: View<'_>) -> Result<()> {
     if input.dtype == out.dtype {

@@ -5,8 +5,8 @@ use rayon::prelude::*;
 use super::elements::write;
 use super::elementwise::copy_if;
 use super::number::{Float, Real, with_float};
+use crate::Result;
 use crate::backend::View;
-use crate::error::Result;
 use crate::rng::Draw;
 
 pub(crate) fn dropout_channels(out: View<'_>, input: Option<View<'_>>, share: f64, draw: Draw) -> Result<()> {

@@ -7,7 +7,7 @@ use super::number::{Float, Real, with_float};
 use super::rows::row_sizes;
 use super::softmax::exponent_sum;
 use crate::backend::View;
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 pub(crate) fn count_targets(count: View<'_>, targets: View<'_>, ignored: i64) -> Result<()> {
     let op = "count_targets";

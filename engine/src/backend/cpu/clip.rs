@@ -6,9 +6,8 @@ use super::ELEMENTS_A_TASK;
 use super::elements::read_one;
 use super::elementwise::map;
 use super::number::{Float, Real, with_float};
-use crate::backend::View;
-use crate::backend::nest::Nest;
-use crate::error::Result;
+use crate::Result;
+use crate::backend::{Nest, View};
 
 pub(crate) fn add_norm(total: View<'_>, input: View<'_>, order: f64) -> Result<()> {
     let sum = with_float!("norm", input.dtype, T => {

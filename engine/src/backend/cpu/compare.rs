@@ -2,10 +2,9 @@
 
 use super::elementwise::convert;
 use super::number::{Castable, with_element};
-use crate::backend::nest::Nest;
-use crate::backend::{Comparison, View};
-use crate::dtype::{DType, Truth};
-use crate::error::Result;
+use crate::backend::{Comparison, Nest, View};
+use crate::dtype::Truth;
+use crate::{DType, Result};
 
 const OP: &str = "compare";
 

@@ -4,8 +4,8 @@ use std::ops::{Deref, DerefMut, Range};
 
 use bytemuck::Pod;
 
+use crate::Result;
 use crate::backend::View;
-use crate::error::Result;
 use crate::storage::{Reading, Writing};
 
 /// The elements of a contiguous view in borrowed memory.

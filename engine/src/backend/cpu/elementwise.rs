@@ -7,10 +7,8 @@ use super::ELEMENTS_A_TASK;
 use super::functions::{Exp, Function, Gelu, GeluGrad, GeluTanh, GeluTanhGrad, Sigmoid, Silu, SiluGrad, Stored, Tanh};
 use super::number::{Castable, Float, Real, with_bytes, with_element, with_float};
 use super::wide::wide;
-use crate::backend::nest::Nest;
-use crate::backend::{Binary, Ternary, Unary, View};
-use crate::error::Result;
-use crate::layout::Layout;
+use crate::backend::{Binary, Nest, Ternary, Unary, View};
+use crate::{Layout, Result};
 
 pub(crate) fn fill(out: View<'_>, value: f64) -> Result<()> {
     with_element!(out.dtype, T => write_all(out, <T as Castable>::narrow(value)))

@@ -3,9 +3,8 @@
 use std::cmp::Ordering;
 
 use super::number::{Float, Real, with_float};
-use crate::backend::nest::Nest;
-use crate::backend::{Extremum, View};
-use crate::error::Result;
+use crate::Result;
+use crate::backend::{Extremum, Nest, View};
 
 const OP: &str = "extremes";
 

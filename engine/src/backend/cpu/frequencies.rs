@@ -6,8 +6,7 @@ use super::ELEMENTS_A_TASK;
 use super::elements::{read, write};
 use super::number::{Float, Real, with_float};
 use crate::backend::View;
-use crate::error::Result;
-use crate::layout::Layout;
+use crate::{Layout, Result};
 
 const OP: &str = "frequencies";
 

@@ -7,7 +7,7 @@ use super::elements::{read, write};
 use super::number::with_float;
 use super::rows;
 use crate::backend::View;
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// Maximum number of tasks that share a table: each scans every index.
 const TASKS: usize = 64;

@@ -8,7 +8,7 @@ use super::number::{Float, Real, with_float};
 use super::rows;
 use super::softmax::exponent_sum;
 use crate::backend::View;
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 const OP: &str = "cross_entropy";
 

@@ -6,10 +6,8 @@ use half::{bf16, f16};
 use rayon::prelude::*;
 
 use super::number::{Float, Real, with_float};
-use crate::backend::View;
-use crate::backend::nest::Nest;
-use crate::error::Result;
-use crate::layout::Layout;
+use crate::backend::{Nest, View};
+use crate::{Layout, Result};
 
 /// Multiplications per task: fewer are not worth a second thread.
 const MULTIPLICATIONS_A_TASK: usize = 1 << 20;

@@ -7,8 +7,8 @@ use super::elements::{read, read_if, write};
 use super::elementwise::copy_if;
 use super::number::{Float, Real, with_float};
 use super::rows::{self, row_or, row_sizes};
+use crate::Result;
 use crate::backend::View;
-use crate::error::Result;
 
 const OP: &str = "layer_norm";
 

@@ -6,10 +6,9 @@ use super::ELEMENTS_A_TASK;
 use super::cast::cast;
 use super::elements::write;
 use super::number::{Float, Real};
-use crate::backend::View;
-use crate::backend::nest::Nest;
+use crate::Result;
 use crate::backend::step::{AdamStep, SgdStep};
-use crate::error::Result;
+use crate::backend::{Nest, View};
 use crate::storage::Reading;
 
 /// Runs `$body` with `$T` as the type of the parameter's elements and `$G` of the gradient's: the same, or the

@@ -7,10 +7,10 @@ use super::cast::cast;
 use super::elements::write;
 use super::number::{Float, Real};
 use super::optim::{AdamNumbers, Gradients, with_pair};
+use crate::Result;
 use crate::backend::View;
 use crate::backend::code::{CODE_BLOCK, Code};
 use crate::backend::step::AdamStep;
-use crate::error::Result;
 
 pub(crate) fn adam_8bit(
     parameter: View<'_>,

@@ -1,10 +1,8 @@
 //! Gathers elements along an axis by index, and adds gradients back to them.
 
 use super::number::{Float, with_bytes, with_float};
-use crate::backend::View;
-use crate::backend::nest::Nest;
-use crate::error::{Error, Result};
-use crate::layout::Layout;
+use crate::backend::{Nest, View};
+use crate::{Error, Layout, Result};
 
 /// Narrows `whole` to the lengths of `places`, except along `axis`.
 fn met(op: &'static str, whole: &Layout, places: &Layout, axis: usize) -> Result<Layout> {

@@ -6,9 +6,8 @@ use super::ELEMENTS_A_TASK;
 use super::elements::{read, write};
 use super::elementwise::copy_if;
 use super::number::{Float, Real, with_float};
-use crate::backend::nest::Nest;
-use crate::backend::{Piecewise, Side, View};
-use crate::error::Result;
+use crate::Result;
+use crate::backend::{Nest, Piecewise, Side, View};
 
 /// Number of slopes per byte.
 const A_BYTE: usize = 4;

@@ -6,9 +6,7 @@ use rayon::prelude::*;
 use super::elements::{read, write};
 use super::number::{Float, Real, with_float};
 use crate::backend::{View, Window};
-use crate::dtype::DType;
-use crate::error::{Error, Result};
-use crate::layout::Layout;
+use crate::{DType, Error, Layout, Result};
 
 pub(crate) fn max_pool(out: View<'_>, places: Option<View<'_>>, input: View<'_>, window: Window) -> Result<()> {
     with_float!("max_pool2d", out.dtype, T => {

@@ -2,8 +2,8 @@
 
 use super::elementwise::{map, zip};
 use super::number::{Float, Real, with_float};
+use crate::Result;
 use crate::backend::View;
-use crate::error::Result;
 
 fn raised<R: Real>(base: R, exponent: f64) -> R {
     // An exponent of ½ computes the square root, as in PyTorch: √−∞ is NaN, while (−∞)^½ would be ∞.

@@ -7,9 +7,8 @@ use super::elements::write;
 use super::elementwise::copy_if;
 use super::number::{Float, Real, with_float};
 use crate::backend::{Distribution, View};
-use crate::dtype::DType;
-use crate::error::Result;
 use crate::rng::Draw;
+use crate::{DType, Result};
 
 pub(crate) fn random(out: View<'_>, distribution: Distribution, draw: Draw) -> Result<()> {
     with_float!("random", out.dtype, T => random_as::<T>(out, distribution, draw))

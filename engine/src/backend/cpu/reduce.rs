@@ -6,10 +6,8 @@ use super::ELEMENTS_A_TASK;
 use super::columns::column_sums;
 use super::number::{Float, Real, with_float};
 use super::rows;
-use crate::backend::View;
-use crate::backend::nest::Nest;
-use crate::error::Result;
-use crate::layout::Layout;
+use crate::backend::{Nest, View};
+use crate::{Layout, Result};
 
 pub(crate) fn sum(out: View<'_>, input: View<'_>, scale: f64, keep: f64) -> Result<()> {
     with_float!("sum", input.dtype, T => sum_as::<T>(out, input, [scale, keep].map(<T as Float>::Real::of)))

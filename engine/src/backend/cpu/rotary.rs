@@ -3,8 +3,8 @@
 use rayon::prelude::*;
 
 use super::number::{Float, Real, with_float};
+use crate::Result;
 use crate::backend::{Rotation, View};
-use crate::error::Result;
 
 pub(crate) fn rotary(heads: View<'_>, rotation: Rotation) -> Result<()> {
     with_float!("rotary", heads.dtype, T => turn::<T>(heads, rotation))

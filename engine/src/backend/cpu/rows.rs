@@ -9,8 +9,8 @@ use super::ELEMENTS_A_TASK;
 use super::elements::{read, write};
 use super::number::{Float, Real};
 use super::wide::wide;
+use crate::Result;
 use crate::backend::View;
-use crate::error::Result;
 
 const LANES: usize = 16;
 

@@ -2,9 +2,8 @@
 
 use super::elementwise::copy_if;
 use super::number::{Float, Real, with_float};
-use crate::backend::nest::Nest;
-use crate::backend::{Fold, Scan, View};
-use crate::error::Result;
+use crate::Result;
+use crate::backend::{Fold, Nest, Scan, View};
 
 pub(crate) fn scan(out: View<'_>, input: Option<View<'_>>, axis: usize, scan: Scan) -> Result<()> {
     copy_if(out, input)?;

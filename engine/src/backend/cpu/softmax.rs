@@ -6,8 +6,8 @@ use super::elements::write;
 use super::elementwise::copy_if;
 use super::number::{Float, Real, with_float};
 use super::rows::{self, row_sizes};
+use crate::Result;
 use crate::backend::View;
-use crate::error::Result;
 
 pub(crate) fn softmax(out: View<'_>, input: Option<View<'_>>) -> Result<()> {
     with_float!("softmax", out.dtype, T => by_rows::<T>(out, input, softmax_row))

@@ -3,9 +3,8 @@
 use super::elements::read_one;
 use super::elementwise::zip;
 use super::number::{Float, Real, with_float};
-use crate::backend::View;
-use crate::backend::nest::Nest;
-use crate::error::Result;
+use crate::Result;
+use crate::backend::{Nest, View};
 
 pub(crate) fn squared_error(loss: View<'_>, left: View<'_>, right: View<'_>, scale: f64) -> Result<()> {
     with_float!("mse_loss", left.dtype, T => {

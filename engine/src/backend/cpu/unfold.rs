@@ -8,8 +8,8 @@ use rayon::prelude::*;
 
 use super::ELEMENTS_A_TASK;
 use super::number::{Float, with_float};
+use crate::Result;
 use crate::backend::{View, Window};
-use crate::error::Result;
 
 pub(crate) fn unfold(out: View<'_>, image: View<'_>, window: Window) -> Result<()> {
     with_float!("conv2d", out.dtype, T => {

@@ -2,10 +2,8 @@
 
 use super::elementwise::copy_if;
 use super::number::{Float, Real, with_float};
-use crate::backend::View;
-use crate::backend::nest::Nest;
-use crate::error::Result;
-use crate::layout::Layout;
+use crate::backend::{Nest, View};
+use crate::{Layout, Result};
 
 /// Returns the layout without the axes for which `leave` is true.
 fn without(layout: &Layout, leave: impl Fn(usize) -> bool) -> Layout {

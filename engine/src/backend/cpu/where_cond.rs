@@ -1,9 +1,8 @@
 //! Selects elements of two tensors by a condition.
 
 use super::number::with_bytes;
-use crate::backend::View;
-use crate::backend::nest::Nest;
-use crate::error::Result;
+use crate::Result;
+use crate::backend::{Nest, View};
 
 const OP: &str = "where";
 

@@ -10,10 +10,8 @@ use highwater_kernels::Grid;
 use super::attention_tiles::{MAX_WIDTH, Processors, Step, Tiles};
 use super::launch::{Launch, Queue, nest_words};
 use crate::backend::kind::Mask;
-use crate::backend::nest::Nest;
-use crate::backend::{AttentionSize, View};
-use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::backend::{AttentionSize, Nest, View};
+use crate::{DType, Error, Result};
 
 const OP: &str = "attention";
 /// The file of the kernels for sums.

@@ -6,8 +6,7 @@ use super::columns::Columns;
 use super::launch::{Launch, Queue, WIDE_BYTES};
 use super::rows::{Rows, in_order};
 use crate::backend::{Spread, View};
-use crate::dtype::DType;
-use crate::error::Result;
+use crate::{DType, Result};
 
 const FILE: &str = "batch_norm";
 const OP: &str = "batch_norm";

@@ -3,7 +3,7 @@
 use highwater_kernels::Grid;
 
 use super::launch::blocks;
-use crate::device::Device;
+use crate::Device;
 
 /// Bytes of the bucket number that is stored for each addition.
 const BYTES_A_THING: u64 = 2;

@@ -3,8 +3,7 @@
 use super::elementwise::copy;
 use super::launch::Launch;
 use crate::backend::View;
-use crate::dtype::DType;
-use crate::error::Result;
+use crate::{DType, Result};
 
 pub(crate) fn cast(out: View<'_>, input: View<'_>) -> Result<()> {
     if out.dtype == input.dtype {

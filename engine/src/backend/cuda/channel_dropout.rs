@@ -3,8 +3,8 @@
 use super::launch::Launch;
 use super::random::bound;
 use super::rows::in_order;
+use crate::Result;
 use crate::backend::View;
-use crate::error::Result;
 use crate::rng::Draw;
 
 pub(crate) fn dropout_channels(out: View<'_>, input: Option<View<'_>>, share: f64, draw: Draw) -> Result<()> {

@@ -3,8 +3,8 @@
 use super::launch::Launch;
 use super::parts::Parts;
 use super::rows::Rows;
+use crate::Result;
 use crate::backend::View;
-use crate::error::Result;
 
 const FILE: &str = "chunked_loss";
 

@@ -4,9 +4,8 @@ use highwater_kernels::Grid;
 
 use super::launch::{Launch, is_in_order, nest_words};
 use super::parts::Parts;
-use crate::backend::View;
-use crate::backend::nest::Nest;
-use crate::error::Result;
+use crate::Result;
+use crate::backend::{Nest, View};
 
 const FILE: &str = "clip";
 

@@ -4,9 +4,8 @@ use highwater_kernels::Kernel;
 
 use super::launch::{Queue, check_float, is_in_order, types};
 use super::multi_tensor::{Common, Operand, Part, Work, chunks};
-use crate::backend::View;
-use crate::backend::nest::Nest;
-use crate::error::Result;
+use crate::Result;
+use crate::backend::{Nest, View};
 
 /// Bytes of the arguments by which this file's kernels receive tensors.
 const BYTES: usize = 4000;

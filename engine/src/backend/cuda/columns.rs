@@ -5,8 +5,7 @@ use highwater_kernels::Grid;
 
 use super::launch::{Launch, Queue, WIDE_BYTES};
 use crate::backend::View;
-use crate::dtype::DType;
-use crate::error::Result;
+use crate::{DType, Result};
 
 /// Number of columns, or packs of columns, of a block: the lanes of a warp.
 const LANES: u64 = 32;

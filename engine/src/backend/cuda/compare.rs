@@ -1,8 +1,8 @@
 //! Elementwise comparisons of two tensors, or of a tensor and a scalar.
 
 use super::launch::Launch;
+use crate::Result;
 use crate::backend::{Comparison, View};
-use crate::error::Result;
 
 const FILE: &str = "compare";
 

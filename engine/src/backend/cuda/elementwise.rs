@@ -6,11 +6,8 @@ use highwater_kernels::{Grid, Number, Types};
 
 use super::launch::Launch;
 use super::transposed::Transposed;
-use crate::backend::nest::Nest;
-use crate::backend::{Binary, Ternary, Unary, View};
-use crate::dtype::DType;
-use crate::error::Result;
-use crate::layout::Layout;
+use crate::backend::{Binary, Nest, Ternary, Unary, View};
+use crate::{DType, Layout, Result};
 
 const FILE: &str = "elementwise";
 

@@ -4,9 +4,8 @@ use bytemuck::{Pod, Zeroable};
 use highwater_kernels::gpu::launch::THREADS;
 
 use super::launch::{Launch, blocks, nest_words};
-use crate::backend::nest::Nest;
-use crate::backend::{Extremum, View};
-use crate::error::Result;
+use crate::Result;
+use crate::backend::{Extremum, Nest, View};
 
 const OP: &str = "extremes";
 const BLOCK: u64 = THREADS as u64;

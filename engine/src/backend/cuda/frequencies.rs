@@ -3,8 +3,7 @@
 use super::launch::Launch;
 use super::lines::{grid, most_blocks};
 use crate::backend::View;
-use crate::error::Result;
-use crate::layout::Layout;
+use crate::{Layout, Result};
 
 const FILE: &str = "frequencies";
 const OP: &str = "frequencies";

@@ -5,8 +5,8 @@ use highwater_kernels::gpu::launch::THREADS;
 
 use super::buckets::Buckets;
 use super::launch::{Launch, WIDE_BYTES, blocks};
+use crate::Result;
 use crate::backend::View;
-use crate::error::Result;
 
 const FILE: &str = "index";
 const OP: &str = "embedding";

@@ -4,12 +4,9 @@
 use bytemuck::Pod;
 use highwater_kernels::{Arguments, Gpu, Grid, Kernel, Number, Product, Types, Workspace};
 
-use crate::backend::View;
-use crate::backend::nest::Nest;
-use crate::device::Device;
-use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::backend::{Nest, View};
 use crate::storage::{Lent, Storage};
+use crate::{DType, Device, Error, Result};
 
 /// Bytes that kernels move at a time where memory is contiguous and begins at a multiple of them.
 pub(super) const WIDE_BYTES: usize = 16;

@@ -5,8 +5,8 @@ use highwater_kernels::gpu::launch::THREADS;
 use super::launch::{Launch, WIDE_BYTES};
 use super::parts::Parts;
 use super::rows::{Rows, in_order};
+use crate::Result;
 use crate::backend::View;
-use crate::error::Result;
 
 const FILE: &str = "loss";
 const OP: &str = "cross_entropy";

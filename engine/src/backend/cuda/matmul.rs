@@ -8,10 +8,8 @@ use highwater_kernels::{Error as Cuda, Matrix, Order, Product, Workspace};
 
 use super::elementwise;
 use super::launch::{Launch, check_float, number};
-use crate::backend::nest::Nest;
-use crate::backend::{Unary, View};
-use crate::error::{Error, Result};
-use crate::layout::Layout;
+use crate::backend::{Nest, Unary, View};
+use crate::{Error, Layout, Result};
 
 const OP: &str = "matmul";
 

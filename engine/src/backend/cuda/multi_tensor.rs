@@ -6,8 +6,8 @@ use std::collections::btree_map::Entry;
 use highwater_kernels::{Arguments, Grid, Kernel};
 
 use super::launch::{Queue, address_in};
+use crate::Result;
 use crate::backend::View;
-use crate::error::Result;
 use crate::storage::{Lent, Storage};
 
 /// Elements of a tensor that a block takes: as in multi_tensor.cuh.

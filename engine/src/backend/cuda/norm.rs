@@ -3,8 +3,8 @@
 use super::columns::ColumnKernels;
 use super::launch::Launch;
 use super::rows::in_order;
+use crate::Result;
 use crate::backend::View;
-use crate::error::Result;
 
 const FILE: &str = "norm";
 const OP: &str = "layer_norm";

@@ -4,11 +4,9 @@ use highwater_kernels::{Kernel, Types};
 
 use super::launch::{Launch, Queue, is_in_order, nest_words, number};
 use super::multi_tensor::{self, Common, Operand, Part, Work};
-use crate::backend::View;
-use crate::backend::nest::Nest;
 use crate::backend::step::{AdamStep, SgdStep};
-use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::backend::{Nest, View};
+use crate::{DType, Error, Result};
 
 /// An optimizer's step of one parameter. Kernels take the parameter, the destination of its copy, the gradient and the
 /// state.

@@ -1,10 +1,10 @@
 //! Fused Adam step with 8-bit running averages.
 
 use super::optim::{Step, adam_numbers};
+use crate::Result;
 use crate::backend::View;
 use crate::backend::code::{CODE_BLOCK, Code};
 use crate::backend::step::AdamStep;
-use crate::error::Result;
 
 pub(crate) fn adam_8bit(
     parameter: View<'_>,

@@ -4,10 +4,8 @@ use bytemuck::{Pod, Zeroable};
 
 use super::buckets::Buckets;
 use super::launch::{Launch, check_float, nest_words};
-use crate::backend::View;
-use crate::backend::nest::Nest;
-use crate::error::Result;
-use crate::layout::Layout;
+use crate::backend::{Nest, View};
+use crate::{Layout, Result};
 
 const FILE: &str = "pick";
 

@@ -2,8 +2,8 @@
 
 use super::launch::{Launch, is_in_order, nest_words};
 use super::rows::in_order;
+use crate::Result;
 use crate::backend::{Piecewise, Side, View};
-use crate::error::Result;
 
 const FILE: &str = "piecewise";
 const OP: &str = "piecewise";

@@ -5,9 +5,7 @@ use bytemuck::{Pod, Zeroable};
 use super::launch::Launch;
 use super::window::WindowWords;
 use crate::backend::{View, Window};
-use crate::dtype::DType;
-use crate::error::Result;
-use crate::layout::Layout;
+use crate::{DType, Layout, Result};
 
 const FILE: &str = "pool";
 

@@ -1,8 +1,8 @@
 //! Powers with a constant exponent.
 
 use super::launch::Launch;
+use crate::Result;
 use crate::backend::View;
-use crate::error::Result;
 
 const FILE: &str = "power";
 const OP: &str = "powf";

@@ -3,9 +3,8 @@
 use super::launch::Launch;
 use super::rows::in_order;
 use crate::backend::{Distribution, View};
-use crate::dtype::DType;
-use crate::error::Result;
 use crate::rng::Draw;
+use crate::{DType, Result};
 
 const FILE: &str = "random";
 

@@ -6,10 +6,8 @@ use bytemuck::{Pod, Zeroable};
 use highwater_kernels::gpu::launch::THREADS;
 
 use super::launch::{Launch, WIDE_BYTES, blocks, check_float, nest_words};
-use crate::backend::View;
-use crate::backend::nest::Nest;
-use crate::error::Result;
-use crate::layout::Layout;
+use crate::backend::{Nest, View};
+use crate::{Layout, Result};
 
 const FILE: &str = "reduce";
 const OP: &str = "sum";

@@ -2,8 +2,8 @@
 
 use super::launch::Launch;
 use super::lines::{grid, most_blocks};
+use crate::Result;
 use crate::backend::{Rotation, View};
-use crate::error::Result;
 
 pub(crate) fn rotary(heads: View<'_>, rotation: Rotation) -> Result<()> {
     let launch = Launch::of_floats("rotary", heads)?.write(heads)?;

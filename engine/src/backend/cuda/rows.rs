@@ -6,8 +6,7 @@ use highwater_kernels::gpu::launch::THREADS;
 use super::elementwise::copy;
 use super::launch::{Launch, Queue};
 use crate::backend::View;
-use crate::dtype::DType;
-use crate::error::Result;
+use crate::{DType, Result};
 
 /// Number of lanes (threads) of a warp.
 const WARP: u64 = 32;

@@ -5,10 +5,8 @@ use highwater_kernels::Grid;
 use highwater_kernels::gpu::launch::THREADS;
 
 use super::launch::{Launch, Queue, blocks, nest_words};
-use crate::backend::nest::Nest;
-use crate::backend::{Fold, Scan, View};
-use crate::error::Result;
-use crate::layout::Layout;
+use crate::backend::{Fold, Nest, Scan, View};
+use crate::{Layout, Result};
 
 const FILE: &str = "scan";
 const BLOCK: u64 = THREADS as u64;

@@ -5,9 +5,8 @@ use highwater_kernels::Kernel;
 use super::launch::{Queue, is_in_order, types};
 use super::multi_tensor::{self, Common, Operand, Part, Work};
 use super::{clip_each, optim, optim_8bit};
-use crate::backend::nest::Nest;
-use crate::backend::{Binary, Call, Ternary, Unary, View, observe};
-use crate::error::Result;
+use crate::Result;
+use crate::backend::{Binary, Call, Nest, Ternary, Unary, View, observe};
 
 /// Bytes of the arguments by which multi_tensor.cu's kernels receive tensors.
 const BYTES: usize = 4000;

@@ -2,8 +2,8 @@
 
 use super::launch::Launch;
 use super::rows::in_order;
+use crate::Result;
 use crate::backend::View;
-use crate::error::Result;
 
 const FILE: &str = "softmax";
 

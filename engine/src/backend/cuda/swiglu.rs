@@ -1,8 +1,8 @@
 //! SwiGLU, silu(gate) · up, in one pass, and both gradients in another.
 
 use super::launch::Launch;
+use crate::Result;
 use crate::backend::View;
-use crate::error::Result;
 
 const FILE: &str = "swiglu";
 const OP: &str = "swiglu";

@@ -1,7 +1,7 @@
 //! Transposing copies, which read along columns and write along rows, a tile at a time.
 
 use super::launch::loop_words;
-use crate::backend::nest::Nest;
+use crate::backend::Nest;
 
 /// Minimum rows and columns, below which a tile would be mostly empty.
 const LEAST: usize = 16;

@@ -6,8 +6,8 @@ use highwater_kernels::gpu::launch::THREADS;
 
 use super::launch::{Launch, blocks};
 use super::window::WindowWords;
+use crate::Result;
 use crate::backend::{View, Window};
-use crate::error::Result;
 
 const FILE: &str = "unfold";
 const OP: &str = "conv2d";

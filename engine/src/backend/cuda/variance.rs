@@ -4,10 +4,8 @@ use highwater_kernels::Grid;
 use highwater_kernels::gpu::launch::THREADS;
 
 use super::launch::{Launch, Queue, nest_words};
-use crate::backend::View;
-use crate::backend::nest::Nest;
-use crate::error::Result;
-use crate::layout::Layout;
+use crate::backend::{Nest, View};
+use crate::{Layout, Result};
 
 const FILE: &str = "variance";
 const OP: &str = "var";

@@ -2,8 +2,8 @@
 
 use super::elementwise::{fill, moved};
 use super::launch::Launch;
+use crate::Result;
 use crate::backend::View;
-use crate::error::Result;
 
 const FILE: &str = "where_cond";
 const OP: &str = "where";
