@@ -5,8 +5,7 @@ use highwater_app::answers::prediction::Figures;
 use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;
 
-use super::found::{Called, Recorded, Simulated};
-use super::report::{BOUNDED, Interval, Orders};
+use super::found::{BOUNDED, Called, Interval, Orders, Recorded, Simulated};
 
 /// The accuracy of the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
