@@ -241,8 +241,8 @@ impl App {
 mod tests {
     use std::time::Duration;
 
-    use highwater_snapshots::format::write_trace;
     use highwater_notation::trace_from_text;
+    use highwater_snapshots::format::write_trace;
 
     use super::*;
 
