@@ -39,7 +39,7 @@ fn kept(recording: &Recording, selection: &Selection) -> Vec<[f64; 2]> {
         let bytes = index.moment(trace, drawn_metric(selection.metric), moment).bytes;
         [selection.x_of(trace, moment), bytes as f64]
     };
-    starts.step_by(steps.len().div_ceil(KEPT_STEPS)).map(place).collect()
+    starts.step_by(steps.len().div_ceil(KEPT_STEPS).max(1)).map(place).collect()
 }
 
 impl Timeline {
