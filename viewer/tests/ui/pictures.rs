@@ -194,7 +194,7 @@ fn the_svg_is_sound_xml_and_says_what_the_picture_shows() {
         assert!(has(wanted), "'{wanted}' is not among {words:?}");
     }
     let count = |wanted: &str| names.iter().filter(|name| *name == wanted).count();
-    assert!(count("image") == 1 && count("clipPath") > 1 && count("text") > 20, "{names:?}");
+    assert!(count("image") == 2 && count("clipPath") > 1 && count("text") > 20, "{names:?}");
 }
 
 #[test]
