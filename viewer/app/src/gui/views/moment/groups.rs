@@ -52,7 +52,7 @@ const BARS: [f32; 2] = [40.0, 150.0];
 const NAME_WIDTH: f32 = 190.0;
 
 /// Widths of the other columns.
-const BYTES_WIDTH: f32 = 76.0;
+const BYTES_WIDTH: f32 = 82.0;
 const BLOCKS_WIDTH: f32 = 48.0;
 
 /// The rows, already in order, for a table of `width` points.
