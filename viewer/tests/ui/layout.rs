@@ -258,7 +258,7 @@ fn the_panel_at_the_side_folds_away_and_is_below_the_timeline_in_an_upright_wind
     settle(&mut harness);
     let field = harness.get_by_role_and_label(Role::TextInput, "Search").rect();
     assert!(field.right() <= 390.0, "the tool bar wraps: {field:?}");
-    let (upright, panel) = (plot(&harness), harness.get_by_label("At the peak").rect());
+    let (upright, panel) = (plot(&harness), harness.get_by_label("requested at the peak").rect());
     assert!(
         upright.width() > 250.0 && upright.height() > 100.0 && panel.top() > upright.bottom(),
         "{upright:?} {panel:?}"

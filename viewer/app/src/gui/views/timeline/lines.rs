@@ -104,11 +104,11 @@ mod tests {
 
     #[test]
     fn a_line_leaves_spikes_out_and_a_slope_stays() {
-        let slope: Vec<[f64; 2]> = (0..9).map(|x| [f64::from(x), f64::from(x * 3)]).collect();
+        let slope: Vec<[f64; 2]> = (0..15).map(|x| [f64::from(x), f64::from(x * 3)]).collect();
         assert_eq!(level_parts(&slope, 4.0).collect::<Vec<_>>(), [slope.as_slice()]);
         let mut spiked = slope.clone();
-        spiked[4][1] = 100.0;
-        assert_eq!(level_parts(&spiked, 4.0).collect::<Vec<_>>(), [&slope[..4], &slope[5..]]);
+        spiked[7][1] = 100.0;
+        assert_eq!(level_parts(&spiked, 4.0).collect::<Vec<_>>(), [&slope[..7], &slope[8..]]);
         assert_eq!(level_parts(&[[0.0, 0.0], [1.0, 9.0], [2.0, 0.0]], 4.0).count(), 0);
     }
 }
