@@ -93,7 +93,7 @@ pub struct Timeline {
     /// The stack that was last requested, with its total and moment.
     stack: Option<((Metric, usize), Arc<Stack>)>,
     /// What steps leave, for the overview.
-    kept: Memo<(Identity<Recording>, usize, Metric, Axis), Vec<[f64; 2]>>,
+    kept: Memo<overview::KeptKey, Vec<[f64; 2]>>,
     /// The part of the overview being dragged.
     hold: Option<overview::Hold>,
     /// Start of a ruler, on the axes.

@@ -3,11 +3,13 @@
 use std::ops::Range;
 
 use eframe::egui::{CursorIcon, Pos2, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2};
+use highwater_analysis::Metric;
 
 use super::Timeline;
 use super::frame::PlotFrame;
+use crate::gui::identity::Identity;
 use crate::gui::widgets::{Shades, theme};
-use crate::{Recording, Selection, View, drawn_metric};
+use crate::{Axis, Recording, Selection, View, drawn_metric};
 
 /// The part of the overview that the user drags.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,6 +30,9 @@ const OUTSIDE: f32 = 0.65;
 
 /// Most steps of which the overview shows what they leave.
 const KEPT_STEPS: usize = 1024;
+
+/// What decides which steps leave what: the recording, its device, the total and the axis.
+pub(super) type KeptKey = (Identity<Recording>, usize, Metric, Axis);
 
 /// Where steps begin, with the total there, which is what the steps before leave; of many steps, evenly spaced ones.
 fn kept(recording: &Recording, selection: &Selection) -> Vec<[f64; 2]> {
