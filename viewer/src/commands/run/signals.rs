@@ -69,7 +69,8 @@ impl Signals {
     pub(crate) fn wait(&self, mut child: Child) -> io::Result<ExitStatus> {
         let pid = child.id();
         let (sender, status) = mpsc::channel();
-        std::thread::spawn(move || sender.send(child.wait()));
+        let wait = move || drop(sender.send(child.wait()));
+        std::thread::Builder::new().name("highwater-wait".to_owned()).spawn(wait)?;
         loop {
             match status.recv_timeout(PAUSE) {
                 Ok(ended) => return ended,
