@@ -1,5 +1,7 @@
 //! Takes a snapshot out of the outermost value of a file: its segments, traces, annotations and settings.
 
+use std::ops::Range;
+
 use super::shape::{Key, Keys};
 use super::store::{Dict, List, OpenSegment, RowKind, Store};
 use super::value::Value;
@@ -16,6 +18,23 @@ const MAX_DEVICES: usize = 256;
 
 /// A result whose error has no offset, since the whole file was already read.
 type Taken<T> = std::result::Result<T, &'static str>;
+
+/// How rows with these numbers are taken out of a store.
+type Take<T> = fn(&mut Store, Range<usize>) -> Vec<T>;
+
+/// Copies rows, which other lists may have too.
+fn copied<T: Copy>(all: &[T], rows: Range<usize>) -> Vec<T> {
+    all.get(rows).unwrap_or_default().to_vec()
+}
+
+fn copied_events(store: &mut Store, rows: Range<usize>) -> Vec<RawEvent> {
+    copied(&store.events, rows)
+}
+
+/// Moves all events if `rows` are all, else copies some.
+fn moved_events(store: &mut Store, rows: Range<usize>) -> Vec<RawEvent> {
+    if rows == (0..store.events.len()) { std::mem::take(&mut store.events) } else { copied_events(store, rows) }
+}
 
 impl Store {
     /// Returns the snapshot whose outermost value is `root`. `format` is used to describe any other value: "pickled",
@@ -111,7 +130,7 @@ impl Store {
         let part = |key| value_of(keys, items, key).unwrap_or(Value::None);
         self.take_segments(part(Key::Segments), false)?;
         self.take_segments(part(Key::HostSegments), true)?;
-        let events = self.take_events(part(Key::HostTraces))?;
+        let events = self.take_events(part(Key::HostTraces), copied_events)?;
         self.intake.host_trace(events);
         self.take_settings(part(Key::AllocatorSettings));
         self.take_annotations(part(Key::ExternalAnnotations))?;
@@ -125,7 +144,6 @@ impl Store {
                 self.unknown_key(key, "the snapshot");
             }
         }
-        // Last, so that the events of a trace are moved instead of copied.
         self.take_traces(part(Key::DeviceTraces))
     }
 
@@ -138,9 +156,13 @@ impl Store {
             let what = format!("{} devices have traces: those from {MAX_DEVICES} up are left out", lists.len());
             self.intake.problem(Problem::new(what));
         }
-        // Last device first, so that the events of a single device are moved instead of copied.
+        // A single device's events are moved, since a copy of millions takes time; another list may repeat some of them.
+        let is_filled =
+            |list: &&Value| matches!(list, Value::List(row) if !matches!(self.lists[*row as usize].list, List::Empty));
+        let is_single = lists.iter().filter(is_filled).count() == 1;
+        let take = if is_single { moved_events } else { copied_events };
         for (device, &list) in lists.iter().enumerate().take(MAX_DEVICES).rev() {
-            let events = self.take_events(list)?;
+            let events = self.take_events(list, take)?;
             if !events.is_empty() {
                 self.intake.trace(device, events);
             }
@@ -149,15 +171,15 @@ impl Store {
     }
 
     /// Takes the events out of a list.
-    fn take_events(&mut self, list: Value) -> Taken<Vec<RawEvent>> {
+    fn take_events(&mut self, list: Value, take: Take<RawEvent>) -> Taken<Vec<RawEvent>> {
         if !matches!(list, Value::List(_) | Value::None) {
             self.intake.problem(Problem::new(format!("a trace is {}, not a list: left out", list.kind())));
         }
-        self.take_rows(list, RowKind::Event, |store| &mut store.events)
+        self.take_rows(list, RowKind::Event, take)
     }
 
-    /// Takes rows of `kind` out of a list; `all` are those of the file.
-    fn take_rows<T: Copy>(&mut self, list: Value, kind: RowKind, all: fn(&mut Self) -> &mut Vec<T>) -> Taken<Vec<T>> {
+    /// Takes rows of `kind` out of a list.
+    fn take_rows<T>(&mut self, list: Value, kind: RowKind, take: Take<T>) -> Taken<Vec<T>> {
         let Value::List(number) = list else { return Ok(Vec::new()) };
         let [shared, stray] = match kind {
             RowKind::Event => [
@@ -178,17 +200,12 @@ impl Store {
             && of == kind
         {
             slot.is_used = true;
-            let (all, first, end) = (all(self), first as usize, (first + count) as usize);
-            if end == all.len() {
-                // A recording of a single device is all events: splitting them off would copy them.
-                return Ok(if first == 0 { std::mem::take(all) } else { all.split_off(first) });
-            }
-            return Ok(all.get(first..end).unwrap_or_default().to_vec());
+            return Ok(take(self, first as usize..(first + count) as usize));
         }
         let mut rows = Vec::new();
         for item in self.take_items(list).unwrap_or_default() {
             match self.dict(item)?.and_then(|dict| kind.row(dict)) {
-                Some(row) => rows.extend(all(self).get(row as usize)),
+                Some(row) => rows.extend(take(self, row as usize..row as usize + 1)),
                 None => self.intake.count_unexpected(stray),
             }
         }
@@ -208,7 +225,7 @@ impl Store {
                 continue;
             };
             let OpenSegment { segment, blocks } = self.segments[row as usize].clone();
-            let blocks = self.take_rows(blocks, RowKind::Block, |store| &mut store.blocks)?;
+            let blocks = self.take_rows(blocks, RowKind::Block, |store, rows| copied(&store.blocks, rows))?;
             self.intake.segment(segment, &blocks, is_host);
         }
         Ok(())

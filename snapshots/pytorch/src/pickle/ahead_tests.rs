@@ -365,3 +365,11 @@ fn a_number_that_is_stored_twice_ends_decoding_ahead() {
     let changed = [&bytes[..=middle], &again, &bytes[middle + 1..]].concat();
     let _ = read_alike(&changed, "stored twice");
 }
+
+#[test]
+fn an_event_that_another_device_repeats_is_lost_on_neither() {
+    let style = Style { protocol: 2, is_memoized: true, batch: 1000, has_repeats: true, seed: 717860142157279191 };
+    let bytes = Writer::new(style).snapshot(&[150, 263, 1]);
+    let raw = read_alike(&bytes, "whole").unwrap();
+    assert_eq!(raw.traces.iter().map(Vec::len).collect::<Vec<_>>(), [150, 263, 1]);
+}
