@@ -34,7 +34,7 @@ impl Exporter {
             let lines = sources.iter().map(|source| self.source_line(source)).collect();
             symbols.push(Symbols { frame, lines });
         }
-        // What is recorded is sound without names.
+        // A module without debug information is no failure: its frames stay addresses.
         let note = |problem: &SymbolProblem| (NOTE.to_owned(), problem.to_string());
         (symbols, symbolizer.problems().iter().map(note).collect())
     }

@@ -182,7 +182,7 @@ impl Watcher<'_> {
         }
     }
 
-    /// The end, for this reason, after so many bytes were read.
+    /// Ends following, with the reason why the file cannot be read on after `read` bytes.
     fn lost(&self, lost: Lost, read: u64) -> Stop {
         self.stop(&match lost {
             Lost::Missing => "it is missing: it was moved or deleted".to_owned(),
