@@ -76,7 +76,8 @@ pub enum Error {
     },
     /// Matrices that are neither row-major nor column-major.
     #[error(
-        "the {what} of {op} has matrices of shape {size:?} and strides {strides:?}: they are stored neither by rows nor by columns; make a copy of it first"
+        "{op}: the matrices of the {what} have shape {size:?} and strides {strides:?}, neither row-major nor \
+         column-major; make a contiguous copy first"
     )]
     Lines {
         /// Name of the operation that failed.

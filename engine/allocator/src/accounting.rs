@@ -187,7 +187,7 @@ impl Driver for AccountingDriver {
         }
         let mapped_before = books.pages.range(..address + bytes).next_back();
         if mapped_before.is_some_and(|(start, length)| start + length > address) {
-            return Err(misuse("map", address, bytes, "holds mapped pages already"));
+            return Err(misuse("map", address, bytes, "already contains mapped pages"));
         }
         books.take(bytes)?;
         books.pages.extend((address..address + bytes).step_by(page as usize).map(|start| (start, page)));
@@ -200,7 +200,7 @@ impl Driver for AccountingDriver {
         let pages: Vec<(u64, u64)> = books.pages.range(address..end).map(|(&start, &length)| (start, length)).collect();
         let last_end = pages.last().map_or(address, |(start, length)| start + length);
         if pages.iter().map(|(_, length)| length).sum::<u64>() != bytes || last_end != end {
-            return Err(misuse("unmap", address, bytes, "does not consist of whole mapped pages"));
+            return Err(misuse("unmap", address, bytes, "is not made up of whole mapped pages"));
         }
         for (start, _) in pages {
             books.pages.remove(&start);
@@ -215,7 +215,7 @@ impl Driver for AccountingDriver {
             return Err(misuse("release addresses", address, bytes, "is not a reserved address range"));
         }
         if books.pages.range(address..address + bytes).next().is_some() {
-            return Err(misuse("release addresses", address, bytes, "still holds mapped pages"));
+            return Err(misuse("release addresses", address, bytes, "still contains mapped pages"));
         }
         books.addresses.remove(&address);
         Ok(())

@@ -12,9 +12,7 @@ pub enum AllocError {
     #[error("{0}")]
     OutOfMemory(Box<OomReport>),
     /// The request is larger than any device memory.
-    #[error(
-        "a request of {requested} bytes is more than 1 EiB, the most that one block may have: was a size negative?"
-    )]
+    #[error("cannot allocate {requested} bytes: a block has at most 1 EiB; check for a negative size")]
     TooLarge {
         /// Requested bytes.
         requested: u64,

@@ -195,7 +195,7 @@ impl fmt::Display for OomReport {
             ),
         )?;
         if let Some(limit) = self.limit {
-            line("limit", &format!("{} may be reserved, by the memory fraction", bytes(limit)))?;
+            line("limit", &format!("{} may be reserved, according to the memory fraction", bytes(limit)))?;
         }
         line(
             "reserved",
@@ -231,9 +231,9 @@ impl fmt::Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::LargerThanDevice => f.write_str("the request alone is larger than the device: split it up"),
-            Self::RaiseMemoryFraction => {
-                f.write_str("the device has the memory, the limit forbids it: raise per_process_memory_fraction")
-            }
+            Self::RaiseMemoryFraction => f.write_str(
+                "the device has enough memory, but the memory fraction limits it: raise per_process_memory_fraction",
+            ),
             Self::OtherUsers(bytes) => {
                 write!(
                     f,
@@ -243,14 +243,15 @@ impl fmt::Display for Advice {
             }
             Self::SegmentLargerThanDevice(segment) => write!(
                 f,
-                "a segment for the request takes {}, more than the device has in all",
+                "a segment for the request needs {}, more than the memory of the whole device",
                 format_bytes(*segment)
             ),
             Self::Record => f.write_str(
-                "record the run: `highwater oom` shows what fills the memory, and tests what would have helped",
+                "record the run: `highwater oom` shows what is using memory, and tests what would have helped",
             ),
             Self::AnalyseRecording => f.write_str(
-                "`highwater oom` on the recording of this run shows what fills the memory, and tests what would have helped",
+                "`highwater oom` on the recording of this run shows what is using memory, and tests what would have \
+                 helped",
             ),
         }
     }

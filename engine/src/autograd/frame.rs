@@ -128,8 +128,8 @@ impl Frame {
 }
 
 fn changed(op: &'static str) -> Error {
-    let what = "a checkpointed part saved other tensors when it ran again; it must do the same each time, and its \
-                results are to be used by one backward only";
+    let what = "a checkpointed function saved different tensors when it was recomputed; make it deterministic, and \
+                use its results in one backward only";
     Error::Setting { op, what: what.to_owned() }
 }
 

@@ -91,7 +91,7 @@ impl Fcn {
     /// If the divisor is not from 1 to 64, or if memory cannot be allocated.
     pub fn new(init: &mut Init, size: FcnSize) -> Result<Self> {
         if !(1..=64).contains(&size.divisor) {
-            let what = format!("the divisor is {}; give one from 1 to 64", size.divisor);
+            let what = format!("invalid divisor {}: expected an integer from 1 to 64", size.divisor);
             return Err(Error::Setting { op: "fcn", what });
         }
         let hidden = 4096 / size.divisor;

@@ -90,7 +90,7 @@ impl Nerf {
     /// If the chunk size is 0, or if memory cannot be allocated.
     pub fn new(init: &mut Init, size: NerfSize) -> Result<Self> {
         if size.chunk == 0 {
-            let what = "points go through the network 0 at a time; give a chunk of 1 or more".to_owned();
+            let what = "invalid chunk size 0: expected at least 1 point".to_owned();
             return Err(Error::Setting { op: "nerf", what });
         }
         let network = Child::new("network", init, |init| RadianceField::new(init, size))?;

@@ -60,7 +60,7 @@ impl LoraLinear {
     ) -> Result<Self> {
         let LoraOptions { rank, alpha, dtype, .. } = *options;
         if rank == 0 {
-            return Err(Error::Setting { op: "lora", what: "the rank is 0; expected at least 1".to_owned() });
+            return Err(Error::Setting { op: "lora", what: "invalid rank 0: expected at least 1".to_owned() });
         }
         let base = |init: &mut Init| init.frozen(|init| Linear::filled(init, [inputs, outputs], filling));
         let base = Child::new("base_layer", init, base)?;

@@ -66,7 +66,8 @@ struct Chance {
 impl Chance {
     fn new(op: &'static str, input: &Tensor, share: f64, unit: Unit, rng: &mut Rng) -> Result<Self> {
         if !(0.0..1.0).contains(&share) {
-            let what = format!("the share is {share}; give one from 0 up to but not including 1");
+            let what =
+                format!("invalid dropout probability {share}: expected a number from 0 up to but not including 1");
             return Err(Error::Setting { op, what });
         }
         input.check_float(op)?;

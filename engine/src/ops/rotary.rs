@@ -80,7 +80,7 @@ impl Packing {
             return Err(Error::shape(OP, shape, "expected [batch, length, slots × width] with an even width"));
         }
         if rotated > slots {
-            let what = format!("{rotated} of {slots} heads are to be rotated; give at most as many as there are");
+            let what = format!("cannot rotate {rotated} of {slots} heads: expected at most {slots}");
             return Err(Error::Setting { op: OP, what });
         }
         Ok(Self { heads: Shape::from([shape[0], shape[1], slots, shape[2] / slots]), rotated })
@@ -91,7 +91,7 @@ fn rotate(tensor: &Tensor, packing: Packing, options: RotaryOptions) -> Result<T
     let operation = Operation::begin(OP, &[tensor]);
     tensor.check_float(OP)?;
     if !(options.base.is_finite() && options.base > 0.0) {
-        let what = format!("the base is {}; give a number above 0", options.base);
+        let what = format!("invalid base {}: expected a number above 0", options.base);
         return Err(Error::Setting { op: OP, what });
     }
     let rotation = Rotation { base: options.base, first: options.first, back: false };

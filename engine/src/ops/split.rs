@@ -12,7 +12,7 @@ impl Tensor {
         let op = "split";
         let whole = self.shape()[self.shape().axis(op, axis)?];
         if length == 0 {
-            return Err(Error::Setting { op, what: "the part length is 0; expected at least 1".to_owned() });
+            return Err(Error::Setting { op, what: "invalid part length 0: expected at least 1".to_owned() });
         }
         let parts = whole.div_ceil(length).max(1);
         (0..parts).map(|part| self.narrow(axis, part * length, length.min(whole - part * length))).collect()
@@ -46,7 +46,7 @@ impl Tensor {
         let op = "chunk";
         let whole = self.shape()[self.shape().axis(op, axis)?];
         if count == 0 {
-            return Err(Error::Setting { op, what: "the number of parts is 0; expected at least 1".to_owned() });
+            return Err(Error::Setting { op, what: "invalid number of parts 0: expected at least 1".to_owned() });
         }
         self.split(whole.div_ceil(count).max(1), axis)
     }

@@ -39,7 +39,7 @@ impl Accumulation {
     /// # Errors
     /// If `batches` is 0.
     pub fn new(batches: u32) -> Result<Self> {
-        demand("accumulation", batches > 0, || "0 batches make no step; expected at least 1".to_owned())?;
+        demand("accumulation", batches > 0, || "invalid number of micro-batches 0: expected at least 1".to_owned())?;
         Ok(Self { batches, done: 0 })
     }
 

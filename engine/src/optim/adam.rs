@@ -108,7 +108,7 @@ impl<const IS_DECOUPLED: bool> AdamRule<IS_DECOUPLED> {
         let settings = [("learning_rate", learning_rate), ("epsilon", epsilon), ("weight_decay", weight_decay)];
         demand_not_negative(op, &settings)?;
         let check = |beta: f64| {
-            let what = || format!("a beta is {beta}; give a number from 0 up to but not including 1");
+            let what = || format!("invalid beta {beta}: expected a number from 0 up to but not including 1");
             demand(op, (0.0..1.0).contains(&beta), what)
         };
         self.betas.into_iter().try_for_each(check)

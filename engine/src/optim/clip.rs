@@ -35,7 +35,7 @@ pub fn clip_grad_norm(parameters: &[Parameter], largest: f64) -> Result<Tensor> 
 /// As for [`clip_grad_norm`].
 pub fn clip_grad_norm_of(parameters: &[Parameter], largest: f64, order: f64) -> Result<Tensor> {
     let op = "clip_grad_norm";
-    demand(op, largest >= 0.0, || format!("the largest norm is {largest}; give 0 or more"))?;
+    demand(op, largest >= 0.0, || format!("invalid maximum norm {largest}: expected 0 or more"))?;
     let total = norm(op, parameters, order)?;
     let _operation = Operation::begin("clip_grad_norm.scale", &[]);
     run_each(gradients(parameters).iter().map(|grad| {
@@ -52,7 +52,7 @@ pub fn clip_grad_norm_of(parameters: &[Parameter], largest: f64, order: f64) -> 
 /// If `largest` is below 0, or if an optimizer [in backward](super::run_in_backward) has already used up gradients.
 pub fn clip_grad_value(parameters: &[Parameter], largest: f64) -> Result<()> {
     let op = "clip_grad_value";
-    demand(op, largest >= 0.0, || format!("the largest value is {largest}; give 0 or more"))?;
+    demand(op, largest >= 0.0, || format!("invalid maximum value {largest}: expected 0 or more"))?;
     demand_gradients_left(op, parameters)?;
     let _operation = Operation::begin(op, &[]);
     run_each(gradients(parameters).iter().map(|grad| {
@@ -62,8 +62,8 @@ pub fn clip_grad_value(parameters: &[Parameter], largest: f64) -> Result<()> {
 }
 
 fn norm(op: &'static str, parameters: &[Parameter], order: f64) -> Result<Tensor> {
-    demand(op, order > 0.0, || format!("the order is {order}; give a number above 0: 2 for the length"))?;
-    let what = || "no parameters; expected those of the model".to_owned();
+    demand(op, order > 0.0, || format!("invalid order of the norm {order}: expected a number above 0, such as 2"))?;
+    let what = || "no parameters given: expected the parameters of the model".to_owned();
     let first = parameters.first().ok_or_else(|| Error::Setting { op, what: what() })?;
     demand_gradients_left(op, parameters)?;
     let _operation = Operation::begin(op, &[]);

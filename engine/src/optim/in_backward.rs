@@ -76,7 +76,7 @@ pub(super) fn demand_gradients_left(op: &'static str, parameters: &[Parameter]) 
         None => Ok(()),
         Some(parameter) => {
             let what = format!(
-                "the optimizer of '{}' runs within backward, which has consumed its gradient; step after backward instead",
+                "the gradient of '{}' was already used by an optimizer in backward; step after backward instead",
                 parameter.path
             );
             Err(Error::Setting { op, what })

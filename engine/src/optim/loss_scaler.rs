@@ -79,10 +79,14 @@ impl LossScaler {
     pub fn new(settings: LossScaling) -> Result<Self> {
         let op = "loss_scaler";
         let LossScaling { first, growth, backoff, growth_interval } = settings;
-        demand(op, first > 0.0 && first.is_finite(), || format!("the first scale is {first}; give one above 0"))?;
-        demand(op, growth >= 1.0, || format!("growth is {growth}; expected at least 1"))?;
-        demand(op, backoff > 0.0 && backoff < 1.0, || format!("backoff is {backoff}; give a number between 0 and 1"))?;
-        demand(op, growth_interval > 0, || "growth_interval is 0; expected at least 1".to_owned())?;
+        demand(op, first > 0.0 && first.is_finite(), || {
+            format!("invalid initial scale {first}: expected a number above 0")
+        })?;
+        demand(op, growth >= 1.0, || format!("invalid growth {growth}: expected at least 1"))?;
+        demand(op, backoff > 0.0 && backoff < 1.0, || {
+            format!("invalid backoff {backoff}: expected a number between 0 and 1")
+        })?;
+        demand(op, growth_interval > 0, || "invalid growth_interval 0: expected at least 1".to_owned())?;
         Ok(Self { settings, scale: first, ..Self::default() })
     }
 

@@ -88,8 +88,9 @@ pub(crate) fn demand(op: &'static str, holds: bool, what: impl FnOnce() -> Strin
 
 /// Returns a setting error of optimizer `op` unless every value is 0 or more.
 pub(crate) fn demand_not_negative(op: &'static str, settings: &[(&str, f64)]) -> Result<()> {
-    let check =
-        |&(name, value): &(&str, f64)| demand(op, value >= 0.0, || format!("{name} is {value}; give 0 or more"));
+    let check = |&(name, value): &(&str, f64)| {
+        demand(op, value >= 0.0, || format!("invalid {name} {value}: expected 0 or more"))
+    };
     settings.iter().try_for_each(check)
 }
 
@@ -156,8 +157,8 @@ pub(crate) fn scale_in_place<'a>(grads: impl IntoIterator<Item = (&'a Tensor, f6
     let scaled = grads.into_iter().filter(|&(_, scale)| scale != 1.0);
     run_each(scaled.map(|(grad, scale)| {
         if grad.dtype() == DType::F16 {
-            let need = "f16 would lose small numbers when unscaled in place; use Form::Fused or MasterWeights, which \
-                        unscale as they go, and clip them before by `scaler.scale()` times the norm";
+            let need = "f16 gradients would underflow when unscaled in place; use Form::Fused or MasterWeights, which \
+                        unscale during the step, and clip before the step to `scaler.scale()` times the norm";
             return Err(Error::DType { op, found: DType::F16, need });
         }
         let _operation = Operation::begin(op, &[]);

@@ -91,8 +91,8 @@ pub(crate) fn find(name: &str, options: &Options) -> Result<&'static Scenario, S
 
 fn check_conflicts(options: &Options) -> Result<(), ScenarioError> {
     if options.accumulate.is_some_and(|count| count > 1) && options.optimizer_in_backward {
-        let reason = "an optimizer in backward updates each parameter before the gradients of all micro-batches are \
-                      added; step after backward";
+        let reason = "an optimizer in backward would update each parameter before the gradients of all micro-batches \
+                      are accumulated; step after backward";
         return Err(ScenarioError::Conflict { option: "--accumulate", other: "--optimizer-in-backward", reason });
     }
     let form = match options.form {
@@ -101,7 +101,7 @@ fn check_conflicts(options: &Options) -> Result<(), ScenarioError> {
         _ => None,
     };
     if let (Some(option), Some(OptimizerKind::AdamW8bit)) = (form, options.optimizer) {
-        let reason = "it always updates each parameter in one fused pass; leave the form out";
+        let reason = "adamw8bit always updates each parameter in one fused pass; omit this option";
         return Err(ScenarioError::Conflict { option, other: "--optimizer adamw8bit", reason });
     }
     Ok(())

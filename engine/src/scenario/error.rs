@@ -32,7 +32,7 @@ pub enum ScenarioError {
     /// The scenario has no variant of this name.
     #[error(
         "{scenario} has no variant '{name}'; {}",
-        if known.is_empty() { "it has only the one form".to_owned() } else { format!("it has {}", known.join(", ")) }
+        if known.is_empty() { "it has no variants".to_owned() } else { format!("it has {}", known.join(", ")) }
     )]
     UnknownVariant {
         /// Name of the scenario.

@@ -30,13 +30,15 @@ fn build(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
         None | Some(100) => (FcnPadding::Hundred, 256),
         Some(1) => (FcnPadding::One, 288),
         Some(other) => {
-            let what = format!("the padding is {other}; give 100, as in the paper, or 1, as in VGG16");
+            let what = format!("invalid padding {other}: expected 100, as in the FCN paper, or 1, as in VGG16");
             return Err(Error::Setting { op: "fcn", what });
         }
     };
     let width = sizes.width.unwrap_or(64);
     if !64_usize.is_multiple_of(width) {
-        let what = format!("the width is {width}; give the first convolution 64 channels, or a divisor of 64");
+        let what = format!(
+            "invalid width {width}: expected a divisor of 64, the number of channels of VGG16's first convolution"
+        );
         return Err(Error::Setting { op: "fcn", what });
     }
     let variant = options.variant.as_deref();

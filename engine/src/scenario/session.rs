@@ -226,5 +226,8 @@ fn open_device(options: &Options) -> Result<Device, ScenarioError> {
 fn why_not_open(error: &crate::Error) -> String {
     let crate::Error::Alloc(AllocError::OutOfMemory(oom)) = error else { return error.to_string() };
     let [wanted, room] = [oom.requested, oom.device_free].map(format_bytes);
-    format!("matrix products keep {wanted} there, of which {room} can be had: give more --capacity, or free the device")
+    format!(
+        "the workspace of matrix products needs {wanted}, but only {room} of device memory is free: raise \
+             --capacity, or free device memory"
+    )
 }

@@ -322,7 +322,7 @@ fn blocks_with_little_shared_memory_have_lean_tiles() {
         let log_sums = log_sums.transpose(1, 2).expect("a view");
         let refusal = backend::attention(view(&result), view(&log_sums), [&query, &key, &value].map(view), size);
         let refusal = refusal.expect_err("doubles take 132 KiB").to_string();
-        assert!(refusal.contains("too little shared memory"), "{refusal}");
+        assert!(refusal.contains("need more shared memory"), "{refusal}");
     });
 }
 

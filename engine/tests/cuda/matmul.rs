@@ -271,8 +271,8 @@ fn what_is_stored_neither_way_is_refused_with_its_strides() {
         let (right, out) =
             (both.normal([1, 1, 5, 3], DType::F32, 2).cuda, both.full([1, 1, 4, 3], 0.0, DType::F32).cuda);
         let refused = backend::matmul(view(&out), view(&neither), view(&right), 1.0, 0.0).expect_err("it is neither");
-        let expected = "the first factor of matmul has matrices of shape [4, 5] and strides [20, 2]: they are stored \
-                        neither by rows nor by columns; make a copy of it first";
+        let expected = "matmul: the matrices of the first factor have shape [4, 5] and strides [20, 2], neither \
+                        row-major nor column-major; make a contiguous copy first";
         assert_eq!(refused.to_string(), expected);
     });
 }

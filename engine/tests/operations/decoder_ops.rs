@@ -225,7 +225,7 @@ fn wrong_shapes_types_and_settings_are_errors_that_name_them() {
     said(zeros(&[]).rms_norm(None, 1e-5), &["rms_norm", "one axis"]);
     said(zeros(&[2, 3, 4]).rotary(options), &["rotary", "[2, 3, 4]", "[batch, length, heads, width]"]);
     said(zeros(&[2, 3, 4, 5]).rotary(options), &["rotary", "even"]);
-    said(zeros(&[2, 3, 4, 6]).rotary(RotaryOptions { base: 0.0, first: 0 }), &["rotary", "base is 0"]);
+    said(zeros(&[2, 3, 4, 6]).rotary(RotaryOptions { base: 0.0, first: 0 }), &["rotary", "invalid base 0"]);
     said(zeros(&[2, 3, 12]).into_rotary_packed(4, 3, options), &["rotary", "4 of 3 heads"]);
     said(zeros(&[2, 3, 9]).into_rotary_packed(2, 3, options), &["rotary", "[2, 3, 9]", "slots"]);
     said(zeros(&[2, 3, 9]).into_rotary_packed(0, 0, options), &["rotary", "slots"]);

@@ -115,7 +115,7 @@ impl Product {
         let Self { rows, inner, columns, .. } = *self;
         let wrong = |why: &str| Err(Error::Products { doing: self.to_string(), status: why.to_owned() });
         if !Number::FLOATS.contains(&self.number) {
-            return wrong("only fractions are multiplied");
+            return wrong("only floating-point matrices can be multiplied");
         }
         if inner == 0 {
             return wrong("the inner dimension is 0; scale the result instead");
@@ -124,17 +124,17 @@ impl Product {
         for (matrix, rows, columns) in matrices {
             let length = if matrix.order == Order::Rows { columns } else { rows };
             if matrix.leading < length {
-                return wrong("rows, or columns, overlap one another");
+                return wrong("rows or columns overlap in memory");
             }
             if !matrix.address.is_multiple_of(self.number.size() as u64) {
                 return wrong("an address is not a multiple of the element size");
             }
             if matrix.leading > i64::MAX as u64 || matrix.batch_stride > i64::MAX as u64 {
-                return wrong("distances have 63 bits");
+                return wrong("strides must fit into 63 bits");
             }
         }
         if self.bias.is_some() && self.out.order == Order::Columns {
-            return wrong("a bias is added to results by rows");
+            return wrong("a bias needs a row-major result");
         }
         Ok(())
     }

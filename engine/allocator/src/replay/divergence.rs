@@ -120,10 +120,10 @@ impl fmt::Display for Difference {
                 bytes(replayed)
             ),
             Self::Outcome { requested, fails: true } => {
-                write!(f, "a request for {} fails in the replay, and did not when it was recorded", bytes(requested))
+                write!(f, "a request for {} fails in the replay, but succeeded in the recording", bytes(requested))
             }
             Self::Outcome { requested, fails: false } => {
-                write!(f, "a request for {} failed when it was recorded, and does not in the replay", bytes(requested))
+                write!(f, "a request for {} failed in the recording, but succeeds in the replay", bytes(requested))
             }
         }
     }

@@ -144,24 +144,25 @@ impl<'a> Run<'a> {
         let blocks = if anew == 1 { "1 block".to_owned() } else { format!("{anew} blocks") };
         if self.plan.starts_anew && anew > 0 {
             assumptions.push(format!(
-                "{blocks} from before the recording are allocated again at its beginning, in the order of their addresses, \
-                 since their order is not recorded"
+                "{blocks} from before the recording are allocated at the start of the replay in address order, \
+                 because their real order was not recorded"
             ));
         } else if anew > 0 {
             assumptions.push(format!(
-                "{blocks} from before the recording are in no recorded segment, and are allocated again at its start"
+                "{blocks} from before the recording are in no recorded segment and are allocated at the start of the \
+                 replay"
             ));
         }
         if self.plan.config.garbage_collection_threshold().is_some() && !self.knows_limit() && !self.follows() {
             assumptions.push(
-                "no segment is garbage collected, since the memory limit that this depends on is not recorded"
+                "garbage collection is not replayed, because the memory limit that triggers it was not recorded"
                     .to_owned(),
             );
         }
         if start.segments.len() > 1 {
             assumptions.push(format!(
-                "the {} segments from before the recording were created in the order of their addresses; this matters only \
-                 where two free ranges have the same size",
+                "the {} segments from before the recording were created in address order; this matters only between \
+                 free ranges of equal size",
                 start.segments.len()
             ));
         }

@@ -155,34 +155,34 @@ impl Run<'_> {
         let last_stream = self.last_stream.unwrap_or_default().0;
         if stream_is_guessed {
             assume(format!(
-                "the failed request was made on stream {last_stream}, the stream of the last allocation before it, since its \
-                 own is not recorded"
+                "the failed request was made on stream {last_stream}, the stream of the allocation before it, because \
+                 its own was not recorded"
             ));
         }
         if own_releases > 0 {
             assume(format!(
-                "cached segments that were released right before new memory was requested from the driver ({}) were \
-                 released by the allocator itself; the replay decides this anew",
+                "cached segments released right before new memory was requested from the driver ({}) were released by \
+                 the allocator itself; the replay makes its own decision",
                 times(own_releases)
             ));
         }
         if unknown_releases > 0 {
             assume(format!(
-                "cached segments that were released right before new memory was requested from the driver ({}) were \
-                 released by the program, since nothing shows that the device was full",
+                "cached segments released right before new memory was requested from the driver ({}) were released by \
+                 the program, because nothing shows that the device was full",
                 times(unknown_releases)
             ));
         }
         if collections > 0 {
             assume(format!(
-                "garbage collection ({}) released the recorded segments, since the memory limit that it depends on is not \
-                 recorded",
+                "garbage collection ({}) releases the same segments as in the recording, because the memory limit \
+                 that triggers it was not recorded",
                 times(collections)
             ));
         }
         if impossible > 0 {
             let requests = if impossible == 1 { "1 request" } else { &format!("{impossible} requests") };
-            assume(format!("{requests} of more than 1 EiB left out"));
+            assume(format!("{requests} larger than 1 EiB left out"));
         }
     }
 

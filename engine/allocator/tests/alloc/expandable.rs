@@ -113,7 +113,7 @@ fn an_expandable_segment_keeps_pages_that_were_mapped_before_memory_ran_out_unti
               allocated  5 MiB for 5 MiB requested
               cached     15 MiB = 15 MiB fragmented (largest free range 15 MiB) + 0 B of other streams + 0 B in the other pool
               tried      waiting for all streams; 40 MiB of cache released to the driver
-              advice     record the run: `highwater oom` shows what fills the memory, and tests what would have helped
+              advice     record the run: `highwater oom` shows what is using memory, and tests what would have helped
               0+0 stream 0 large: a 5M | (15M)
             num_ooms = 1
             num_alloc_retries = 1

@@ -34,7 +34,7 @@ fn out_of_memory_gives_the_cache_back_and_tries_again_before_it_fails() {
               allocated  62 MiB for 61 MiB requested
               cached     0 B = 0 B fragmented (largest free range 0 B) + 0 B of other streams + 0 B in the other pool
               tried      waiting for all streams; 0 B of cache released to the driver
-              advice     record the run: `highwater oom` shows what fills the memory, and tests what would have helped
+              advice     record the run: `highwater oom` shows what is using memory, and tests what would have helped
             num_alloc_retries = 2
             num_ooms = 1
               segment_free 30M at 1+0
@@ -88,13 +88,13 @@ fn a_memory_fraction_limits_what_is_reserved() {
             c: out of memory on device 0 (accounting device): 2 MiB requested
               request    2 MiB rounded to 2 MiB; 20 MiB needed from the driver; stream 0, large pool
               device     80 MiB total, 40 MiB free, 0 B used outside this allocator
-              limit      40 MiB may be reserved, by the memory fraction
+              limit      40 MiB may be reserved, according to the memory fraction
               reserved   40 MiB = 40 MiB allocated + 0 B waiting for streams + 0 B cached
               allocated  40 MiB for 40 MiB requested
               cached     0 B = 0 B fragmented (largest free range 0 B) + 0 B of other streams + 0 B in the other pool
               tried      waiting for all streams; 0 B of cache released to the driver
-              advice     the device has the memory, the limit forbids it: raise per_process_memory_fraction
-              advice     record the run: `highwater oom` shows what fills the memory, and tests what would have helped
+              advice     the device has enough memory, but the memory fraction limits it: raise per_process_memory_fraction
+              advice     record the run: `highwater oom` shows what is using memory, and tests what would have helped
               segment_alloc 20M at 2+0
             c: 2M at 2+0
         "#]],
@@ -250,7 +250,7 @@ fn an_out_of_memory_report_says_where_the_memory_is_and_what_would_help() {
               allocated  45.00 MiB for 45.00 MiB requested
               cached     27.00 MiB = 8 MiB fragmented (largest free range 6 MiB) + 17 MiB of other streams + 2.00 MiB in the other pool
               tried      waiting for all streams; 0 B of cache released to the driver
-              advice     record the run: `highwater oom` shows what fills the memory, and tests what would have helped
+              advice     record the run: `highwater oom` shows what is using memory, and tests what would have helped
             y: out of memory on device 0 (accounting device): 19 MiB requested
               request    19 MiB rounded to 19 MiB; 20 MiB needed from the driver; stream 0, large pool
               device     100 MiB total, 18 MiB free, 10 MiB used outside this allocator
@@ -259,7 +259,7 @@ fn an_out_of_memory_report_says_where_the_memory_is_and_what_would_help() {
               cached     27.00 MiB = 8 MiB fragmented (largest free range 6 MiB) + 17 MiB of other streams + 2.00 MiB in the other pool
               tried      waiting for all streams; 0 B of cache released to the driver
               advice     10 MiB of the device is used outside this allocator: look for other processes
-              advice     record the run: `highwater oom` shows what fills the memory, and tests what would have helped
+              advice     record the run: `highwater oom` shows what is using memory, and tests what would have helped
         "#]],
     );
 }
@@ -281,13 +281,13 @@ fn a_report_gives_only_advice_that_applies() {
             b: out of memory on device 0 (accounting device): 45 MiB requested
               request    45 MiB rounded to 45 MiB; 60 MiB needed from the driver; stream 0, large pool
               device     100 MiB total, 80 MiB free, 0 B used outside this allocator
-              limit      50 MiB may be reserved, by the memory fraction
+              limit      50 MiB may be reserved, according to the memory fraction
               reserved   20 MiB = 20 MiB allocated + 0 B waiting for streams + 0 B cached
               allocated  20 MiB for 20 MiB requested
               cached     0 B = 0 B fragmented (largest free range 0 B) + 0 B of other streams + 0 B in the other pool
               tried      waiting for all streams; 0 B of cache released to the driver
-              advice     the device has the memory, the limit forbids it: raise per_process_memory_fraction
-              advice     record the run: `highwater oom` shows what fills the memory, and tests what would have helped
+              advice     the device has enough memory, but the memory fraction limits it: raise per_process_memory_fraction
+              advice     record the run: `highwater oom` shows what is using memory, and tests what would have helped
             c: out of memory on device 0 (accounting device): 101 MiB requested
               request    101 MiB rounded to 101 MiB; 120 MiB needed from the driver; stream 0, large pool
               device     100 MiB total, 80 MiB free, 0 B used outside this allocator
@@ -304,7 +304,7 @@ fn a_report_gives_only_advice_that_applies() {
               cached     0 B = 0 B fragmented (largest free range 0 B) + 0 B of other streams + 0 B in the other pool
               tried      waiting for all streams; 0 B of cache released to the driver
               advice     75 MiB of the device is used outside this allocator: look for other processes
-              advice     record the run: `highwater oom` shows what fills the memory, and tests what would have helped
+              advice     record the run: `highwater oom` shows what is using memory, and tests what would have helped
         "#]],
     );
 }
@@ -325,8 +325,8 @@ fn a_segment_that_is_larger_than_the_device_is_not_taken_for_the_request() {
               allocated  1 MiB for 1 MiB requested
               cached     1 MiB = 0 B fragmented (largest free range 0 B) + 0 B of other streams + 1 MiB in the other pool
               tried      waiting for all streams; 0 B of cache released to the driver
-              advice     a segment for the request takes 20 MiB, more than the device has in all
-              advice     record the run: `highwater oom` shows what fills the memory, and tests what would have helped
+              advice     a segment for the request needs 20 MiB, more than the memory of the whole device
+              advice     record the run: `highwater oom` shows what is using memory, and tests what would have helped
         "#]],
     );
 }
@@ -336,7 +336,7 @@ fn a_request_that_no_device_could_meet_is_refused_at_once() {
     check(
         "alloc a 1152921504606846976+1\n stat num_ooms",
         expect![[r#"
-        a: a request of 1152921504606846977 bytes is more than 1 EiB, the most that one block may have: was a size negative?
+        a: cannot allocate 1152921504606846977 bytes: a block has at most 1 EiB; check for a negative size
         num_ooms = 0
     "#]],
     );

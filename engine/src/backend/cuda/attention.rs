@@ -134,7 +134,7 @@ impl Work {
         let device = Processors { count: gpu.processors() as usize, shared_bytes: gpu.shared_bytes() };
         let width = sight.width as usize;
         let tiles = Tiles::new(step, [width, dtype.size()], [heads, rows], device).ok_or_else(|| {
-            let what = "this GPU's blocks have too little shared memory for heads of doubles wider than 128: use f32";
+            let what = "f64 heads wider than 128 need more shared memory per thread block than this GPU has: use f32";
             Error::shape(OP, &width, what)
         })?;
         Ok(Self { step, tiles, shares: heads * rows.div_ceil(tiles.rows) })

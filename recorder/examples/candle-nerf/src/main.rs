@@ -72,7 +72,7 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Result<(Sizes, PathBuf)
             .parse()
             .ok()
             .filter(|number| *number > 0)
-            .ok_or_else(|| format!("{word} {value}: give a whole number from 1 on"))?;
+            .ok_or_else(|| format!("invalid value '{value}' for {word}: expected an integer of at least 1"))?;
         match &*word {
             "--image" => sizes.image = number as usize,
             "--samples" => sizes.samples = number as usize,
@@ -80,7 +80,7 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Result<(Sizes, PathBuf)
             "--layers" => sizes.layers = number as usize,
             "--chunk" => sizes.chunk = number as usize,
             "--steps" => sizes.steps = number,
-            _ => return Err(format!("{word}: there is no such option; the first lines of the example list them")),
+            _ => return Err(format!("unknown option {word}: the first lines of the example list the options")),
         }
     }
     Ok((sizes, file))
