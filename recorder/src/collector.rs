@@ -257,7 +257,8 @@ impl Collector {
         if let Err(why) = written {
             let file = files.path().display();
             warn(format!(
-                "the recording ends here, and the program goes on: {why}; what was recorded up to now can be opened: {file}"
+                "recording stopped, and the program continues: {why}; the recording up to this point can be opened: \
+                 {file}"
             ));
             self.fail(why);
         }
@@ -319,8 +320,8 @@ impl Collector {
 /// Warns of a recording that could not be completed, since its program may not look at the result.
 fn warn_of(why: &Error, is_nothing_left: bool) {
     warn(match is_nothing_left {
-        true => format!("the recording could not be written, and nothing of it is left: {why}"),
-        false => format!("the recording is incomplete: {why}; what was written up to then can be opened"),
+        true => format!("cannot write the recording: {why}; no part of it was saved"),
+        false => format!("the recording is incomplete: {why}; the part written before can be opened"),
     });
 }
 

@@ -123,14 +123,18 @@ fn requested(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Request
         _ => None,
     })?;
     let size = |text: &str| parse_bytes(text).ok();
-    let smallest_bytes = parsed(variable, "HIGHWATER_SMALLEST", "a size, as 1KiB", size)?;
-    let rotation = parsed(variable, "HIGHWATER_ROTATE", "the size of a file, and of all, as 1GiB,16GiB", |text| {
-        let (file, all) = text.split_once(',').map_or((text, None), |(file, all)| (file, Some(all)));
-        let disk_bytes = all.map(size);
-        Some(Rotation { file_bytes: size(file)?, disk_bytes: if all.is_some() { Some(disk_bytes??) } else { None } })
-    })?;
+    let smallest_bytes = parsed(variable, "HIGHWATER_SMALLEST", "a size, such as 1KiB", size)?;
+    let rotation =
+        parsed(variable, "HIGHWATER_ROTATE", "the size of one file, and of all files, such as 1GiB,16GiB", |text| {
+            let (file, all) = text.split_once(',').map_or((text, None), |(file, all)| (file, Some(all)));
+            let disk_bytes = all.map(size);
+            Some(Rotation {
+                file_bytes: size(file)?,
+                disk_bytes: if all.is_some() { Some(disk_bytes??) } else { None },
+            })
+        })?;
     let steps =
-        parsed(variable, "HIGHWATER_STEPS", "the first step and the one after the last, as 10..13", parse_range)?;
+        parsed(variable, "HIGHWATER_STEPS", "the first step and the one after the last, such as 10..13", parse_range)?;
     let max_oom_dumps = parsed(variable, "HIGHWATER_OOM_DUMPS", "a number of files", |text| text.parse().ok())?;
     let file = variable("HIGHWATER_SWITCH").map(|path| Trigger::File(path.into()));
     let signal = parsed(variable, "HIGHWATER_SIGNAL", "USR1, USR2 or a signal's number", signal)?;
@@ -236,7 +240,7 @@ pub fn finish() {
 }
 
 fn report(error: &Error) {
-    warn(format!("not recording as the environment asks: {error}"));
+    warn(format!("cannot record as the environment variables request: {error}"));
 }
 
 #[cfg(test)]

@@ -54,12 +54,12 @@ impl fmt::Display for Error {
                 path.display()
             ),
             Self::Snapshot(error) => error.fmt(f),
-            Self::Collector => {
-                f.write_str("internal error in the recorder's thread (please report it); the file is valid up to there")
-            }
-            Self::OfParent => {
-                f.write_str("this recording belongs to the process that began it; a forked child has to begin its own")
-            }
+            Self::Collector => f.write_str(
+                "internal error in the recorder's thread (please report it); the file is valid up to that point",
+            ),
+            Self::OfParent => f.write_str(
+                "this recording belongs to the process that started it; start another one in the forked child",
+            ),
             Self::Thread(source) => write!(f, "cannot start the recorder's thread: {source}"),
             Self::Options(what) => f.write_str(what),
             Self::Body { source, file } => {

@@ -218,7 +218,7 @@ impl Intake {
             let (events, noun) = (format_count(events), if events == 1 { "event" } else { "events" });
             format!(
                 "{events} {noun} of device {} not recorded: no allocator was registered for it at that time; call \
-                 api::register before it allocates, and keep the Arc that was registered",
+                 api::register before it allocates, and keep the registered Arc alive",
                 device.0
             )
         })
@@ -234,7 +234,8 @@ impl Intake {
             let blocks = if self.small_blocks == 1 { "block was" } else { "blocks were" };
             let (count, size) = (format_count(self.small_blocks), format_bytes(self.smallest_bytes));
             let text = format!(
-                "{count} {blocks} left out, each smaller than {size}, as asked for: no total of blocks has them"
+                "{count} {blocks} left out, each smaller than {size}, as requested: totals of blocks do not include \
+                 them"
             );
             facts.extend([fact(NOTE, text), fact(LEFT_OUT, self.small_blocks.to_string())]);
         }

@@ -25,7 +25,7 @@ pub(crate) fn save() {
     if number <= most {
         // The program is about to report that it is out of memory; a failed dump must not hide that.
         if let Err(why) = dump_into(&folder, number) {
-            warn(format!("the history before the failed request is not saved: {why}"));
+            warn(format!("cannot save the history before the failed request: {why}"));
         }
     }
 }

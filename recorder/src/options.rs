@@ -171,7 +171,7 @@ impl HistoryOptions {
         }
         if let Some(Rotation { file_bytes, disk_bytes }) = self.rotation {
             if !self.streams() {
-                return refuse("only a recording that goes to a file as it happens, without a ring, has several files");
+                return refuse("rotation needs a recording that is written to a file as it happens, without a ring");
             }
             if file_bytes == 0 || disk_bytes.is_some_and(|most| most < file_bytes.saturating_mul(2)) {
                 return refuse("the disk budget of several files must be at least twice the size of one");

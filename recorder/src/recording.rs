@@ -214,12 +214,14 @@ fn take_over(options: &mut HistoryOptions, own: Option<&Path>) {
     };
     let moved = own.filter(|own| is_same(own)).and_then(|own| {
         let free = next_free(own);
-        std::fs::rename(own, &free).ok().map(|()| format!("; what was recorded there before is in {}", free.display()))
+        std::fs::rename(own, &free)
+            .ok()
+            .map(|()| format!("; the earlier recording there was renamed to {}", free.display()))
     });
     let own = own.map_or_else(String::new, |own| format!(" to {}", own.display()));
     warn(format!(
-        "the program makes a recording of its own{own}: until that ends, nothing is recorded to {}, as was requested from \
-         outside{}",
+        "the program started its own recording{own}: until it ends, nothing is recorded to {}, which was requested \
+         from outside{}",
         path.display(),
         moved.unwrap_or_default()
     ));
@@ -297,6 +299,7 @@ pub fn queue_bytes() -> usize {
 /// already contains everything, or if the file cannot be written.
 pub fn dump_snapshot(path: &Path) -> Result<()> {
     let _own = reentrancy::own_memory();
-    let copy = hub::copy().ok_or_else(|| Error::Options("no recording holds its history in memory".to_owned()))?;
+    let copy =
+        hub::copy().ok_or_else(|| Error::Options("no active recording keeps its history in memory".to_owned()))?;
     write_file(&file::claim(path)?, path, &copy.into_trace())
 }

@@ -69,11 +69,11 @@ pub fn record_memory_history<T>(
 ) -> Result<Recorded<T>> {
     let started = match Recording::start(options) {
         Err(Error::AlreadyRecording) => {
-            warn("a recording is running already, so that the program's next one is not made".to_owned());
+            warn("a recording is already running, so the program's own is not started".to_owned());
             Err(Error::AlreadyRecording)
         }
         Err(in_use @ Error::InUse { .. }) => {
-            warn(format!("the program's recording is not made: {in_use}"));
+            warn(format!("the program's own recording is not started: {in_use}"));
             Err(in_use)
         }
         started => Ok(started?),

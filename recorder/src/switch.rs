@@ -48,7 +48,7 @@ impl Switch {
     pub fn watch(options: HistoryOptions, trigger: Trigger) -> Result<Self> {
         options.check()?;
         let Some(path) = options.sink.path().map(PathBuf::from) else {
-            return Err(Error::Options("recordings that are begun from outside go to files: name one".to_owned()));
+            return Err(Error::Options("a recording that is started from outside needs a file: name one".to_owned()));
         };
         let mut is_on = watch(trigger)?;
         let ends = Arc::new(AtomicBool::new(false));
@@ -99,7 +99,7 @@ fn watch(trigger: Trigger) -> Result<Box<dyn FnMut() -> bool + Send>> {
         Trigger::File(path) => Ok(Box::new(move || path.exists())),
         #[cfg(unix)]
         Trigger::Signal(number) => {
-            let refused = |why| Error::Options(format!("signal {number} cannot be watched: {why}; use USR1 or USR2"));
+            let refused = |why| Error::Options(format!("cannot handle signal {number}: {why}; use USR1 or USR2"));
             let arrivals = signals::count_arrivals(number).map_err(refused)?;
             let mut seen = arrivals.load(Ordering::Relaxed);
             let mut on = false;

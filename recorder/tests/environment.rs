@@ -143,7 +143,7 @@ fn a_second_recording_of_the_program_s_own_is_not_made_and_its_function_runs() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let output = run(folder.path(), "nested", &[]);
     assert_eq!(blocks(&folder.path().join("own.snap")), [2]);
-    assert!(stderr(&output).contains("a recording is running already"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("a recording is already running"), "{}", stderr(&output));
 }
 
 #[test]

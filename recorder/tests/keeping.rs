@@ -226,8 +226,8 @@ fn the_files_of_a_run_open_as_one_recording_also_where_the_first_are_gone() {
     let found = events_with_totals(&rest);
     // The first file says in which step it begins.
     assert!(found[1..] == expected[expected.len() + 1 - found.len()..], "the totals are those of the whole run");
-    let gap = "files 1 to 8 of the recording are missing: it begins with run.0009.snap, and what was live then is its \
-               baseline";
+    let gap = "files 1 to 8 of the recording are missing: the recording begins with run.0009.snap, and the blocks \
+               live then are its baseline";
     assert_eq!(problems(&rest), [gap]);
     assert!(verify::verify_trace(&rest).is_empty(), "{:?}", verify::verify_trace(&rest));
 }
@@ -372,7 +372,7 @@ fn on_a_full_disk_the_file_ends_whole_that_is_stated_once_and_training_goes_on()
     let stderr = String::from_utf8_lossy(&child.stderr);
     assert!(child.status.success(), "training went on to its end: {stderr}");
     let outcome = std::fs::read_to_string(path.with_extension("said")).expect("the child said what became of it");
-    assert_eq!(stderr.matches("the recording ends here").count(), 1, "{stderr}");
+    assert_eq!(stderr.matches("recording stopped").count(), 1, "{stderr}");
     assert!(stderr.contains("full.snap") && outcome.contains("full.snap"), "{stderr}{outcome}");
     let trace = open(&path);
     assert!(trace.events.len() > 1000 && trace.trust.unfinished, "{} events", trace.events.len());
@@ -397,7 +397,7 @@ fn a_ring_for_which_the_disk_has_no_room_leaves_no_file_and_that_is_stated() {
     let child = Command::new("sh").args(["-c", &limited]).env(FILLING_CHILD, &path).output().expect("sh runs");
     let stderr = String::from_utf8_lossy(&child.stderr);
     assert!(child.status.success(), "{stderr}");
-    assert!(stderr.contains("nothing of it is left") && !stderr.contains("can be opened"), "{stderr}");
+    assert!(stderr.contains("no part of it was saved") && !stderr.contains("can be opened"), "{stderr}");
 }
 
 #[test]

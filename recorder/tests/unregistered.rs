@@ -77,7 +77,7 @@ fn events_of_an_allocator_that_was_never_registered_or_was_dropped_are_counted()
     }
     let notes = check(recording.finish().expect("the disk has room"), 60);
     let why = "not recorded: no allocator was registered for it at that time; call api::register before it allocates, \
-               and keep the Arc that was registered";
+               and keep the registered Arc alive";
     assert_eq!(notes, [format!("30 events of device 1 {why}"), format!("30 events of device 2 {why}")]);
 }
 

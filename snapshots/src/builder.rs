@@ -216,7 +216,7 @@ impl TraceBuilder {
         self.impossible_sizes += 1;
         if self.impossible_sizes <= MAX_LISTED_SIZES {
             let event = self.trace.events.len();
-            let what = format!("event {event} has a size of {bytes} bytes, which cannot be: counted as 0");
+            let what = format!("event {event} has an impossible size of {bytes} bytes: counted as 0");
             self.add_problem(Problem::new(what));
         }
     }
@@ -442,7 +442,7 @@ impl TraceBuilder {
             self.add_problem(Problem::new(format!("… and {more} more impossible sizes, each counted as 0")));
         }
         if self.refused > 0 {
-            let what = format!("{} events and states are of devices from {MAX_DEVICES} up, and left out", self.refused);
+            let what = format!("{} events and states of devices from {MAX_DEVICES} up are left out", self.refused);
             self.trace.trust.events_lost += self.refused;
             self.add_problem(Problem::new(what));
         }

@@ -77,30 +77,34 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io { doing, path, source } => write!(f, "{}: cannot {doing}: {source}", path.display()),
-            Self::Empty => f.write_str("the file is empty: was the recording finished, and was the disk full?"),
+            Self::Empty => f.write_str(
+                "the file is empty: the recording may not have been finished, or the disk was full; record again",
+            ),
             Self::NotRecording { found, advice } => write!(f, "not a recording: {found}; {advice}"),
             Self::Protocol { found } => write!(
                 f,
-                "this is a Python pickle of protocol {found}; protocols 2 to 5 are read: save it again with \
-         `pickle.dump(snapshot, file, protocol=4)`"
+                "this is a Python pickle of protocol {found}, but only protocols 2 to 5 are supported: save it again \
+                 with `pickle.dump(snapshot, file, protocol=4)`"
             ),
             Self::Version { found, supported } => write!(
                 f,
-                "this .snap file has format version {found}; this program reads up to version {supported}: install a newer highwater"
+                "this .snap file has format version {found}; this program reads up to version {supported}: install a \
+                 newer highwater"
             ),
             Self::Damaged { offset, what } => write!(f, "damaged at byte {offset}: {what}"),
             Self::Refused { offset, what } => write!(
                 f,
-                "refused at byte {offset}: {what}; nothing was run. A memory snapshot, as torch.cuda.memory._dump_snapshot \
-         makes it, holds plain values only: is this another kind of file, such as a checkpoint?"
+                "refused at byte {offset}: {what}; nothing was run. A memory snapshot written by \
+                 torch.cuda.memory._dump_snapshot contains only plain values: this may be another kind of file, such \
+                 as a checkpoint"
             ),
             Self::Encode { what } => write!(f, "cannot write the recording: {what}"),
             Self::NotAPart { name } => write!(
                 f,
-                "{name} has annotations, as files of PyTorch programs do, and is a recording of its own, not a part of one; \
-                 open it by its own name"
+                "{name} has annotations, as files of PyTorch programs do, and is a recording of its own, not a part \
+                 of one; open it by its own name"
             ),
-            Self::Cancelled => f.write_str("reading was stopped before its end"),
+            Self::Cancelled => f.write_str("reading was cancelled"),
             Self::Text { line, what } => write!(f, "line {line}: {what}"),
         }
     }
@@ -193,13 +197,13 @@ impl Problem {
 
     /// The index at the end of a file is missing or damaged at byte `offset`; the rest of the file is complete.
     pub(crate) fn of_index(offset: u64) -> Self {
-        let what = "the index at the end of the file is missing or damaged, and nothing else is";
+        let what = "only the index at the end of the file is missing or damaged";
         Self { is_index_only: true, ..Self::at(offset, what) }
     }
 
     /// A summary or a checkpoint of a file is damaged at byte `offset`; the events are intact.
     pub(crate) fn of_summary(offset: u64) -> Self {
-        let what = "a summary or checkpoint of the events is damaged, and the events are not";
+        let what = "a summary or checkpoint of the events is damaged; the events are intact";
         Self { is_index_only: true, ..Self::at(offset, what) }
     }
 }

@@ -109,12 +109,13 @@ impl RotatedFiles {
         };
         match self.left_out.last() {
             Some(last) => Some(format!(
-                "{}: it begins with {name}, and the files before the gap are left out",
+                "{}: the recording begins with {name}, and the files before the gap are left out",
                 files(last + 1, first - 1)
             )),
-            None if first > 1 => {
-                Some(format!("{}: it begins with {name}, and what was live then is its baseline", files(1, first - 1)))
-            }
+            None if first > 1 => Some(format!(
+                "{}: the recording begins with {name}, and the blocks live then are its baseline",
+                files(1, first - 1)
+            )),
             None => None,
         }
     }

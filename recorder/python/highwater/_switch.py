@@ -63,7 +63,7 @@ class Switch:
         try:
             self._former = signal.signal(self._signal, self._note)
         except (OSError, ValueError) as error:
-            print(f"highwater: signal {self._signal} cannot be watched: {error}; use USR1 or USR2", file=sys.stderr)
+            print(f"highwater: cannot handle signal {self._signal}: {error}; use USR1 or USR2", file=sys.stderr)
 
     def _note(self, number, frame):
         self._arrivals += 1

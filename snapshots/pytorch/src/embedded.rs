@@ -26,7 +26,7 @@ pub fn recover(raw: &RawSnapshot) -> Option<Result<Trace, Problem>> {
 }
 
 fn read(text: &str, digest: u32) -> Result<Trace, String> {
-    const ASIDE: &str = "is ignored, and the file is read as any snapshot";
+    const ASIDE: &str = "is ignored, and the file is read like any other snapshot";
     let mut parts = text.splitn(3, ':');
     let mut part = || parts.next().unwrap_or_default();
     let (marker, written, body) = (part(), part(), part());

@@ -57,7 +57,7 @@ pub(crate) fn read_page(
         if others.count == 0 {
             return Err(Foreign::or_unknown(&start).error());
         }
-        let advice = "a page saved by PyTorch's trace_plot or segment_plot has the snapshot in it, as base64";
+        let advice = "a page saved by PyTorch's trace_plot or segment_plot contains the snapshot as base64";
         return Err(Error::NotRecording { found: format!("a page with {}", others.words("a snapshot")), advice });
     };
     if others.count > 0 {
@@ -197,7 +197,7 @@ impl Read for Content<'_, '_> {
         while !self.has_ended && !out.is_empty() {
             let there = self.script.page.fill_buf()?;
             if there.is_empty() {
-                let what = "the page ends within the snapshot: was the copy finished?".to_owned();
+                let what = "the page ends within the snapshot: the file may be incomplete; copy it again".to_owned();
                 return Err(std::io::Error::other(Error::Damaged { offset: self.script.offset, what }));
             }
             let mut used = 0;

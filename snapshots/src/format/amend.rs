@@ -128,7 +128,7 @@ pub fn amend_file<T>(path: &Path, use_it: impl FnOnce(&Amendment<'_>) -> Result<
     match Mapped::open(path)? {
         Mapped::Bytes(map) => use_it(&Amendment::new(&map)?),
         Mapped::Stream(_) => {
-            let source = std::io::Error::other("it is empty, or no regular file");
+            let source = std::io::Error::other("it is empty or not a regular file");
             Err(Error::Io { doing: "read the recording", source, path: path.to_owned() })
         }
     }

@@ -268,7 +268,7 @@ impl Assembler {
             Part::Repeated => {}
             Part::Unknown if header.flags & FLAG_MUST_UNDERSTAND != 0 => {
                 let kind = kind_text(header.kind);
-                let what = format!("a section of {kind} is needed, which only a newer highwater reads");
+                let what = format!("the file needs a section of {kind}, which only a newer highwater reads");
                 self.note(Problem::at(offset, what));
             }
             Part::Unknown => {}
@@ -294,7 +294,7 @@ impl Assembler {
             table.resize(table.len() + missing as usize, lost);
         }
         table.extend(rows);
-        let what = format!("rows of {} before this are lost: what they name shows as unknown", header.kind_text());
+        let what = format!("rows of {} before this are lost: references to them show as unknown", header.kind_text());
         self.note_missing(offset, missing, &what);
         Ok(())
     }
@@ -383,7 +383,7 @@ impl Assembler {
     fn spend(&mut self, more: usize) -> Result<(), String> {
         let subjects = self.subjects + more as u64;
         if subjects >= u64::from(u32::MAX) {
-            return Err("more than 2^32 events and blocks, which no trace can hold".to_owned());
+            return Err("more than 2^32 events and blocks, the maximum of one recording".to_owned());
         }
         self.subjects = subjects;
         Ok(())
@@ -403,7 +403,7 @@ impl Assembler {
         if self.end.is_none() && !was_cut {
             self.note(Problem::at(
                 bytes,
-                "the recording stops here: its program ended before it was finished, or still runs",
+                "the recording stops here: its program ended without finishing it, or is still running",
             ));
         } else if self.end.is_some() && !self.has_tail && !was_cut {
             self.note_index(bytes);

@@ -106,7 +106,7 @@ impl<'a> ColumnCursors<'a> {
             };
             let cursor = &mut cursors[column as usize];
             if cursor.left() > 0 {
-                return Err(format!("the {} column is there twice", column.name()));
+                return Err(format!("the {} column occurs twice", column.name()));
             }
             *cursor = Cursor::new(bytes);
         }

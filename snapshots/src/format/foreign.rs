@@ -12,21 +12,22 @@ pub struct Foreign {
 }
 
 /// The supported formats.
-const SUPPORTED: &str = "supported are .snap files (written by `highwater record`), PyTorch memory snapshots as pickle, \
-                         as JSON or as a page saved by trace_plot, memory profiles of JAX, SQLite exports of Nsight \
+const SUPPORTED: &str = "supported are .snap files (written by `highwater record`), PyTorch memory snapshots as \
+                         pickle, as JSON or as a page saved by trace_plot, memory profiles of JAX, SQLite exports of \
+                         Nsight \
                          Systems, and logs of RMM and NCCL, each optionally gzipped";
 /// The definition of a snapshot, for messages.
 pub const SNAPSHOT: &str = "a memory snapshot, as torch.cuda.memory._dump_snapshot writes it, is a dict with the keys \
                             'segments' and 'device_traces', or a list of segments";
 /// How to record a snapshot, for messages.
-const RECORD: &str = "call torch.cuda.memory._record_memory_history() at the start of the program, and after some steps \
-                      torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")";
+const RECORD: &str = "call torch.cuda.memory._record_memory_history() at the start of the program, and after some \
+                      steps torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")";
 /// How to get a snapshot from a program that saved another kind of file, for messages.
 const SAVE: &str = "save a memory snapshot with torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")";
 const PULL: &str = "run `git lfs pull` in its repository";
 const DECOMPRESS: &str = "decompress it first";
 const UNPACK: &str = "unpack it, and open the file in it";
-const SOURCE: &str = "open the recording that it was made of";
+const SOURCE: &str = "open the recording that it was made from";
 
 /// Number of leading bytes that are examined.
 const START_BYTES: usize = 4096;
@@ -149,7 +150,7 @@ fn binary(bytes: &[u8]) -> Option<Foreign> {
 
 /// Describes an HTML page that contains no snapshot.
 fn page(text: &str) -> Foreign {
-    const DRAWN: &str = "which holds a picture and no snapshot";
+    const DRAWN: &str = "which contains a picture but no snapshot";
     if text.contains("let alloc_data = ") {
         let found = format!("a page of trace_plot of PyTorch 2.0 or before, {DRAWN}");
         return Foreign::new(found, SAVE);
@@ -164,7 +165,7 @@ fn page(text: &str) -> Foreign {
         let advice = "open the snapshot that was dropped on it";
         return Foreign::new("the page of PyTorch's viewer, without a snapshot", advice);
     }
-    let advice = "a page saved by PyTorch's trace_plot or segment_plot has the snapshot in it, as base64; of a file on a \
+    let advice = "a page saved by PyTorch's trace_plot or segment_plot contains the snapshot as base64; of a file on a \
                   web site, download the raw file";
     let title = text.split_once("<title>").and_then(|(_, rest)| rest.split_once("</title>"));
     match title.map(|(title, _)| title.split_whitespace().collect::<Vec<_>>().join(" ")) {

@@ -207,7 +207,7 @@ impl Unpacker {
             }
         }
         if raw > MAX_RAW_BYTES || raw > stored.saturating_mul(MAX_EXPANSION) {
-            return Err(format!("its {stored} bytes claim to expand to {raw}: more than a section may"));
+            return Err(format!("its {stored} bytes claim to expand to {raw}, more than a section may have"));
         }
         let zstd = self.zstd.get_or_insert_with(Decompressor::new);
         match zstd.decompress(section.stored, raw, &mut self.raw).map(|()| self.raw.len()) {

@@ -67,8 +67,8 @@ fn not_magic(bytes: &[u8]) -> Error {
     let has_name = head.windows(3).take(4).any(|name| name == &MAGIC[1..4]);
     let changed = bytes.iter().zip(&MAGIC).filter(|(a, b)| a != b).count();
     if has_name && head.contains(&b'\n') && changed > 2 {
-        let what = "line ends or letters were changed, as copying a file as text does: \
-                    copy it again in binary mode";
+        let what = "line endings or characters were changed, as when a file is copied in text mode: copy it again in \
+                    binary mode";
         return damaged(0, what);
     }
     let right = bytes.iter().zip(&MAGIC).filter(|(a, b)| a == b).count();

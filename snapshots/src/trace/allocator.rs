@@ -29,10 +29,12 @@ impl Allocator {
         match self {
             Self::Caching => None,
             Self::Driver => Some(
-                "blocks are served as by PyTorch's caching allocator, though the recorded program called the driver for each",
+                "the replay serves blocks like PyTorch's caching allocator, although the recorded program called the \
+                 driver for each",
             ),
             Self::Other => Some(
-                "blocks are served as by PyTorch's caching allocator, though the recorded program used another allocator",
+                "the replay serves blocks like PyTorch's caching allocator, although the recorded program used \
+                 another allocator",
             ),
         }
     }

@@ -158,8 +158,10 @@ impl Trust {
     /// Describes the limits that make figures wrong or incomplete, one sentence each.
     pub fn limits(&self) -> Vec<String> {
         let are = if self.events_lost == 1 { "is" } else { "are" };
-        let lost =
-            format!("{are} missing: totals include what a full ring dropped, not what a slow disk or damage lost");
+        let lost = format!(
+            "{are} missing: totals include events dropped from a full ring, but not events lost to a slow disk or \
+             damage"
+        );
         let counted = [
             (self.events_lost, "event", &*lost),
             (self.unmatched_frees, "free", "of blocks whose allocation was not recorded: totals before are too low"),
@@ -178,7 +180,7 @@ impl Trust {
         let (sizes, blocks) = if self.sizes_inferred == 1 { ("size", "block is") } else { ("sizes", "blocks are") };
         let sizes = (self.sizes_inferred > 0).then(|| {
             format!(
-                "the rounded {sizes} of {} {blocks} not recorded, but computed by the allocator's rules",
+                "the rounded {sizes} of {} {blocks} not recorded, but computed from the allocator's rounding rules",
                 format_count(self.sizes_inferred)
             )
         });

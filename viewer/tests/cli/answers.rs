@@ -283,7 +283,7 @@ fn verify_distinguishes_sound_recordings_from_others() {
 
           at byte 4096: a section of events is damaged: 12 events are missing
 
-        Trust: 12 events are missing: totals include what a full ring dropped, not what a slow disk or damage lost.
+        Trust: 12 events are missing: totals include events dropped from a full ring, but not events lost to a slow disk or damage.
 
         Next: highwater info step.snap   for what is in it
     "#]]

@@ -111,7 +111,10 @@ fn a_device_on_which_a_budget_cannot_be_measured_is_not_stated_to_meet_it() {
     let both = of("check a.snap --max-reserved 1GiB --max-step-growth 1KiB --max-peak 1GiB").unwrap();
     let expected = "Passed: max-peak, max-reserved on all 2 devices; max-step-growth on device 0 of 2.\n";
     assert!(both.starts_with(expected), "{both}");
-    assert!(passed.contains("Not measured on device 1: max-step-growth: the recording has one whole step"), "{passed}");
+    assert!(
+        passed.contains("Not measured on device 1: max-step-growth: the recording has only one whole step"),
+        "{passed}"
+    );
     let told = json(trace_from_text(&text).unwrap(), "check a.snap --max-step-growth 1KiB --json");
     assert_eq!(told["unmeasured"][0]["device"], 1);
     let refused = of("check a.snap --max-step-growth 1KiB --device 1").unwrap_err().to_string();

@@ -73,8 +73,8 @@ fn what_a_recording_lacks_leaves_budgets_unconfirmed() {
         (cut_off.clone(), "", "the recording was cut off, or is still being written"),
         (of_ring, "", "1,234 events are missing"),
         (state(), "", "the recording has no events, only the state at its end"),
-        (nothing(), "", "the recording has no memory"),
-        (elsewhere(), "--device 0", "the recording has no memory on device 0 of 2"),
+        (nothing(), "", "the recording has no blocks"),
+        (elsewhere(), "--device 0", "the recording has no blocks on device 0 of 2"),
     ] {
         let words = format!("check a.snap --max-peak 1GiB {words}");
         let text = answer(trace.clone(), &words).unwrap();
@@ -160,7 +160,7 @@ fn an_excerpt_and_events_without_an_allocator_are_sound_but_confirm_no_budget() 
         assert!(answer(trace, "verify a.snap").unwrap().starts_with("Sound: "));
     }
     let info = answer(excerpt(&trace(), 2..22), "info a.snap").unwrap();
-    assert!(info.contains("Note: an excerpt: events 2 to 22 of 22, which begin at 0 here."), "{info}");
+    assert!(info.contains("Note: an excerpt: events 2 to 22 of 22, numbered from 0 here."), "{info}");
 }
 
 #[test]

@@ -132,8 +132,8 @@ fn a_device_without_room_for_a_segment_is_too_small_and_not_fragmented() {
     let text = "segment_alloc 0x10000000 2097152 small\nalloc a 512 small\noom 1572864 free=18063984\n";
     let oom = only(&trace_from_text(text).unwrap());
     assert_eq!(oom["verdict"], "capacity", "{oom}");
-    let why = "none is free in the large pool, and a segment for the request takes 20 MiB, of which the device has 17.23 MiB \
-               free";
+    let why = "nothing is free in the large pool, and a segment for the request needs 20 MiB, but the device has \
+               17.23 MiB free";
     assert!(oom["reasons"].to_string().contains(why), "{oom}");
 }
 

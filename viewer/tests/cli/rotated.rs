@@ -123,7 +123,10 @@ fn the_files_of_a_rotation_are_opened_by_their_folder_their_pattern_or_the_path_
     }
     let info = highwater_with(folder.path(), "info run/run.snap", "0");
     let text = stdout(&info);
-    assert!(text.contains("files 1 to 8 of the recording are missing: it begins with run.0009.snap"), "{text}");
+    assert!(
+        text.contains("files 1 to 8 of the recording are missing: the recording begins with run.0009.snap"),
+        "{text}"
+    );
     let ends = ["run.snap", "run"].map(|file| {
         let info = json_of(&highwater_with(folder.path(), &format!("info {file} --json"), "1000000"));
         info["devices"][0]["end"].clone()

@@ -61,7 +61,7 @@ impl Excerpt<'_> {
         if (first, end) != (0, trace.event_count()) {
             let [first, end, all] = [first, end, trace.event_count()].map(format_count);
             let text = format!("events {first} to {end} of {all}");
-            header.facts.push((NOTE.to_owned(), format!("an excerpt: {text}, which begin at 0 here")));
+            header.facts.push((NOTE.to_owned(), format!("an excerpt: {text}, numbered from 0 here")));
             header.facts.push((EXCERPT.to_owned(), text));
         }
         builder.set_header(header);

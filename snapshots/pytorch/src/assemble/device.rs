@@ -136,8 +136,8 @@ impl Device {
         let blocks: Vec<String> = misplaced.into_iter().chain(differing).collect();
         (!blocks.is_empty()).then(|| {
             format!(
-                "{}: the allocator does not round as the rules of PyTorch's CUDA allocator say ({}), so that the \
-                 allocated size of blocks that were freed may be wrong",
+                "{}: the allocator does not follow the rounding rules of PyTorch's CUDA allocator ({}), so the \
+                 allocated sizes of freed blocks may be wrong",
                 self.name(),
                 blocks.join(", ")
             )
@@ -200,8 +200,8 @@ impl Device {
         }
         let blocks = [
             (outside, "lie outside the addresses of their segment"),
-            (too_small, "are smaller than what was requested for them"),
-            (overlapping, "begin before the block in front of them ends"),
+            (too_small, "are smaller than requested"),
+            (overlapping, "begin before the previous block ends"),
         ];
         for (count, what) in blocks.into_iter().filter(|(count, _)| *count > 0) {
             let count = format_count(count);
@@ -219,10 +219,14 @@ impl Device {
         match self.lives.skipped {
             Skipped::Neither => {}
             Skipped::Completions => {
-                self.problem("the trace leaves out free_completed: a block counts as free once that is requested");
+                self.problem(
+                    "the trace has no free_completed events: a block counts as free once its free is requested",
+                );
             }
             Skipped::Requests => {
-                self.problem("the trace leaves out free_requested: a block counts as live until it is free");
+                self.problem(
+                    "the trace has no free_requested events: a block counts as live until its free is completed",
+                );
             }
         }
         let differences = self.lives.differences;
@@ -231,21 +235,21 @@ impl Device {
             // A device without any memory has no segments to show.
             if differences.only_trace > 0 || excess != 0 {
                 self.problem(
-                    "the file has no segments: what was there before the trace is known only where the trace frees it",
+                    "the file has no segments: blocks from before the trace are known only if the trace frees them",
                 );
             }
             return;
         }
         if differences.only_trace + differences.only_final + differences.waiting > 0 {
             self.problem(&format!(
-                "the trace does not lead to the blocks of the snapshot: {} are active by the trace alone, {} by the \
-                 snapshot alone, and {} differ in whether they wait for another stream",
+                "the trace does not match the blocks of the snapshot: {} are active only in the trace, {} only in the \
+                 snapshot, and {} differ in whether they wait for another stream",
                 differences.only_trace, differences.only_final, differences.waiting
             ));
         }
         if excess != 0 {
             self.problem(&format!(
-                "the trace does not lead to the segments of the snapshot: it reserves {} bytes {} at its end",
+                "the trace does not match the segments of the snapshot: it reserves {} bytes {} at its end",
                 excess.unsigned_abs(),
                 if excess > 0 { "more" } else { "less" }
             ));

@@ -201,8 +201,10 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
         None => write(&mut writer),
     };
     for (device, count) in devices.iter().zip(backwards).filter(|(_, count)| *count > 0) {
-        let what =
-            format!("device {}: {count} events are earlier than those before them: moved to their time", device.id.0);
+        let what = format!(
+            "device {}: {count} events are earlier than the events before them: they are given the times of those",
+            device.id.0
+        );
         writer.builder.add_problem(Problem::new(what));
     }
     writer.finish();
@@ -254,7 +256,7 @@ impl<'a> Parts<'a> {
         if events + segments > 0 {
             builder.trust().events_lost += events;
             let what = format!(
-                "{events} events and {segments} segments are of devices below 0 or from {} up, and left out",
+                "{events} events and {segments} segments of devices below 0 or from {} up are left out",
                 HOST.0
             );
             builder.add_problem(Problem::new(what));

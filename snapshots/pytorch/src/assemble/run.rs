@@ -68,8 +68,8 @@ pub(super) fn missing_events(run: &RunFacts, device: DeviceId) -> u64 {
 pub(super) fn full_ring(run: &RunFacts, device: DeviceId, events: usize) -> Option<String> {
     let most: usize = run.number("max_entries").filter(|most| *most <= events)?;
     let what = format!(
-        "device {}: PyTorch kept the last {} events: blocks from before have no stack, and no module but that of tensors \
-         that are live at the end",
+        "device {}: PyTorch kept the last {} events: blocks from before have no stack, and no module except for \
+         tensors that are live at the end",
         device.0,
         format_count(most as u64)
     );
@@ -108,7 +108,7 @@ pub(super) fn name_tensors(trace: &mut Trace, tensors: &[RawTensor], origin_us: 
     }
     if unknown > 0 {
         let what = format!(
-            "{unknown} of {at_end} tensors that were live at the end are in no block of the snapshot: their categories are \
+            "{unknown} of {at_end} tensors live at the end are not in any block of the snapshot: their categories are \
              not used"
         );
         trace.problems.push(Problem::new(what));

@@ -187,7 +187,8 @@ impl Writer<'_> {
         }
         if self.untagged_allocs > 0 {
             let what = format!(
-                "{} of {} allocations have no tag: their module is not known, and their phase is that of the events before",
+                "{} of {} allocations have no tag: their module is unknown, and they get the phase of the previous \
+                 event",
                 format_count(self.untagged_allocs),
                 format_count(self.allocs)
             );
@@ -197,7 +198,7 @@ impl Writer<'_> {
         if ambiguous > 0 {
             let has = if ambiguous == 1 { "event has" } else { "events have" };
             let count = format_count(ambiguous);
-            let what = format!("{count} {has} the time at which the module changes: the module may be the one before");
+            let what = format!("{count} {has} exactly the time of a module change: the module may be the previous one");
             notes.push(what);
         }
         notes

@@ -36,18 +36,19 @@ impl Lost {
             (
                 self.made_up,
                 format!(
-                    "invented ({bytes}), for blocks whose addresses were not recorded: PyTorch's viewer needs a segment for every block"
+                    "invented ({bytes}), for blocks whose addresses were not recorded: PyTorch's viewer needs a \
+                     segment for every block"
                 ),
                 "segment",
             ),
             (
                 self.left_out.unmatched_frees,
-                "left out, of blocks that the recording does not know: the format wants their addresses".to_owned(),
+                "left out, of blocks that are not in the recording: the format requires their addresses".to_owned(),
                 "free",
             ),
             (
                 self.left_out.frees_added,
-                "freed right before the allocation that proves it gone: its own free is missing".to_owned(),
+                "freed right before the next allocation at its address: its own free is missing".to_owned(),
                 "block",
             ),
             (self.overlapped, "missing in the final state: a later one has the same address".to_owned(), "block"),
@@ -63,7 +64,7 @@ impl Lost {
             let size = format_bytes(bytes as u64);
             sentences.push(format!(
                 "modules, operations, rounded sizes of freed blocks, tags, uses, samples of the device's memory and \
-                 facts of the program: the recording itself, {size}, is too long a text to go along with the snapshot"
+                 facts of the program: the recording itself, {size}, is too large to be embedded in the snapshot"
             ));
         }
         sentences

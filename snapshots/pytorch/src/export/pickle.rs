@@ -253,7 +253,7 @@ impl<W: Write> Document for PickleWriter<W> {
     }
 
     fn keep(&mut self, value: Shared) -> Result<()> {
-        let full = |_| Error::Encode { what: "more than 2^32 values to be referred to".to_owned() };
+        let full = |_| Error::Encode { what: "more than 2^32 memoized values".to_owned() };
         let place = WORD_PLACES + u32::try_from(self.kept.len()).map_err(full)?.min(u32::MAX - WORD_PLACES);
         self.kept.insert(value, place);
         self.memorise(place)

@@ -291,7 +291,7 @@ fn read_whole(mut input: Input<'_>, watch: &Watch<'_>, is_gzipped: bool) -> Resu
         let most = watch.bytes_read().saturating_mul(MAX_EXPANSION).saturating_add(FREE_EXPANSION);
         if is_gzipped && bytes.len() as u64 > most {
             let what =
-                format!("the gzip data expands to more than {MAX_EXPANSION} times its size, as no recording does");
+                format!("the gzip data expands to more than {MAX_EXPANSION} times its size, which no recording does");
             return Err(Error::Damaged { offset: watch.bytes_read(), what });
         }
     }
@@ -310,7 +310,7 @@ fn check_rest(input: &mut impl Read) -> Option<Problem> {
 fn place_in_gzip(error: Error, is_gzipped: bool) -> Error {
     match error {
         Error::Damaged { offset, what } if is_gzipped && !what.contains("gzip data") => {
-            Error::Damaged { offset, what: format!("{what} (counted in what the gzip data expands to)") }
+            Error::Damaged { offset, what: format!("{what} (counted in the decompressed data)") }
         }
         other => other,
     }

@@ -78,7 +78,7 @@ impl<S: Source> Machine<S> {
         if code == op::STOP {
             return match self.stack.pop() {
                 Some(value) => Ok(Next::End(value)),
-                None => Err(self.wrong(code, "the pickle ends with nothing built")),
+                None => Err(self.wrong(code, "the pickle ends without a value")),
             };
         }
         let start = self.source.position() - 1;
@@ -178,7 +178,7 @@ impl<S: Source> Machine<S> {
         match code {
             op::PROTO => match self.byte()? {
                 2..=5 => {}
-                other => return Err(Stop::Wrong(format!("protocol {other}: protocols 2 to 5 are read"))),
+                other => return Err(Stop::Wrong(format!("protocol {other}: expected 2 to 5"))),
             },
             // Framing is irrelevant when reading sequentially.
             op::FRAME => drop(self.array::<8>()?),
@@ -302,7 +302,7 @@ impl<S: Source> Machine<S> {
         let value = match self.memos.get(number) {
             Some(Memo::Value(value)) => value,
             Some(memo) => self.with_row(number, memo),
-            None => return Err(Stop::Wrong(format!("nothing was put away under {number}"))),
+            None => return Err(Stop::Wrong(format!("there is no memoized value {number}"))),
         };
         self.stack.push(value);
         Ok(())
@@ -384,7 +384,7 @@ impl<S: Source> Machine<S> {
         }
         match self.memos.put(number, value, limit) {
             true => Ok(()),
-            false => Err(Stop::Wrong(format!("a value is put away under {number}, far above all others"))),
+            false => Err(Stop::Wrong(format!("a value is memoized as {number}, far above all others"))),
         }
     }
 

@@ -65,7 +65,7 @@ opcodes! {
 
 /// Returns why an opcode is refused: its name, and what it would do. `None` for a byte that is not an opcode.
 pub(super) fn refusal(code: u8) -> Option<(&'static str, &'static str)> {
-    const CALLS: &str = "would run code of the file";
+    const CALLS: &str = "would run code from the file";
     const NAMES: &str = "would import code that the file names";
     const OUTSIDE: &str = "asks for an object from outside the file";
     const OLD: &str = "belongs to pickle protocols 0 and 1, which PyTorch does not write";

@@ -99,7 +99,7 @@ impl Calls {
         }
         let failed = self.calls.iter().filter(|call| call.outcome == Outcome::Failed).count() as u64;
         if failed > 0 {
-            let what = "as marks say; how much was free on the device is not recorded, so they are not analysed";
+            let what = "as marks show; they are not analysed, because the free memory of the device was not recorded";
             let note = format!("{} failed, {what}", count_of(failed, "request"));
             builder.add_facts([(NOTE.to_owned(), note)]);
         }

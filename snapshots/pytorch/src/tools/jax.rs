@@ -72,7 +72,7 @@ pub(crate) fn is_profile(bytes: &[u8]) -> bool {
 /// Reads a profile; `watch` is called for every mebibyte with the progress, and stops reading.
 pub(crate) fn read(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<Trace> {
     if bytes.len() > MAX_BYTES {
-        let what = "this profile is larger than 1 GiB, as no profile of JAX is".to_owned();
+        let what = "this profile is larger than 1 GiB: JAX does not write profiles of that size".to_owned();
         return Err(Error::Damaged { offset: MAX_BYTES as u64, what });
     }
     let mut profile = Profile { bytes, ..Profile::default() };
@@ -229,7 +229,8 @@ impl<'a> Profile<'a> {
         }
         let types: Vec<String> = types.iter().map(|(name, unit)| format!("'{name:.40}' in {unit:.40}")).collect();
         let found = format!("a pprof profile of {}", types.join(" and "));
-        let advice = "of these, only profiles of jax.profiler.save_device_memory_profile are read; pprof shows all";
+        let advice =
+            "only pprof profiles from jax.profiler.save_device_memory_profile are supported; open others with pprof";
         Err(Error::NotRecording { found, advice })
     }
 
@@ -344,13 +345,15 @@ impl Writer {
             if states.is_empty() {
                 states.push(StartingState::default());
             }
-            let note =
-                format!("executables name no device in JAX's profiles: they are on device {}", states[0].device.0);
+            let note = format!(
+                "JAX's profiles do not record the device of executables: they are assigned to device {}",
+                states[0].device.0
+            );
             facts.push((NOTE.to_owned(), note));
             states[0].blocks.append(&mut unnamed);
         }
-        let note = "a profile of JAX has no history, no addresses, nothing that an allocator has reserved, and nothing \
-                    that a running program uses for itself";
+        let note = "a JAX profile contains no history, no addresses, no reserved memory, and no temporary memory of \
+                    running executables";
         facts.push((NOTE.to_owned(), note.to_owned()));
         if self.merged > 0 {
             let what = format!(

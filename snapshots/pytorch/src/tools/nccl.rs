@@ -186,11 +186,11 @@ impl Log {
         let pid = if let [(_, pid)] = *processes.keys().collect::<Vec<_>>() { *pid } else { 0 };
         let host = if let [host] = *hosts.iter().collect::<Vec<_>>() { (*host).to_owned() } else { String::new() };
         let has_frees = calls.calls.iter().any(|call| call.outcome == Outcome::Freed);
-        let no_frees =
-            "NCCL's log has no frees: a block counts as freed where its address is allocated again, and else as live";
+        let no_frees = "NCCL's log has no frees: a block counts as freed when its address is allocated again, and \
+                        otherwise as live";
         let notes = [
             (!has_frees).then_some(no_frees),
-            Some("sizes are those that NCCL asks for; the driver rounds each up, to 2 MiB where NCCL uses cuMem"),
+            Some("sizes are as requested by NCCL; the driver rounds them up, to 2 MiB where NCCL uses cuMem"),
         ];
         let notes = notes.into_iter().flatten();
         let mut header_facts: Vec<_> = notes.map(|note| (NOTE.to_owned(), note.to_owned())).collect();
@@ -213,7 +213,8 @@ mod tests {
         let allocation = Allocation::of(message.text).unwrap();
         assert_eq!((allocation.call, allocation.bytes), (Some(("Cuda Alloc", false)), 8 << 20));
         assert_eq!(allocation.frame(), Some(("", "init.cc", 305)));
-        let new = "[2026-08-01 12:00:00] fd00::1:42:43 [0] NCCL INFO transport/net.cc:9 (send) Cuda Calloc Size 4 pointer 0x1f memType 2";
+        let new = "[2026-08-01 12:00:00] fd00::1:42:43 [0] NCCL INFO transport/net.cc:9 (send) Cuda Calloc Size 4 \
+                   pointer 0x1f memType 2";
         let message = Message::of(new).unwrap();
         assert_eq!((message.host, message.process, message.device), ("fd00::1", 42, 0));
         let allocation = Allocation::of(message.text).unwrap();

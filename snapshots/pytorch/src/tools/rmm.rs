@@ -48,7 +48,7 @@ pub(crate) fn read(input: impl BufRead, watch: &mut dyn FnMut(u64) -> ControlFlo
         }
     }
     lines.problems("RMM").for_each(|problem| calls.builder.add_problem(problem));
-    let note = "RMM's log does not say what its memory resource reserved, nor on which device: all is on device 0";
+    let note = "RMM's log contains neither reserved memory nor devices: all blocks are assigned to device 0";
     let facts = vec![(NOTE.to_owned(), note.to_owned())];
     let header = Header { recorder: "RMM".to_owned(), level: "events".to_owned(), facts, ..Header::default() };
     Ok(calls.finish(header, Vec::new(), Called::Allocator))

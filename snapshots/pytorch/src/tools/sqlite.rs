@@ -141,7 +141,9 @@ impl<'a> Database<'a> {
     fn page(&self, number: u32) -> Result<(&'a [u8], usize)> {
         let offset = (number as usize).checked_sub(1).and_then(|before| before.checked_mul(self.page_bytes));
         let page = offset.and_then(|offset| Some((self.bytes.get(offset..)?.get(..self.page_bytes)?, offset)));
-        page.ok_or_else(|| damaged(self.bytes.len(), &format!("page {number} is missing; was the copy finished?")))
+        page.ok_or_else(|| {
+            damaged(self.bytes.len(), &format!("page {number} is missing: the file may be incomplete; copy it again"))
+        })
     }
 }
 
@@ -345,8 +347,8 @@ mod tests {
     #[test]
     fn columns_are_read_from_the_statement_that_made_the_table() {
         let (columns, row_id) = columns_of(
-            "CREATE TABLE T (\n    -- of threads, and (more)\n    id INTEGER NOT NULL PRIMARY KEY, -- its id, 1\n    \"end\" \
-             INT CHECK (a > 1, b),\n    name TEXT,\n    PRIMARY KEY (id, name)\n)",
+            "CREATE TABLE T (\n    -- of threads, and (more)\n    id INTEGER NOT NULL PRIMARY KEY, -- its id, 1\n    \
+             \"end\" INT CHECK (a > 1, b),\n    name TEXT,\n    PRIMARY KEY (id, name)\n)",
         );
         assert_eq!((columns.join(" "), row_id), ("id end name".to_owned(), Some(0)));
         assert_eq!(columns_of("CREATE TABLE T (id INT PRIMARY KEY)"), (vec!["id".to_owned()], None));

@@ -232,7 +232,10 @@ fn lines_that_are_no_lines_of_a_log_are_counted_and_named() {
     let trace = open(&text);
     assert_eq!(events(&trace).len(), whole + 1);
     let problem = trace.problems[0].to_string();
-    assert!(problem.ends_with("line 9 is not a line of RMM's log and is left out, and so are 1 more"), "{problem}");
+    assert!(
+        problem.ends_with("line 9 does not have the format of RMM's log and is left out, and so are 1 more"),
+        "{problem}"
+    );
     assert!(trace.is_partial());
     let long = [&text[..], &vec![b'x'; 1 << 20], b"\n1979932,00:00:04.0,free,0x30a900000,64,0x2\n"].concat();
     assert_eq!(events(&open(&long)).len(), whole + 3);

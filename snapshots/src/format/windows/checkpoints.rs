@@ -167,7 +167,7 @@ impl Checkpoints {
             }
             let more = place.parts.len() - parts.len() - 1;
             if part.events != place.events || part.more as usize != more {
-                return Err(damaged("its parts do not belong together".to_owned()));
+                return Err(damaged("its parts are inconsistent".to_owned()));
             }
             parts.push(part);
         }

@@ -59,8 +59,8 @@ impl fmt::Display for Freed {
                     counts.filter(|(count, _)| *count > 0).map(|(count, noun)| count_of(count, noun)).collect();
                 let (parts, bytes) = (parts.join(" and "), format_bytes(*bytes));
                 match segments + pages {
-                    1 => write!(f, "{parts} of {bytes} goes back to the driver"),
-                    _ => write!(f, "{parts} with {bytes} in all go back to the driver"),
+                    1 => write!(f, "{parts} of {bytes} is returned to the driver"),
+                    _ => write!(f, "{parts} with {bytes} in all are returned to the driver"),
                 }
             }
         }

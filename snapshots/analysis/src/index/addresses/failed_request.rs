@@ -232,7 +232,8 @@ impl FailedRequest {
             let (had, cause) = match self.allocator {
                 Allocator::Caching => (
                     "the driver had",
-                    "a limit such as per_process_memory_fraction, or memory that the driver cannot provide in one piece",
+                    "a limit such as per_process_memory_fraction, or memory that the driver cannot provide in one \
+                     piece",
                 ),
                 Allocator::Driver => {
                     ("the driver had", "memory that it cannot provide in one piece, or a limit of the process")
@@ -252,14 +253,15 @@ impl FailedRequest {
                 (Verdict::Fragmentation, why)
             } else if others && self.stream_is_guessed {
                 let why = format!(
-                    "{range} of the {} is large enough, so the request probably came from another stream or pool, which is \
-                     not recorded",
+                    "{range} of the {} is large enough, so the request probably came from another stream or pool, \
+                     which is not recorded",
                     hole.home.text()
                 );
                 (Verdict::Elsewhere, why)
             } else {
                 let why = format!(
-                    "{range} at {:#x} is large enough: PyTorch does not search its cache again after waiting for streams",
+                    "{range} at {:#x} is large enough: PyTorch does not search its cache again after waiting for \
+                     streams",
                     hole.address
                 );
                 (Verdict::Transient, why)
@@ -283,7 +285,8 @@ impl FailedRequest {
         }
         if in_pool >= needed && self.free_in_pool > 0 {
             let why = format!(
-                "{} are free in the {} pool, but in ranges of at most {}, and the device has {} free of the {from_driver} needed",
+                "{} are free in the {} pool, but in ranges of at most {}, and the device has {} free of the \
+                 {from_driver} needed",
                 bytes(self.free_in_pool),
                 self.pool,
                 bytes(largest_own),
@@ -294,8 +297,8 @@ impl FailedRequest {
         // What is free elsewhere would not make room for the segment either.
         if in_pool >= needed && self.device_free.saturating_add(self.free_elsewhere) < self.from_driver {
             let why = format!(
-                "none is free in the {} pool, and a segment for the request takes {from_driver}, of which the device has {} \
-                 free",
+                "nothing is free in the {} pool, and a segment for the request needs {from_driver}, but the device \
+                 has {} free",
                 self.pool, device_free
             );
             return (Verdict::Capacity, why);

@@ -332,7 +332,7 @@ mod tests {
         let one = at(30 * MIB, 10 * MIB);
         assert_eq!(told(&one), (3, 20, 1, vec![BlockId(2)], true));
         assert_eq!((one.eviction_window.is_none(), one.way_out().map(|way| way.bytes)), (true, Some(3 * MIB)));
-        assert_eq!(one.way_out().unwrap().freed.to_string(), "1 segment of 20 MiB goes back to the driver");
+        assert_eq!(one.way_out().unwrap().freed.to_string(), "1 segment of 20 MiB is returned to the driver");
         assert_eq!(told(&at(40 * MIB, 10 * MIB)), (9, 40, 2, vec![BlockId(1), BlockId(2)], true));
         assert_eq!(told(&at(32 * MIB, 10 * MIB)), (4, 22, 2, vec![BlockId(2), BlockId(3)], true));
         assert_eq!(at(99 * MIB, 10 * MIB).release, None, "all segments together would not do");

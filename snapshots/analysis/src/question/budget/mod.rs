@@ -182,7 +182,7 @@ fn step_growth(own: &Checked<'_>, baseline: Option<&Checked<'_>>, budget: Budget
     let (metric, limit) = match budget {
         Budget::ReservedGrowth(limit) => (Metric::Reserved, limit),
         Budget::StepGrowth(limit) => (own.metric, limit),
-        _ => return Ok(Err("it limits no growth per step".to_owned())),
+        _ => return Ok(Err("this budget does not limit growth per step".to_owned())),
     };
     if metric == Metric::DeviceUsed {
         return Ok(Err(format!("{metric} is not a sum over blocks, so its growth per step cannot be measured")));
@@ -199,7 +199,8 @@ fn step_growth(own: &Checked<'_>, baseline: Option<&Checked<'_>>, budget: Budget
             return Ok(Err(window.reasons().join(" ").trim_end_matches('.').to_owned()));
         }
         if window.first == FirstStep::Only {
-            let why = "the recording has one whole step, and a first step allocates what later steps reuse: record more steps";
+            let why = "the recording has only one whole step, and the first step allocates memory that later steps \
+                       reuse: record more steps";
             return Ok(Err(why.to_owned()));
         }
         checked.growth(window, &query).map(Ok)

@@ -28,24 +28,25 @@ impl PeakContext<'_> {
         let at = |what: &str, lines| most(lines).map_or_else(String::new, |lines| format!(" {what} at {lines}."));
         let is_pytorch = self.trace.header.recorder.starts_with("PyTorch");
         let (short, reuse) = (
-            "requests free cached segments where memory is short, since none of them fits or is of the same stream",
-            "let requests reuse what is cached, by equal sizes and by one stream, or lower the peak",
+            "when memory is short, the allocator frees cached segments that do not fit the request or belong to \
+             another stream",
+            "request equal sizes on one stream, so that cached segments can be reused, or lower the peak",
         );
         let remedy = match (churn.is_by_requests(), is_pytorch) {
-            (true, _) => format!("The allocator frees them itself: {short}. To avoid it, {reuse}."),
+            (true, _) => format!("The allocator frees them itself: {short}. To avoid this, {reuse}."),
             (false, true) if churn.has_stacks => {
                 "Call `torch.cuda.empty_cache()` less often, or not at all: the allocator reuses what it has cached."
                     .to_owned()
             }
             (false, true) => format!(
-                "No call stacks show who frees them. If the program calls `torch.cuda.empty_cache()`, call it less often; \
-                 if not, {short}: {reuse}."
+                "No call stacks show who frees them. If the program calls `torch.cuda.empty_cache()`, call it less \
+                 often; if not, {short}: {reuse}."
             ),
             (false, false) => "Keep segments for reuse instead of freeing them.".to_owned(),
         };
         let text = format!(
-            "{} segments were allocated and {} freed in {} events: {} were allocated again after others were freed ({}), \
-             and each call of the driver takes time.{}{} {remedy}",
+            "{} segments were allocated and {} freed in {} events: {} were allocated again after others were freed \
+             ({}), and each call of the driver takes time.{}{} {remedy}",
             format_count(churn.first.count + churn.again.count),
             format_count(churn.freed),
             format_count(churn.events),

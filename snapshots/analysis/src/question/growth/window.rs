@@ -147,8 +147,8 @@ impl StepWindow {
     /// Fails if the device has fewer than two bursts, or lacks a requested one.
     pub(crate) fn among_bursts(bursts: Steps, range: StepRange) -> Result<Self, NoWindow> {
         if bursts.runs.len() < 2 {
-            let why = "memory does not return to a floor three times, so that there are no bursts to compare; without \
-                       it, growth is measured over the whole recording";
+            let why = "there are no bursts to compare, because memory does not return to a floor three times; omit it \
+                       to measure growth over the whole recording";
             return Err(NoWindow { step: None, why: why.to_owned() });
         }
         Self::among(bursts, range)

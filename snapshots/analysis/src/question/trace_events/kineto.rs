@@ -83,7 +83,7 @@ impl KinetoTrace {
         let [first, last] = [first, last].map(|time_ns| (time_ns as i64).saturating_add(offset_ns));
         if self.times.as_ref().is_some_and(|times| last < *times.start() || first > *times.end()) {
             return Err(not_beside(
-                "the trace has no event of the time of this recording: they are not of the same run",
+                "the trace and the recording do not overlap in time: they are not from the same run",
             ));
         }
         Ok(offset_ns)

@@ -59,7 +59,8 @@ pub struct Joined {
 pub fn join(parts: &[JoinPart<'_>]) -> Result<Joined> {
     let rows: usize = parts.iter().map(|part| part.trace.events.len() + part.trace.blocks.len()).sum();
     if rows + parts.iter().map(|part| part.trace.segments.len()).sum::<usize>() >= u32::MAX as usize {
-        let what = "the recordings have more events and blocks than one can have, 2^32; join fewer at once";
+        let what = "the recordings together have more than 2^32 events and blocks, the maximum of one recording; join \
+                    fewer at once";
         return Err(Error::Encode { what: what.to_owned() });
     }
     let clock = Clock::of(parts);

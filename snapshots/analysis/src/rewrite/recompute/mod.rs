@@ -77,16 +77,16 @@ impl Evidence {
     pub const fn assumption(self) -> &'static str {
         match self {
             Self::Uses => {
-                "recomputation is predicted from the uses of blocks: modules that end with an activation or with pooling, \
-                 or save only their input, may need more or less"
+                "recomputation is predicted from the uses of blocks: modules that end with an activation or with \
+                 pooling, or save only their input, may need more or less"
             }
             Self::References => {
-                "recomputation is predicted from the references that were followed in the first steps: a block may end \
-                 earlier in forward if several of the next operations save nothing"
+                "recomputation is predicted from the references that were followed in the first steps: a block may be \
+                 freed earlier in forward if several of the next operations save nothing"
             }
             Self::Lifetimes => {
-                "forward needs each block that it saves until the end of the call that can last refer to it, since neither \
-                 uses nor references are recorded in every step: peaks within forward are estimates, usually too high"
+                "uses and references are not recorded in every step, so each block that forward saves is kept until \
+                 the end of the last call that can refer to it: peaks within forward are estimates, usually too high"
             }
         }
     }

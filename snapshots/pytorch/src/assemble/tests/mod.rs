@@ -178,7 +178,7 @@ fn devices_that_cannot_be_are_refused_and_counted() {
     sample.segment_with(0x1000, &[(512, 100, LIVE)], |made| made.device = 400);
     let trace = sample.assemble();
     assert_eq!((trace.events.len(), trace.trust.events_lost), (0, 1));
-    assert!(trace.problems[0].what.starts_with("1 events and 1 segments are of devices"), "{:?}", trace.problems);
+    assert!(trace.problems[0].what.starts_with("1 events and 1 segments of devices"), "{:?}", trace.problems);
 }
 
 #[test]
@@ -339,8 +339,8 @@ fn totals_of_the_file_that_are_not_the_sums_of_its_blocks_are_a_problem() {
     assert_eq!(problems(3 * MIB, None, None), none, "free blocks may be left out");
     let total =
         "device 0: the total_size of 1 segment is not the sum of the blocks: 512 KiB in the file, 2 MiB in blocks";
-    let state = "device 0: live blocks exceed the segments before the first event, by up to 512 KiB: 1 MiB active, 512 KiB \
-                 reserved";
+    let state = "device 0: live blocks exceed the segments before the first event, by up to 512 KiB: 1 MiB active, \
+                 512 KiB reserved";
     assert_eq!(problems(MIB / 2, Some(MIB), None), [total, state]);
     let active =
         "device 0: the active_size of 1 segment is not the sum of the blocks: 3 MiB in the file, 1 MiB in blocks";
@@ -374,10 +374,10 @@ fn requested_bytes_and_addresses_that_contradict_their_segment_are_a_problem() {
     );
     assert_eq!(
         blocks(|blocks| blocks[1].address -= 1),
-        ["device 0: blocks that begin before the block in front of them ends: 1"]
+        ["device 0: blocks that begin before the previous block ends: 1"]
     );
     let larger = blocks(|blocks| blocks[0].requested_size = 3 * MIB);
-    assert_eq!(larger[0], "device 0: blocks that are smaller than what was requested for them: 1");
+    assert_eq!(larger[0], "device 0: blocks that are smaller than requested: 1");
     assert_eq!(blocks(|blocks| blocks[1].requested_size = 3 * MIB), none, "of a free block, it means nothing");
 }
 
