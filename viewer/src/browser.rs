@@ -38,8 +38,8 @@ pub struct Module {
 pub fn module() -> Result<Module, Failure> {
     let [wasm, loader] = MODULE;
     if wasm.is_empty() {
-        let text = "this build has no app for browsers: `rustup target add wasm32-unknown-unknown` and `cargo page`, in \
-                    Highwater's source folder, build it, and the next build of highwater includes it";
+        let text = "this build does not include the browser app: run `rustup target add wasm32-unknown-unknown` and \
+                    `cargo page` in Highwater's source folder, then build highwater again";
         return Err(Failure::Usage(text.to_owned()));
     }
     Ok(Module { wasm, loader })

@@ -1,4 +1,4 @@
-"""Operators of PyTorch that read values of the device themselves, and fail on zeros."""
+"""Operators of PyTorch that read values computed on the device themselves, and fail on zeros."""
 
 import ctypes
 import functools

@@ -167,7 +167,7 @@ class _Simulation:
             what = f"the memory of {tests} is a lower bound, since the workspaces of these functions are not known"
             self._list(terminalreporter, what, self._workspaces)
         if self._reads:
-            what = "values of the device are zeros; what is allocated may depend on them if these lines decide about it"
+            what = "values computed on the device are zeros; allocations may depend on them through these lines"
             self._list(terminalreporter, what, self._reads)
 
     def _list(self, terminalreporter, what, counts):

@@ -94,7 +94,7 @@ def test_limits_are_measured_on_a_simulated_gpu_which_the_header_and_failures_na
         torch.linalg.qr(torch.randn(64, 64, device="cuda"))
 
     def test_of_values():
-        raise AssertionError("is not run, as values of the device are zeros")
+        raise AssertionError("is not run, as values computed on the device are zeros")
     """
     done = run(source, "--highwater-simulate", "h100")
     assert "highwater: simulated NVIDIA H100 80GB HBM3 (79.19 GiB); kernels do nothing, values are zeros" in done.stdout

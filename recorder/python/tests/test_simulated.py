@@ -121,7 +121,7 @@ threading.Event().wait()
 
 def test_the_text_says_which_part_of_the_program_was_counted_and_what_it_has_handled(simulate):
     done = simulate(TRAINING, "--gpu", "a100", arguments=["10"], is_json=False)
-    assert "Ended after 3 steps (--steps 0 runs to the end): what comes later is not counted." in done.stdout
+    assert "Ended after 3 steps (--steps 0 runs to the end): later steps are not counted." in done.stdout
     handled = """
 try:
     torch.empty(1 << 45, dtype=torch.uint8, device="cuda")
@@ -130,7 +130,7 @@ except torch.cuda.OutOfMemoryError:
 """
     done = simulate(TRAINING + handled, "--gpu", "a100", "--steps", "0", arguments=["1"], is_json=False)
     assert done.returncode == 0 and "Ended after" not in done.stdout
-    assert "1 request failed, which the program has handled; the last: " in done.stdout, done.stdout
+    assert "The program handled 1 request that failed; the last: " in done.stdout, done.stdout
 
 
 def test_all_steps_run_if_asked_for_and_the_programs_own_error_is_no_verdict(simulate):

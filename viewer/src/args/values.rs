@@ -25,7 +25,7 @@ impl Where {
     /// Fails if the text is not a filter, or has no condition.
     pub(crate) fn with_condition(text: &str) -> Result<Self, String> {
         let read: Self = text.parse()?;
-        let example = "write a condition, such as category=activation";
+        let example = "expected a condition, such as category=activation";
         if read.filter.is_empty() { Err(format!("it matches all blocks: {example}")) } else { Ok(read) }
     }
 
@@ -68,7 +68,7 @@ impl FromStr for At {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let why = || "give the number of an event, start, end, step:N (the peak of step N) or step-end:N".to_owned();
+        let why = || "expected an event number, start, end, step:N (the peak of step N) or step-end:N".to_owned();
         match text {
             "start" => Ok(Self::Start),
             _ => text.parse().map(Self::Event).or_else(|_| text.parse().map(Self::Compared)).map_err(|_: String| why()),
@@ -101,7 +101,7 @@ impl FromStr for ComparedAt {
             ("end", _) => DiffAt::End,
             (_, Some(("step", step))) => DiffAt::Step(number(step)?),
             (_, Some(("step-end", step))) => DiffAt::StepEnd(number(step)?),
-            _ => return Err("moments are peak, end, step:N (the peak of step N) and step-end:N".to_owned()),
+            _ => return Err("expected peak, end, step:N (the peak of step N) or step-end:N".to_owned()),
         };
         Ok(Self(at))
     }
@@ -161,7 +161,7 @@ impl FromStr for Categories {
         match text {
             "guess" => Ok(Self::Guess),
             "none" => Ok(Self::None),
-            "" => Err("give 'guess', 'none' or the name of a rules file".to_owned()),
+            "" => Err("expected 'guess', 'none' or the name of a rules file".to_owned()),
             file => Ok(Self::Rules(file.into())),
         }
     }

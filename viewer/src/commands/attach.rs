@@ -81,7 +81,7 @@ pub fn run(arguments: &AttachArguments, page: &mut Page<'_>) -> Result<Status, F
             if !found.written.is_empty() {
                 break found;
             }
-            return Err(Failure::Record(format!("process {pid} has ended before its recording was written")));
+            return Err(Failure::Record(format!("process {pid} ended before its recording was written")));
         }
         if !is_stated && asked.elapsed() > PATIENCE {
             is_stated = true;
@@ -95,7 +95,7 @@ pub fn run(arguments: &AttachArguments, page: &mut Page<'_>) -> Result<Status, F
         if signals.take_interrupt() {
             if scripts.withdraw("begin") {
                 return Err(Failure::Record(
-                    "nothing was recorded: the main thread ran no Python meanwhile".to_owned(),
+                    "nothing was recorded: the main thread did not run Python in that time".to_owned(),
                 ));
             }
             if is_ending && scripts.withdraw("end") {

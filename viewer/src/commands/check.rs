@@ -106,13 +106,13 @@ fn named<T: Copy>(kind: &str, name: &str, all: &[T], spelt: fn(T) -> &'static st
     let found = all.iter().copied().find(|one| spelt(*one) == name);
     found.ok_or_else(|| {
         let (hint, known) = (did_you_mean(name, names.clone()), names.collect::<Vec<_>>().join(", "));
-        format!("no {kind} '{name}'{hint}: they are {known}")
+        format!("unknown {kind} '{name}'{hint}: expected one of {known}")
     })
 }
 
 /// Parses a budget with a name, such as `activation=2GiB`; the size is in bytes.
 fn limit_of<T>(text: &str, example: &str, parse: fn(&str) -> Result<T, String>) -> Result<(T, u64), String> {
-    let (name, size) = text.split_once('=').ok_or_else(|| format!("write a name and a size: {example}"))?;
+    let (name, size) = text.split_once('=').ok_or_else(|| format!("expected a name and a size, such as {example}"))?;
     Ok((parse(name.trim())?, parse_size(size)?))
 }
 
@@ -209,7 +209,7 @@ fn check_destinations(arguments: &CheckArguments, budgets: &Budgets) -> Result<(
     let is_input = |file: &Path| inputs.iter().flatten().any(|input| !is_stdin(input) && same(file, input));
     for (option, file) in [("--markdown", markdown), ("--picture", arguments.picture.as_deref())] {
         if let Some(file) = file.filter(|file| !is_stdin(file) && is_input(file)) {
-            return Err(Failure::Usage(format!("{option} {}: that is a file to be read", file.display())));
+            return Err(Failure::Usage(format!("{option} {}: this is an input; name another file", file.display())));
         }
     }
     Ok(())

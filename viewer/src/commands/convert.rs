@@ -167,7 +167,7 @@ fn one_file(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status,
         return Err(Failure::Usage(text.to_owned()));
     };
     if arguments.table.is_some() {
-        return Err(Failure::Usage("--table is for an OUT with the ending .parquet, and for --to parquet".to_owned()));
+        return Err(Failure::Usage("--table needs an OUT with the extension .parquet, or --to parquet".to_owned()));
     }
     let destination = Destination::new(out, file)?;
     let beside = arguments.with.as_deref().map(|trace| read_kineto(trace, &destination)).transpose()?;
@@ -214,7 +214,7 @@ fn trimmed(mut input: Input, arguments: &ConvertArguments) -> Result<Input, Fail
 }
 
 fn with_is_for_traces() -> Failure {
-    Failure::Usage("--with is for an OUT with the ending .trace.json".to_owned())
+    Failure::Usage("--with needs an OUT with the extension .trace.json".to_owned())
 }
 
 /// Reads the profiler trace with which the recording is combined.

@@ -286,7 +286,7 @@ impl<'a> DiffReport<'a> {
         if loosely > 0 {
             let s = if loosely == 1 { " was" } else { "s were" };
             page.warning(&format!(
-                "{loosely} group{s} matched loosely: functions stand between others that did not before, or have new names."
+                "{loosely} group{s} matched loosely: functions were inserted into their stacks, or renamed."
             ))?;
         }
         Ok(())

@@ -104,7 +104,7 @@ impl<'a> InfoReport<'a> {
         }
         page.headline(&self.headline())?;
         if let Some(filter) = self.arguments.blocks.filter.stated() {
-            let but = "reserved, and the numbers of events, are of the whole recording";
+            let but = "reserved memory and event counts are those of the whole recording";
             page.line(&format!("Counting only blocks with {filter}; {but}."))?;
         }
         page.gap()?;

@@ -71,7 +71,7 @@ pub fn run(arguments: &JoinArguments, page: &mut Page<'_>) -> Result<Status, Fai
     let names = names(&arguments.files)?;
     if arguments.offsets.len() >= arguments.files.len() {
         let text = format!(
-            "--offset is given {} times: the first is that of the second recording, and there are {} recordings",
+            "too many --offset: {} for {} recordings; give one for each recording after the first",
             arguments.offsets.len(),
             arguments.files.len()
         );

@@ -295,7 +295,7 @@ fn of_scenario(arguments: &PlanArguments) -> Result<PlanReport, Failure> {
 /// Fails: this build has no scenarios.
 #[cfg(not(feature = "engine"))]
 fn of_scenario(_arguments: &PlanArguments) -> Result<PlanReport, Failure> {
-    Err(Failure::Usage("give a recording: this build has no engine to run a scenario with".to_owned()))
+    Err(Failure::Usage("cannot run a scenario: this build has no engine; give a recording".to_owned()))
 }
 
 /// Plans a step that can be run again; `warnings` are limits of the answer.

@@ -190,7 +190,7 @@ impl Report for ScenarioList {
         let rows: Rows<_> = rows.into_iter().collect();
         let columns = [
             Column::text("name", "name", rows.of(|row| row.0.clone())),
-            Column::text("about", "what it is and shows", rows.of(|row| row.1.clone())).wrapped(),
+            Column::text("about", "model, and what it shows", rows.of(|row| row.1.clone())).wrapped(),
         ];
         Table::new(rows.count(), columns)
     }

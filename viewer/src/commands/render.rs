@@ -111,7 +111,7 @@ impl FromStr for PictureSize {
             let side = |text: &str| text.trim().parse::<u32>().ok();
             Some([side(width)?, side(height)?])
         });
-        sides.map(Self).ok_or_else(|| "give width and height in pixels, for example 1600x900".to_owned())
+        sides.map(Self).ok_or_else(|| "expected width and height in pixels, such as 1600x900".to_owned())
     }
 }
 
@@ -164,7 +164,7 @@ impl FromStr for PictureAt {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let compared = |ComparedAt(at)| Self::Compared(at);
-        let why = || "give the number of an event; with --view diff peak, end, step:N or step-end:N".to_owned();
+        let why = || "expected an event number; with --view diff peak, end, step:N or step-end:N".to_owned();
         text.parse().map(Self::Event).or_else(|_| text.parse().map(compared)).map_err(|_: String| why())
     }
 }

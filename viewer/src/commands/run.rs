@@ -33,7 +33,7 @@ fn function(text: &str) -> Result<String, String> {
     let is_name = !text.is_empty() && text.chars().all(is_part_of_name);
     is_name
         .then(|| text.to_owned())
-        .ok_or_else(|| "expected a function, as Engine.step or module:Engine.step".to_owned())
+        .ok_or_else(|| "expected a function, such as Engine.step or module:Engine.step".to_owned())
 }
 
 /// Arguments of `highwater run`.
@@ -139,7 +139,7 @@ fn file_of(arguments: &ProgramArguments, program: &Program) -> Result<PathBuf, F
 /// Fails now, rather than after the run, if the file cannot be written; removes an existing file.
 pub(crate) fn make_way(file: &Path) -> Result<(), Failure> {
     let cannot =
-        |why: io::Error| Failure::Write(format!("cannot write {}: {why}; choose another by --out", file.display()));
+        |why: io::Error| Failure::Write(format!("cannot write {}: {why}; choose another with --out", file.display()));
     if file.exists() && !file.is_file() {
         return Err(Failure::Write(format!("{} is not a regular file; choose another with --out", file.display())));
     }

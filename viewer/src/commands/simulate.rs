@@ -78,8 +78,8 @@ pub struct SimulateArguments {
     /// run as on a GPU; the program runs twice
     #[arg(long)]
     pub values: bool,
-    /// Determine whether allocations depend on unknown values of the device, and the bounds of the figures: run with
-    /// --values, then with ones instead of zeros for these; the program runs four times
+    /// Determine whether allocations depend on unknown values computed on the device, and the bounds of the figures:
+    /// run with --values, then with ones instead of zeros for these; the program runs four times
     #[arg(long)]
     pub bounds: bool,
     /// Initialize large tensors on the host, which are left uninitialized by default

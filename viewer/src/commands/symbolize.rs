@@ -81,7 +81,8 @@ pub fn run(arguments: &SymbolizeArguments, page: &mut Page<'_>) -> Result<Status
 fn destination(out: &Path, file: &Path) -> Result<Destination, Failure> {
     let destination = Destination::new(out, file)?;
     if destination.kind != Kind::Snap {
-        let text = format!("--out {}: the answer is a .snap; `highwater convert` makes others of it", out.display());
+        let text =
+            format!("--out {}: symbolize writes a .snap; use `highwater convert` for other formats", out.display());
         return Err(Failure::Usage(text));
     }
     Ok(destination)
@@ -199,7 +200,7 @@ impl SymbolizeReport<'_> {
             page.line(&text)?;
         }
         match &self.written {
-            Some(written) => page.line(&format!("Wrote {} as it was.", written.path.display())),
+            Some(written) => page.line(&format!("Wrote {} unchanged.", written.path.display())),
             None => Ok(()),
         }
     }
@@ -341,7 +342,7 @@ impl Report for SymbolizeReport<'_> {
                     "for the lines that use memory",
                 ))
             }
-            None => page.line("Nothing was written: the recording is as it was."),
+            None => page.line("Nothing was written: the recording is unchanged."),
         }
     }
 }

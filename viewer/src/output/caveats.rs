@@ -105,11 +105,14 @@ pub(crate) fn simulated_beside(trace: &Trace, baseline: &Trace) -> Option<String
         |gpu: Option<String>| gpu.map_or_else(|| "a real device".to_owned(), |gpu| format!("a simulated {gpu}"));
     let because = match (&own, &other) {
         (Some(_), Some(_)) => "PyTorch chooses kernels by the GPU",
-        _ => "the simulation does not know the sizes of some workspaces, and values of its device are zeros",
+        _ => "in a simulation the sizes of some workspaces are unknown, and values computed on the device are zeros",
     };
     (own != other).then(|| {
         let (own, other) = (place(own), place(other));
-        format!("The baseline was recorded on {other}, this recording on {own}: {because}, so they may differ by that.")
+        format!(
+            "The baseline was recorded on {other}, this recording on {own}: {because}, so part of the difference \
+                 may come from that."
+        )
     })
 }
 

@@ -59,7 +59,7 @@ fn object(folder: &Path, words: &str) -> Value {
 fn a_folder_shows_which_rank_stands_out_which_is_missing_and_what_is_not_read() {
     let folder = folder();
     expect![[r#"
-        Rank 2 peaks highest: 900 MiB allocated, at event 3, step 0, forward.
+        Rank 2 has the highest peak: 900 MiB allocated, at event 3, step 0, forward.
         Rank 2 stands out: it peaks at 900 MiB allocated (median of 4 ranks: 600 MiB).
         Missing of 5 ranks: 3.
         A rank stands out if its peak differs from the median of the ranks with the same device capacity, at least 3, by more than 64 MiB, 5% and 5 times the median absolute deviation.
@@ -130,7 +130,7 @@ fn a_rank_that_is_not_recorded_is_that_of_the_file_name_and_sentences_name_it() 
     // A name without a number stands for itself.
     write(folder.path(), "b.snap", &trace(None, 1500));
     let told = answer(folder.path(), "info .");
-    assert!(told.starts_with("b.snap peaks highest: ") && told.contains("\n     -  b.snap"), "{told}");
+    assert!(told.starts_with("b.snap has the highest peak: ") && told.contains("\n     -  b.snap"), "{told}");
     assert_eq!(object(folder.path(), "info . --json")["highest"], Value::Null);
 }
 
@@ -232,5 +232,5 @@ fn without_a_display_a_folder_is_summarized_instead_of_opened() {
     let output = highwater(folder.path(), "./ranks");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stderr(&output).contains("summary instead of the app"));
-    assert!(stdout(&output).starts_with("Rank 2 peaks highest"), "{}", stdout(&output));
+    assert!(stdout(&output).starts_with("Rank 2 has the highest peak"), "{}", stdout(&output));
 }

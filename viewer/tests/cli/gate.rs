@@ -162,9 +162,9 @@ fn what_check_cannot_do_is_refused_and_leaves_nothing() {
         ("step.snap --baseline step.snap --max-growth 5apples", "such as 5% or 200MiB"),
         ("- --baseline - --max-growth 5%", "not both"),
         ("step.snap --max-peak lots", "for example 512MiB"),
-        ("step.snap --max weights=3", "no category 'weights'"),
+        ("step.snap --max weights=3", "unknown category 'weights'"),
         ("step.snap --max activation", "activation=2GiB"),
-        ("step.snap --max-phase night=3", "no phase 'night'"),
+        ("step.snap --max-phase night=3", "unknown phase 'night'"),
         (
             "step.snap --max-phase setup=3B",
             "max-phase setup: the recording has no such phase; it has forward, backward",
@@ -173,7 +173,7 @@ fn what_check_cannot_do_is_refused_and_leaves_nothing() {
         ("step.snap --max activation=1B --metric reserved", "reserved is not a sum over blocks"),
         ("step.snap --max-peak 1B --device 7", "no such device"),
         ("step.snap --max-peak 1B --metric device_used", "no samples"),
-        ("step.snap --max-peak 1B --markdown step.snap", "that is a file to be read"),
+        ("step.snap --max-peak 1B --markdown step.snap", "this is an input"),
         ("step.snap --max-peak 1B --markdown - --json", "standard output already has"),
         ("step.snap --max-peak 1B --markdown missing/a.md", "cannot write missing/a.md"),
         ("step.snap --max-peak 1B --github --json", "--github"),
@@ -242,7 +242,7 @@ fn growth_says_what_lives_on_from_step_to_step() {
             remember leaks 100 B a step: 300 B from 3 steps (1 to 3) is still live.
             Live memory grows from the start of step 1 to the end of step 3: 300 B in 3 steps, 100 B a step on average.
             350 B allocated in these steps is still live (4 blocks); 50 B from before was freed (1 block). Live memory (requested): 1.12 KiB before, 1.42 KiB after, +300 B.
-            Extrapolated: if every step adds as much, the peak of a step, 1.71 KiB now, exceeds the device's 4 KiB after 24 more steps; fragmentation and what is outside the allocator bring that sooner.
+            Extrapolated: if every step adds as much, the peak of a step, 1.71 KiB now, exceeds the device's 4 KiB after 24 more steps; fragmentation and memory outside the allocator make this happen sooner.
             Counted from step 1: the first step of a recording allocates what later steps reuse.
             Counted to step 3: the next step has no backward.
 

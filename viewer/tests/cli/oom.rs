@@ -87,7 +87,7 @@ fn one_request_more_says_little_where_live_blocks_fill_the_device() {
         let text = alloc("big", mebibytes, "parameter") + &alloc("last", 100 - mebibytes + 2, "temporary");
         answer(run_out(&text, None), "oom a.snap").unwrap().replace('\n', " ")
     };
-    let caution = "Live blocks fill 98% of the device: the requests after it may fail all the same.";
+    let caution = "Live blocks fill 98% of the device: later requests may still fail.";
     assert!(of(98).contains(caution), "{}", of(98));
     assert!(!of(90).contains("Live blocks fill") && of(90).contains("Would have let"), "{}", of(90));
 }

@@ -98,7 +98,7 @@ fn is_without_page(folder: &Path) -> bool {
         return false;
     }
     let why = stderr(&output);
-    assert!(why.contains("this build has no app for browsers") && why.contains("`cargo page`"), "{why}");
+    assert!(why.contains("this build does not include the browser app") && why.contains("`cargo page`"), "{why}");
     assert!(std::env::var_os("HIGHWATER_REQUIRE_PAGE").is_none(), "{why}");
     eprintln!("skipped: {why}");
     true

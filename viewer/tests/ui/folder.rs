@@ -41,7 +41,7 @@ fn current(harness: &Harness<'_, App>) -> Option<String> {
 fn a_folder_opens_with_the_rank_that_stands_out_named() {
     let folder = folder();
     let harness = opened(folder.path());
-    harness.get_by_label("Rank 5 peaks highest: 1.77 GiB allocated, at event 2, step 0, forward.");
+    harness.get_by_label("Rank 5 has the highest peak: 1.77 GiB allocated, at event 2, step 0, forward.");
     harness.get_by_label_contains("Rank 5 stands out: it peaks at 1.77 GiB allocated (median of 8 ranks: ");
     harness.get_by_label("Missing of 9 ranks: 8.");
     let table = harness.get_by_label("Ranks of the folder: 8 rows").rect();
@@ -117,5 +117,5 @@ fn a_folder_is_closed_and_read_again_as_a_file_is() {
 fn a_folder_without_recordings_is_explained() {
     let folder = tempfile::tempdir().unwrap();
     let harness = opened(folder.path());
-    harness.get_by_label_contains("the folder has no recording in it");
+    harness.get_by_label_contains("the folder contains no recording");
 }

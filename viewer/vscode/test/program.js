@@ -16,7 +16,7 @@ const program = { path: file, missing: isRequired || fs.existsSync(file) ? false
 function pageMissing() {
   if (program.missing || isRequired) return program.missing;
   const { stderr } = spawnSync(file, ["serve", "/no/such/file"], { encoding: "utf8" });
-  return stderr.includes("has no app for browsers") && "the program has no app for browsers: cargo page";
+  return stderr.includes("does not include the browser app") && "the program has no app for browsers: cargo page";
 }
 
 module.exports = { pageMissing, program };

@@ -27,9 +27,7 @@ pub fn explain(
     let Some(trace) = source.whole() else {
         for advice in &mut explanation.advice {
             if let Some(settings) = advice.settings {
-                advice
-                    .text
-                    .push_str(&format!(" {settings} may leave fewer free; not tested: the recording is too long."));
+                advice.text.push_str(&format!(" {settings} may reduce this; not tested: the recording is too long."));
             }
         }
         return Ok(explanation);
@@ -83,7 +81,7 @@ fn is_worth_it(source: &Source<'_>, device: DeviceId, advice: &mut Advice) -> bo
         }
         Ok(_) => false,
         Err(why) => {
-            advice.text.push_str(&format!(" {settings} may leave fewer free; not tested: {why}."));
+            advice.text.push_str(&format!(" {settings} may reduce this; not tested: {why}."));
             true
         }
     }

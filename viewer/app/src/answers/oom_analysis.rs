@@ -244,7 +244,7 @@ impl OomAnalysis {
         let all = self.request.device_memory().bytes;
         let next = match self.request.allocated.saturating_mul(100).checked_div(all) {
             Some(percent) if percent >= FULL_PERCENT => {
-                format!(" Live blocks fill {percent}% of the device: the requests after it may fail all the same.")
+                format!(" Live blocks fill {percent}% of the device: later requests may still fail.")
             }
             _ => String::new(),
         };

@@ -191,7 +191,7 @@ pub fn concerned(changed: &Changed) -> Vec<String> {
 fn recomputed(recomputation: &Recomputation) -> String {
     let modules = count_of(recomputation.modules as u64, "module");
     match recomputation.calls {
-        0 => format!("{modules} would save nothing by recomputing: backward needs nothing that they allocate."),
+        0 => format!("Recomputing {modules} would save nothing: backward needs nothing that they allocate."),
         calls => format!("Recomputed in backward: {modules}, {}.", count_of(calls as u64, "call")),
     }
 }

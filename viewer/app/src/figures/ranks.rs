@@ -71,7 +71,7 @@ pub fn headlines(fleet: &Fleet) -> Vec<String> {
         sentences.push(format!("… and {more} ran out of memory, marked below."));
     }
     sentences.push(format!(
-        "{} peaks highest: {}.",
+        "{} has the highest peak: {}.",
         capitalized(&top.label()),
         how_much_and_when(&top.peak(Metric::Allocated))
     ));

@@ -93,7 +93,7 @@ impl Destination {
     /// Fails if the file cannot or should not be written while `input` is read.
     pub fn new(path: &Path, input: &Path) -> Result<Self, Failure> {
         if is_stdin(path) {
-            return Err(usage("OUT is '-': name a file, whose ending says what to write".to_owned()));
+            return Err(usage("OUT is '-': name a file, whose extension selects the format".to_owned()));
         }
         let (kind, is_gzipped) = kind_of(path)?;
         if let Ok(facts) = std::fs::metadata(path) {
@@ -298,11 +298,11 @@ fn kind_of(path: &Path) -> Result<(Kind, bool), Failure> {
     }
     let last = Path::new(name).extension().and_then(OsStr::to_str).unwrap_or_default();
     let known: Vec<String> = Kind::ENDINGS.iter().map(|(ending, _)| format!(".{ending}")).collect();
-    let known = format!("supported endings are {}, each optionally followed by .gz, and .parquet", known.join(", "));
+    let known = format!("supported extensions are {}, each optionally followed by .gz, and .parquet", known.join(", "));
     let path = path.display();
     Err(usage(match last {
         "parquet" if is_gzipped => format!("{path}: Parquet files are already compressed: omit .gz; {known}"),
-        "" => format!("{path}: the file name has no ending, which selects the format; {known}"),
+        "" => format!("{path}: the file name has no extension, which selects the format; {known}"),
         other => format!("{path}: cannot write .{other}; {known}"),
     }))
 }

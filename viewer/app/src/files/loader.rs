@@ -166,11 +166,11 @@ fn sentence(error: &Error) -> String {
     use std::io::ErrorKind;
     let advice = match error {
         Error::Io { source, .. } => match source.kind() {
-            ErrorKind::NotFound => "was it moved, renamed or deleted? Open it from where it is now",
-            ErrorKind::PermissionDenied => "you may not read it: ask its owner, or copy it to where you may",
-            _ => "is the disk or the network still there? Copy the file to this machine, and try again",
+            ErrorKind::NotFound => "it may have been moved, renamed or deleted; open it from its new location",
+            ErrorKind::PermissionDenied => "you do not have permission to read it; ask its owner for access",
+            _ => "the disk or the network may be unavailable; copy the file to this machine, and try again",
         },
-        Error::Damaged { .. } => "the copy or the recording may be incomplete. Copy it again, or make a new snapshot",
+        Error::Damaged { .. } => "the copy or the recording may be incomplete; copy it again, or make a new snapshot",
         // All others say themselves what to do.
         _ => return error.to_string(),
     };
@@ -284,14 +284,15 @@ fn load_folder(folder: &Path, state: &State, wake: &(dyn Fn() + Sync)) -> Result
     };
     let mut followed = FollowedFleet::new(vec![folder.to_owned()]);
     let read = followed.read(|file, is_whole| open_rank(file, is_whole, flow), watch);
-    let read = read.map_err(|why| format!("{why}; is the folder still there, and may you read it?"))?;
+    let read =
+        read.map_err(|why| format!("{why}; check that the folder exists and that you have permission to read it"))?;
     let fleet = read.filter(|_| !is_cancelled()).ok_or_else(|| Error::Cancelled.to_string())?;
     if !fleet.ranks.is_empty() {
         return Ok((fleet, followed));
     }
     Err(match fleet.unread.first() {
         Some((path, why)) => format!("none of its recordings can be read; first: {}: {why}", path.display()),
-        None => "the folder has no recording in it; open one that has, or a recording itself".to_owned(),
+        None => "the folder contains no recording; open a folder that does, or a recording".to_owned(),
     })
 }
 
@@ -421,7 +422,7 @@ mod tests {
         let Err(why) = wait(folder.path().join("gone.snap")) else { panic!("read") };
         assert!(why.contains("gone.snap") && why.contains("moved, renamed or deleted"), "{why}");
         let Err(why) = wait(folder.path().to_owned()) else { panic!("read") };
-        assert!(why.contains("the folder has no recording in it"), "{why}");
+        assert!(why.contains("the folder contains no recording"), "{why}");
         let path = folder.path().join("letter.txt");
         std::fs::write(&path, "Dear all").unwrap();
         let Err(why) = wait(path) else { panic!("read") };

@@ -55,7 +55,7 @@ pub fn run(files: Vec<PathBuf>, examples: Examples, most_resident: u64) -> Resul
     };
     Ok(Some(format!(
         "cannot open a window: {why}\n\
-         Is there a display (DISPLAY or WAYLAND_DISPLAY is set)? On Debian and Ubuntu the app needs\n  \
+         Check that DISPLAY or WAYLAND_DISPLAY is set. On Debian and Ubuntu the app needs\n  \
          X11:     apt-get install {PACKAGES}\n  \
          Wayland: apt-get install {WAYLAND_PACKAGES}\n\
          Every command of the command line works without a display: see highwater --help."

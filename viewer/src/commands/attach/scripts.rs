@@ -226,7 +226,7 @@ fn by_python(pid: u32, script: &Path) -> Result<(), String> {
     }
 }
 
-const MAY_NOT: &str = "this user may not: run it as root, or allow it with `sysctl kernel.yama.ptrace_scope=0`";
+const MAY_NOT: &str = "permission denied: run it as root, or allow it with `sysctl kernel.yama.ptrace_scope=0`";
 
 /// A debugger stops the program, and has Python call one of its functions when it is safe.
 fn by_debugger(pid: u32, script: &Path) -> Result<(), String> {
@@ -242,8 +242,8 @@ fn by_debugger(pid: u32, script: &Path) -> Result<(), String> {
         done => done,
     };
     let done = done.map_err(|why| match why.kind() {
-        io::ErrorKind::NotFound => "this Python cannot be asked without a debugger, gdb or lldb, of which none is \
-                                    installed: apt install gdb, or start the program with `highwater run`"
+        io::ErrorKind::NotFound => "attaching to this Python version needs gdb or lldb, and neither is installed: run \
+                                    `apt install gdb`, or start the program with `highwater run`"
             .to_owned(),
         _ => why.to_string(),
     })?;
@@ -255,7 +255,7 @@ fn by_debugger(pid: u32, script: &Path) -> Result<(), String> {
     Err(if errors.contains("not permitted") {
         MAY_NOT.to_owned()
     } else if errors.contains("No symbol") || errors.contains("undeclared identifier") {
-        "it runs no Python, or one whose functions are hidden".to_owned()
+        "it does not run Python, or its Python does not export the C API".to_owned()
     } else {
         last_line(&done.stderr)
     })
@@ -300,5 +300,5 @@ fn debug(debugger: &str, options: &[&str], each: &str, commands: &[&str]) -> io:
 
 fn last_line(output: &[u8]) -> String {
     let text = String::from_utf8_lossy(output);
-    text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no reason is known").trim().to_owned()
+    text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("the reason is unknown").trim().to_owned()
 }

@@ -132,7 +132,7 @@ impl Budgets {
             None => Metric::default(),
             Some(name) => Metric::from_name(&name.replace('-', "_")).ok_or_else(|| {
                 let known = Metric::ALL.map(Metric::name).join(", ");
-                format!("metric: no total '{name}': they are {known}")
+                format!("metric: unknown total '{name}': expected one of {known}")
             })?,
         };
         let mut rows = Vec::new();
@@ -202,9 +202,9 @@ mod tests {
         let why = |text: &str| Budgets::parse(text, Path::new("")).unwrap_err();
         assert!(why("peak = \"lots\"").contains("peak: unknown unit 'lots'"), "{}", why("peak = \"lots\""));
         assert!(why("\npaek = 3").starts_with("line 2: unknown field `paek`"), "{}", why("\npaek = 3"));
-        assert!(why("[category]\nweights = 3").contains("no category 'weights': they are parameter"));
-        assert!(why("[phase]\nnight = 3").contains("no phase 'night'"));
-        assert!(why("metric = \"weight\"").contains("they are requested"));
+        assert!(why("[category]\nweights = 3").contains("unknown category 'weights': expected one of parameter"));
+        assert!(why("[phase]\nnight = 3").contains("unknown phase 'night'"));
+        assert!(why("metric = \"weight\"").contains("expected one of requested"));
         assert!(why("growth = \"5 apples\"").contains("such as 5% or 200MiB"));
         assert!(why("peak = -3").starts_with("line 1"), "{}", why("peak = -3"));
         assert!(why("peak 3").starts_with("line 1"));

@@ -53,10 +53,15 @@ pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, 
 fn one_table<'a>(arguments: &'a ConvertArguments, page: &mut Page<'_>) -> Result<Answer<'a>, Failure> {
     let (files, out) = arguments.files_and_out()?;
     let [file] = files else {
-        return Err(Failure::Usage("several recordings are converted to a folder: --to parquet OUTDIR".to_owned()));
+        return Err(Failure::Usage(
+            "several recordings can be converted only into a folder: use --to parquet OUTDIR".to_owned(),
+        ));
     };
     if file.is_dir() {
-        let text = format!("{}: a folder of recordings is converted to a folder: --to parquet OUTDIR", file.display());
+        let text = format!(
+            "{}: a folder of recordings can be converted only into a folder: use --to parquet OUTDIR",
+            file.display()
+        );
         return Err(Failure::Usage(text));
     }
     if !is_stdin(file) && same(out, file) {
@@ -100,12 +105,12 @@ fn counts(source: &Source<'_>, file: &Path) -> Result<[u64; 2], Failure> {
 /// Writes the tables of all recordings into a folder, partitioned by rank.
 fn data_set(arguments: &ConvertArguments) -> Result<Answer<'_>, Failure> {
     if arguments.events.is_some() || arguments.no_stacks {
-        let text = "--events and --no-stacks are for one recording: leave them out, or convert each recording first";
+        let text = "--events and --no-stacks apply to one recording: omit them, or convert each recording first";
         return Err(Failure::Usage(text.to_owned()));
     }
     let (files, out) = arguments.files_and_out()?;
     if files.iter().any(|file| is_stdin(file)) {
-        let text = "standard input can be read only once, and a data set is of files: write it to a file first";
+        let text = "standard input can be read only once, but a data set needs files: write it to a file first";
         return Err(Failure::Usage(text.to_owned()));
     }
     if fs::read_dir(out).map_or_else(|_| out.exists(), |mut entries| entries.next().is_some()) {

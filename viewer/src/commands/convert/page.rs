@@ -28,7 +28,7 @@ pub fn convert(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Stat
         return Err(Failure::Usage(format!("{} would be replaced by the page; name another OUT", file.display())));
     }
     if arguments.table.is_some() {
-        return Err(Failure::Usage("--table is for an OUT with the ending .parquet".to_owned()));
+        return Err(Failure::Usage("--table needs an OUT with the extension .parquet".to_owned()));
     }
     crate::browser::module()?;
     let (mut recordings, mut inputs): (Vec<(String, Vec<u8>)>, Vec<Input>) = Default::default();

@@ -54,7 +54,7 @@ fn within(
             format!("{rank} stands out: it peaks {by} {side} the median of {ranks}, in {name}.")
         }
         Standing::Usual => {
-            format!("No rank stands out among {ranks}; {} peaks highest, in {name}.", b.label())
+            format!("No rank stands out among {ranks}; {} has the highest peak, in {name}.", b.label())
         }
     };
     compare(arguments, [a, b], page, |diff, page| {

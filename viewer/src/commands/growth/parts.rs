@@ -48,7 +48,7 @@ impl Projection {
     pub(super) fn text(&self, unit: &str) -> String {
         format!(
             "Extrapolated: if every {unit} adds as much, the peak of a {unit}, {} now, exceeds the device's {} after {}; \
-             fragmentation and what is outside the allocator bring that sooner.",
+             fragmentation and memory outside the allocator make this happen sooner.",
             format_bytes(self.peak_bytes),
             format_bytes(self.capacity_bytes),
             count_of(self.steps_until_full, &format!("more {unit}"))

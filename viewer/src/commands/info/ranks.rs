@@ -78,7 +78,7 @@ impl Report for RanksReport<'_> {
             page.headline(&sentence)?;
         }
         if let Some(filter) = self.arguments.blocks.filter.stated() {
-            let but = "reserved, and the numbers of events, are of the whole recordings";
+            let but = "reserved memory and event counts are those of the whole recordings";
             page.line(&format!("Counting only blocks with {filter}; {but}."))?;
         }
         if fleet.ranks.len() > 1 {

@@ -56,7 +56,7 @@ pub(crate) struct Proven {
     pub peaks: [u64; 3],
     /// Whether all peaks are as the plan has predicted.
     pub as_predicted: bool,
-    /// Lines that read values of the device that are not known: the figures are exact if these decide about no memory.
+    /// Lines that read unknown values computed on the device: the figures are exact if no memory depends on them.
     pub depends_on_values: Vec<String>,
     /// The reason that it does not fit, or that it is unknown whether it does.
     pub why: Option<String>,
@@ -303,7 +303,9 @@ fn simulated_again(proven: &Proven, budget: Budget) -> String {
     let condition = match proven.depends_on_values.as_slice() {
         [] => String::new(),
         _ if proven.as_predicted => String::new(),
-        [line, ..] => format!(" This may depend on values of the device, which {line} reads and which are zeros here."),
+        [line, ..] => {
+            format!(" This may depend on values computed on the device, which {line} reads and which are zeros here.")
+        }
     };
     if let Some(why) = &proven.why {
         let result = if proven.fits == Some(false) { "does not fit" } else { "is not proven to fit" };

@@ -384,8 +384,8 @@ impl TrainingStep for Rerun {
         let other = recorded.filter(|bytes| *bytes != as_is.requested).map(|recorded| {
             let [recorded, now] = [recorded, as_is.requested].map(format_bytes);
             format!(
-                "The recording peaks at {recorded}, but the step at {now} when it is run again: another version made the \
-                 recording, and the plan is for this one."
+                "The recording peaks at {recorded}, but the same step now peaks at {now}: another version of \
+                 highwater made the recording, and the plan is for this version."
             )
         });
         other.into_iter().collect()

@@ -61,7 +61,7 @@ impl Library {
             return Ok(library);
         }
         let cannot =
-            |why: io::Error| Failure::Record(format!("cannot put the library into a folder for this run: {why}"));
+            |why: io::Error| Failure::Record(format!("cannot copy the library into a folder for this run: {why}"));
         let folder = tempfile::Builder::new().prefix("highwater-").tempdir().map_err(cannot)?;
         let path = folder.path().join(NAME);
         put(&path, CARRIED).map_err(cannot)?;

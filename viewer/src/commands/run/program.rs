@@ -39,9 +39,9 @@ impl Program {
         found.map(|path| Self { path }).ok_or_else(|| {
             let word = Path::new(&word).display();
             let place = match (is_there, is_path) {
-                (true, _) => "it may not be executed",
+                (true, _) => "the file is not executable",
                 (false, true) => "no such file",
-                (false, false) => "it is in no folder of PATH",
+                (false, false) => "not found in PATH",
             };
             Failure::Usage(format!("cannot run '{word}': {place}; `highwater run -- PROGRAM ARGUMENTS…`"))
         })
@@ -97,15 +97,16 @@ impl Program {
         if let Ok(facts) = std::fs::metadata(&self.path)
             && std::os::unix::fs::PermissionsExt::mode(&facts.permissions()) & 0o6000 != 0
         {
-            return Some(format!("{name} runs with another user's or group's rights: the loader puts nothing into it"));
+            return Some(format!(
+                "{name} runs with another user's or group's rights (setuid or setgid): the loader does not preload \
+                 libraries into it"
+            ));
         }
         let mut start = Vec::new();
         std::fs::File::open(&self.path).and_then(|file| file.take(1 << 16).read_to_end(&mut start)).ok()?;
         match loaded_by(&start)? {
-            Loader::Missing => {
-                Some(format!("{name} is linked statically: it has no loader that could put anything into it"))
-            }
-            Loader::Foreign => Some(format!("{name} is built for another kind of machine than this highwater")),
+            Loader::Missing => Some(format!("{name} is statically linked: no library can be preloaded into it")),
+            Loader::Foreign => Some(format!("{name} is built for another processor architecture than this highwater")),
             Loader::Usual => None,
         }
     }
@@ -199,6 +200,6 @@ mod tests {
         assert!(missing("no-program-has-this-name").contains("in no folder of PATH"));
         assert!(missing("./no-program-has-this-name").contains("no such file"));
         let text = tempfile::NamedTempFile::new().unwrap();
-        assert!(missing(text.path().to_str().unwrap()).contains("it may not be executed"));
+        assert!(missing(text.path().to_str().unwrap()).contains("the file is not executable"));
     }
 }

@@ -23,7 +23,7 @@ pub(super) enum Class {
     Unknown,
 }
 
-/// The effect of unknown values of the device that the program read.
+/// The effect of unknown values computed on the device that the program read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Values {
     /// The program has read no unknown values.

@@ -142,7 +142,7 @@ impl Simulated {
         self.main().peak(metric)
     }
 
-    /// The lines that read unknown values of the device: `train.py:12`.
+    /// The lines that read unknown values computed on the device: `train.py:12`.
     pub(crate) fn lines_that_read(&self) -> Vec<String> {
         let reads = self.noted(|noted| &noted.reads);
         let line = |read: &Called| Some(format!("{}:{}", read.file.as_deref()?, read.line?));
@@ -180,14 +180,16 @@ impl Simulated {
             return Outcome::Unknown(format!("{} is not simulated", called.name));
         }
         if let Some(line) = self.recorded.iter().find_map(|one| one.noted.endless.as_ref()) {
-            return Outcome::Unknown(format!("{line} waits for a value of the device, and all of these stay zero"));
+            return Outcome::Unknown(format!(
+                "{line} waits for a value computed on the device, and all of these stay zero"
+            ));
         }
         let mut failed = self.recorded.iter().filter(|one| one.summary.oom_events > 0).peekable();
         let has_failed = failed.peek().is_some();
         match (has_failed, self.status) {
-            (true, status @ 1..) if failed.all(|one| one.noted.outlives_failures) => Outcome::Unknown(format!(
-                "the program ended with status {status}, after it had handled a request that failed"
-            )),
+            (true, status @ 1..) if failed.all(|one| one.noted.outlives_failures) => {
+                Outcome::Unknown(format!("the program ended with status {status} after handling a failed request"))
+            }
             (true, 1..) => Outcome::DoesNotFit,
             (false, status @ 1..) => {
                 if let Some(Called { name: device, .. }) = self.noted(|noted| &noted.missing_devices).last() {
@@ -197,7 +199,8 @@ impl Simulated {
                     ));
                 }
                 let hint = if self.reads_unknown_values() && !self.has_values {
-                    " after it had read values of the device, which are zeros (--values computes those of small tensors)"
+                    " after reading values computed on the device, which are zeros here (--values computes those of \
+                     small tensors)"
                 } else {
                     ""
                 };

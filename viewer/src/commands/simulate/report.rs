@@ -24,7 +24,7 @@ const MAX_LINES: usize = 8;
 
 /// The memory that the answer does not include.
 const NOT_INCLUDED: [&str; 3] = [
-    "CUDA's context, and what libraries allocate themselves (about 0.5 to 1 GiB)",
+    "the CUDA context and memory that libraries allocate themselves (about 0.5 to 1 GiB)",
     "buffers of NCCL",
     "memory that other processes use",
 ];
@@ -51,7 +51,7 @@ impl<'a> SimulateReport<'a> {
         let unknown = main.noted.unknown_workspaces.len() as u64;
         let (reserved, limit) = if unknown > 0 {
             let functions = count_of(unknown, "function");
-            let why = format!("a lower bound: the workspaces of {functions} are not known");
+            let why = format!("a lower bound: the workspaces of {functions} are unknown");
             (format!("at least {} reserved at the peak ({why})", format_bytes(low)), "at most ")
         } else if low < high {
             (format!("{} reserved at the peak", range(&reserved)), "at least ")
@@ -62,7 +62,7 @@ impl<'a> SimulateReport<'a> {
             Outcome::Fits => {
                 let spare = gpu.memory_bytes.saturating_sub(self.simulated.reserve_bytes).saturating_sub(high);
                 let close = if spare < OUTSIDE_BYTES && self.simulated.reserve_bytes == 0 {
-                    ", which is less than what may lie outside of PyTorch's allocator"
+                    ", which may not be enough for memory outside PyTorch's allocator"
                 } else {
                     ""
                 };
@@ -88,39 +88,39 @@ impl<'a> SimulateReport<'a> {
         let autotuned = simulated.noted(|noted| &noted.autotuned);
         let mut lines = Vec::new();
         if *class == Class::Exact {
-            lines.push("Exact: nothing that is not known has decided about memory.".to_owned());
+            lines.push("Exact: memory did not depend on anything unknown.".to_owned());
         }
         if simulated.recorded.iter().any(|one| one.noted.is_stopped) {
             let steps = count_of(simulated.main().summary.steps, "step");
-            lines.push(format!("Ended after {steps} (--steps 0 runs to the end): what comes later is not counted."));
+            lines.push(format!("Ended after {steps} (--steps 0 runs to the end): later steps are not counted."));
         }
         if let (Outcome::Fits, Some(failure)) = (&self.outcome, simulated.main().failure()) {
             let failed = count_of(simulated.main().summary.oom_events, "request");
-            lines
-                .push(format!("{failed} failed, which the program has handled; the last: {}.", failure_text(&failure)));
+            lines.push(format!("The program handled {failed} that failed; the last: {}.", failure_text(&failure)));
         }
         if !autotuned.is_empty() {
             lines.push(
-                "These lines try kernels and choose the fastest, by times that are not known: memory of the trials and of the \
-                 chosen kernel may differ on a GPU:"
+                "These lines try kernels and choose the fastest, but times are unknown here: memory of the trials and \
+                 of the chosen kernel may differ on a GPU:"
                     .to_owned(),
             );
             lines.extend(listed(&autotuned, |called| called.text.clone()));
         }
         if !unknown.is_empty() {
-            lines
-                .push("Of these functions, the sizes of workspaces are not known; they add to the figures:".to_owned());
+            lines.push("The workspace sizes of these functions are unknown; they add to the figures:".to_owned());
             lines.extend(listed(&unknown, |called| called.name.clone()));
         }
         match values {
             Values::NotRead => {}
             Values::Untried => lines.push(
-                "The program reads values of the device, which are zeros. The figures are exact if these lines decide about \
-                 no memory (--bounds finds out):"
+                "The program reads values computed on the device, which are zeros here. The figures are exact if \
+                 memory does not depend on these lines (--bounds checks that):"
                     .to_owned(),
             ),
             Values::SameWithOnes => lines.push(
-                "These lines read values of the device: with ones instead of zeros, the same is allocated:".to_owned(),
+                "These lines read values computed on the device: with ones instead of zeros, the same memory is \
+                 allocated:"
+                    .to_owned(),
             ),
             Values::OtherWithOnes(line) => {
                 let at = line.as_ref().map_or_else(String::new, |line| format!(", first after {}", place_of(line)));
@@ -130,13 +130,13 @@ impl<'a> SimulateReport<'a> {
                     format!("{} are requested", range(&requested))
                 };
                 lines.push(format!(
-                    "What is allocated depends on values of the device{at}; with all of them zeros or ones, {peak}. Lines that \
-                     read them:"
+                    "Allocations depend on values computed on the device{at}; with all of them zeros or ones, {peak}. \
+                     Lines that read them:"
                 ));
             }
             Values::OtherEnd(status) => lines.push(format!(
-                "With ones instead of zeros for values of the device, the program ends with status {status}. Lines that read \
-                 them:"
+                "With ones instead of zeros for values computed on the device, the program ends with status {status}. \
+                 Lines that read them:"
             )),
         }
         lines.extend(listed(&reads, |called| called.text.clone()));
@@ -147,7 +147,7 @@ impl<'a> SimulateReport<'a> {
                 range(&orders.peaks[Metric::Reserved as usize])
             )),
             Some(Err(why)) => {
-                let what = "Allocated and reserved bytes under other orders of addresses are not known";
+                let what = "Allocated and reserved bytes under other orders of addresses are unknown";
                 lines.push(format!("{what}: {why}."));
             }
             Some(Ok(_)) | None => {}

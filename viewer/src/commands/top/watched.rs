@@ -166,7 +166,7 @@ impl Watched {
             Ok((_, portion)) => portion,
             Err(Lost::Missing) if self.part.is_some() && self.next_part().is_some() => return self.open_next(),
             Err(Lost::Missing) => {
-                return Err("the file is missing: it was moved or deleted; this is what was read of it".to_owned());
+                return Err("the file is missing: it was moved or deleted; showing what was read before".to_owned());
             }
             Err(Lost::Replaced | Lost::Truncated(_)) => {
                 self.restart("another recording has replaced the one before");
@@ -287,7 +287,7 @@ impl Watched {
     /// Reads the recording from its start, because the file was replaced.
     fn restart(&mut self, why: &str) {
         let fresh = Self::new(&self.path, &self.name);
-        *self = Self { note: Some(format!("{why}: this is the new one")), restarts: self.restarts + 1, ..fresh };
+        *self = Self { note: Some(format!("{why}; showing the new one")), restarts: self.restarts + 1, ..fresh };
     }
 }
 

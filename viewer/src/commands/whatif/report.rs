@@ -55,7 +55,7 @@ impl<'a> WhatIfReport<'a> {
         let mut written = None;
         if let Some(out) = &arguments.out {
             let Some(changed) = &prediction.changed else {
-                let text = "--out: nothing is changed, so there is nothing to write; `highwater convert` copies";
+                let text = "--out: nothing is changed, so there is nothing to write; use `highwater convert` to copy";
                 return Err(Failure::Usage(text.to_owned()));
             };
             let destination = Destination::new(out, &arguments.source.file)?;
@@ -136,7 +136,7 @@ impl<'a> WhatIfReport<'a> {
         };
         page.gap()?.warning(&predicted::deviation(deviation))?;
         for cause in unchanged.causes.iter().take(TOLD) {
-            page.warning(&format!("  perhaps since {cause}"))?;
+            page.warning(&format!("  possible cause: {cause}"))?;
         }
         if unchanged.causes.len() > TOLD {
             page.warning(&format!("  … and {} more; --json lists them", unchanged.causes.len() - TOLD))?;

@@ -23,12 +23,12 @@ impl Code {
 }
 
 /// The assumption to state if modules with running statistics are recomputed.
-pub(super) const STATISTICS: &str = "the lines that recompute modules with batch normalization are used as they are: without them the \
-                              second forward updates running statistics once more";
+pub(super) const STATISTICS: &str = "the generated lines that recompute modules with batch normalization are used \
+                                     unchanged: otherwise recomputation updates running statistics a second time";
 
 /// The assumption to state if modules that fill a key-value cache are recomputed.
-pub(super) const CACHE: &str = "the lines disable the cache of keys and values (use_cache), which training does not need and a second \
-                         forward would fill twice";
+pub(super) const CACHE: &str = "the generated lines disable the key-value cache (use_cache), which training does not \
+                                need and recomputation would fill twice";
 
 /// State that forward updates, and that a recomputation would update a second time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

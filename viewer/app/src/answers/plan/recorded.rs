@@ -20,8 +20,8 @@ use crate::answers::replays::{Edited, Replay, Replayer};
 
 /// The assumption about a program whose references and uses of blocks are not recorded, and the advice for PyTorch
 /// programs.
-const MARGIN: &str = "the program may free blocks of forward in another order than the replay and so reserve more: keep a \
-                      margin, for example of a fifth of the budget with --reserve";
+const MARGIN: &str = "the program may free blocks of forward in another order than the replay and reserve more: keep \
+                      a margin with --reserve, such as a fifth of the budget";
 const AGAIN: &str = ", or record again with `highwater.record_memory_history` in Python, which follows references";
 
 /// Maximum number of events for which a replay counts as quick.

@@ -134,7 +134,7 @@ impl Fleet {
         let mut files: BTreeMap<u32, usize> = BTreeMap::new();
         self.ranks.iter().filter_map(Rank::number).for_each(|rank| *files.entry(rank).or_default() += 1);
         for (rank, count) in files.iter().filter(|(_, count)| **count > 1) {
-            problems.push(format!("rank {rank} has {count} recordings: are they of several runs?"));
+            problems.push(format!("rank {rank} has {count} recordings: the folder may contain several runs"));
         }
         let mut sizes: Vec<u32> = self.ranks.iter().filter_map(|rank| rank.header.world_size).collect();
         sizes.sort_unstable();

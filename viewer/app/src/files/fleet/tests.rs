@@ -71,7 +71,10 @@ fn a_recorded_rank_goes_before_that_of_a_file_name() {
     assert_eq!(ranks, [(1, "a.snap"), (1, "b.snap"), (9, "r9.snap"), (10, "r10.snap")]);
     assert_eq!(
         fleet.problems(),
-        ["rank 1 has 2 recordings: are they of several runs?", "the recordings have different world sizes: 2, 4"]
+        [
+            "rank 1 has 2 recordings: the folder may contain several runs",
+            "the recordings have different world sizes: 2, 4"
+        ]
     );
     assert_eq!(ranges_text(&fleet.missing()), "0, 2, 3");
 }

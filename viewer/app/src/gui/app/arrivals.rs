@@ -215,7 +215,7 @@ impl App {
                     file.following = None;
                     if !ranks[row] {
                         let name = &file.recording.name;
-                        self.messages.push(format!("{name} does not grow any more: it is no longer followed"));
+                        self.messages.push(format!("{name} has stopped growing and is no longer followed"));
                     }
                 }
                 Some(Followed::Lost(why)) => {

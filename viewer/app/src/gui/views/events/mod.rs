@@ -204,8 +204,8 @@ impl EventsView {
         let response = ui.add(field);
         response.widget_info(|| WidgetInfo::labeled(Role::TextInput, true, "Find in events"));
         let response = response.on_hover_text(
-            "Operation, module, category, kind, call site or mark; the number of an event, or b and that of a block. \
-             Enter goes to the next, Shift+Enter to the one before.",
+            "Operation, module, category, kind, call site or mark; an event number, or b and a block number. Enter \
+             goes to the next match, Shift+Enter to the previous one.",
         );
         if std::mem::take(&mut self.is_focus_due) {
             response.request_focus();
