@@ -7,7 +7,7 @@ import sys
 
 from ._program import ProgramRecording
 
-_UNUSED = "it has not used CUDA through PyTorch yet: `highwater run` records a program from its start"
+_UNUSED = "it has not used CUDA through PyTorch yet; use `highwater run` to record a program from its start"
 _attached = None
 
 
@@ -44,7 +44,7 @@ def begin(path, options, note):
     if not _device.is_used():
         raise RuntimeError(_UNUSED)
     if is_active():
-        raise RuntimeError("`highwater attach`, or PyTorch's debug server, is recording it already")
+        raise RuntimeError("it is already being recorded by `highwater attach` or PyTorch's debug server")
     recording = ProgramRecording(path, **options)
     recording.gives_hints = False
     recording.on_over = detach

@@ -47,13 +47,13 @@ def why_unavailable():
     """Returns why nothing can be recorded; None if it can."""
     kind, found = name(), module()
     if found is None or not found.is_available():
-        return "CUDA is not available" if kind == "cuda" else f"PyTorch finds no device of the kind {kind!r}"
+        return "CUDA is not available" if kind == "cuda" else f"PyTorch finds no device of type {kind!r}"
     missing = [function for function in _NEEDED if not hasattr(memory(), function)]
     if missing:
         lacks = f"torch.{kind}.memory has no {' and no '.join(missing)}"
         return f"PyTorch {torch.__version__} has no recorder for {kind!r}: {lacks}"
     if kind == "cuda" and torch.cuda.get_allocator_backend() != "native":
-        return "only PyTorch's own allocator records"
+        return "only PyTorch's own allocator can be recorded"
     return None
 
 

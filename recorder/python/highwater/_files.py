@@ -149,7 +149,7 @@ def derived(path, warn=warn):
         number += 1
         path = f"{stem}-{number}{suffix}"
     if number > 1:
-        warn(f"{taken} is not a recording and stays as it is: writing {path}")
+        warn(f"{taken} is not a recording and is left unchanged: writing {path} instead")
     return path
 
 

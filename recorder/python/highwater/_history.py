@@ -26,7 +26,7 @@ class _Position:
 class History:
     """Switches PyTorch's recorder on and off.
 
-    A history that the program records itself is kept: it has the program's settings, and goes on after the recording.
+    A history that the program records itself is kept: it has the program's settings, and continues after the recording.
     `warn` is called with a text where that matters.
     """
 
@@ -35,8 +35,8 @@ class History:
         self._is_programs = _device.is_history_enabled()
         if self._is_programs:
             self._warn(
-                "PyTorch's memory history is being recorded by the program already: it keeps the program's settings, "
-                "and goes on after the recording"
+                "the program already records PyTorch's memory history: it keeps the program's settings, and "
+                "continues after the recording"
             )
         self._is_on = self._is_own_call = self._has_own_settings = False
         self._began = _Position()
@@ -131,8 +131,8 @@ class History:
                 return original(enabled, *args, **kwargs)
             if self._is_programs:
                 self._warn(
-                    "PyTorch's memory history is started by the program during a recording: it has the recording's "
-                    "settings, and goes on after the recording"
+                    "the program started PyTorch's memory history during a recording: it has the recording's "
+                    "settings, and continues after the recording"
                 )
             # What the program ends is recorded until the end of the recording.
             return None

@@ -24,7 +24,7 @@ def check_name(name):
         ValueError: it is not one.
     """
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
-        expected = "the name of a function, as Engine.step or package.module:Engine.step"
+        expected = "the name of a function, such as Engine.step or package.module:Engine.step"
         raise ValueError(f"step_at={name!r}: expected {expected}")
     return name
 
@@ -57,8 +57,8 @@ class MarkedSteps(Steps):
     def hints(self):
         """Yields that the function was not called, as a sentence."""
         if not self._is_called:
-            what = "no such function was called, so everything counts as one step"
-            yield f"step_at={self._name!r} (HIGHWATER_STEP_AT): {what}; expected its qualified name, as Engine.step"
+            what = "no function of this name was called, so everything counts as one step"
+            yield f"step_at={self._name!r} (HIGHWATER_STEP_AT): {what}; expected a qualified name such as Engine.step"
 
     def find(self):
         """Wraps the function, if it exists by now."""

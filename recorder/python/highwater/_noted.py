@@ -52,7 +52,7 @@ class Noted:
         notes = [f"simulated: recorded on a simulated {name}; what lies outside of PyTorch's allocator is not included"]
         if simulation.rank is not None:
             of = "rank {} of {}".format(*simulation.rank)
-            notes.append(f"simulated alone as {of}: the other ranks are taken to have the same values")
+            notes.append(f"simulated alone as {of}: the other ranks are assumed to have the same values")
         found = {
             "gpu": device.name,
             "capability": f"{device.major}.{device.minor}",

@@ -30,7 +30,7 @@ def replace_operators(torch, library):
             except (ValueError, RuntimeError) as error:
                 if not is_on_device(tensor) or tensor.dim() < 3:
                     raise
-                why = "it chooses a method for each matrix by its norm, which a simulated GPU does not compute"
+                why = "it chooses a method for each matrix from its norm, which a simulated GPU does not compute"
                 raise NotImplementedError(f"matrix_exp of a batch is not simulated: {why}") from error
 
         return operator

@@ -42,7 +42,7 @@ class Part:
         self.is_written = True
         with contextlib.suppress(*(() if error is None else (Warning,))):
             if not self._whole.is_recording():
-                warn("the recording of the whole program has other steps: this one has the last state alone")
+                warn("the recording of the whole program covers other steps: this one contains only the last state")
             self._whole.dump_quietly("end" if error is None else "exception", self)
 
     def discard(self):
@@ -62,7 +62,7 @@ class Part:
             warn(f"the recording of the whole program has ended, and with it this one: {self._written} has it")
             return self._written
         if not self._whole.is_active():
-            raise RuntimeError("no recording is active in this process: its parent records")
+            raise RuntimeError("no recording is active in this process: it is active in the parent process")
         return self._whole.write("dump", path or self._path, self)
 
     def note_written(self, path):

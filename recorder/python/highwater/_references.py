@@ -74,9 +74,9 @@ class References:
         if is_recorded and not is_wanted:
             self._reasons["the program was recorded with references=False"] = None
         elif is_recorded and not is_available():
-            self._reasons["this PyTorch cannot tell whether the program has hooks of its own"] = None
+            self._reasons["this PyTorch version does not report whether the program has its own hooks"] = None
         elif is_recorded and _device.name() != "cuda":
-            self._reasons["the device is not CUDA's"] = None
+            self._reasons["the device is not a CUDA device"] = None
         self._wants_shapes = wants_shapes and is_recorded and is_available() and _device.name() == "cuda"
         is_recorded = is_recorded and is_wanted and _device.name() == "cuda"
         can_follow = is_recorded and is_available()
@@ -399,7 +399,7 @@ def _why_not():
     if _is_compiled():
         return "torch.compile is in use"
     if _top_hooks(False) is not None:
-        return "the program has hooks of its own for saved tensors, such as those of checkpoint or save_on_cpu"
+        return "the program has its own hooks for saved tensors, such as those of checkpoint or save_on_cpu"
     if not _hooks._saved_tensors_hooks_is_enabled():
         return "the program does not allow hooks for saved tensors"
     if functorch is not None and functorch.peek_interpreter_stack() is not None:

@@ -49,7 +49,7 @@ class Session:
         if _active is not None and _active.is_of_program():
             return Part(_active, path, models, options, on_path)
         if _active is not None:
-            raise RuntimeError("a recording is active: PyTorch has one recorder for each process; end the first one")
+            raise RuntimeError("a recording is active: PyTorch has one recorder per process; end it first")
         reason = _device.why_unavailable()
         if reason is not None:
             warn(f"{reason}; nothing is recorded")
@@ -206,7 +206,7 @@ class Session:
     def dump(self, path):
         """Writes what was recorded so far to `path`, by default the recording's; returns the path of the file."""
         if _active is not self:
-            raise RuntimeError("no recording is active in this process: its parent records")
+            raise RuntimeError("no recording is active in this process: it is active in the parent process")
         if not self._is_recording:
             raise RuntimeError(f"nothing is being recorded: this step is not in {self._options['steps']}")
         return self.write("dump", path or self._path)
@@ -279,7 +279,7 @@ class Session:
         except Exception as error:  # noqa: BLE001
             # Of a module or an optimizer that overrides what lists its tensors.
             tensors = []
-            notes.append(f"the tensors that were live at the end are not known: {error}")
+            notes.append(f"the tensors live at the end are unknown: {error}")
         shapes = self._shape_lines()
         snapshot, missing = self._history.snapshot(since)
         for device, (trace, events) in enumerate(zip(snapshot["device_traces"], missing)):

@@ -228,7 +228,7 @@ class _Simulation:
         if kind == MISSING:
             self._finish()
             line = f" (called at {at[0]}:{at[1]})" if at else ""
-            _end(f"{name} is not simulated{line}: what the program needs from there on is not known", MISSING_STATUS)
+            _end(f"{name} is not simulated{line}: the memory needed after it is unknown", MISSING_STATUS)
 
     def _count_read(self, at):
         # Of any recording, and of the test that pytest runs.

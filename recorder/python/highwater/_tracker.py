@@ -218,7 +218,7 @@ class Tracker:
             self._end_step()
         self._drop_failed_optimizers(thread)
         if self._tags.has_ranges and threading.get_ident() != self._thread_number:
-            self.notes["threads"] = "PyTorch records tags of one thread: those of others have its modules"
+            self.notes["threads"] = "PyTorch records tags of one thread: allocations of other threads have its modules"
 
     def _around_zero_grad(self, original):
         @functools.wraps(original)

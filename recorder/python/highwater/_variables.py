@@ -111,11 +111,11 @@ _VARIABLES = {
     "STEPS": ("steps", _steps, "the first step and the one after the last, such as 10..13"),
     "RING": ("max_entries", _count, "a number of events"),
     "LEVEL": ("context", {"stacks": "alloc", "events": None, "state": "state"}.__getitem__, "stacks, events or state"),
-    "STEP_AT": ("step_at", check_name, "the name of a function, as Engine.step or package.module:Engine.step"),
+    "STEP_AT": ("step_at", check_name, "the name of a function, such as Engine.step or package.module:Engine.step"),
     "SWITCH": ("file", str, "the path of a file"),
     "SIGNAL": ("signal", _signal, "USR1, USR2 or a signal's number"),
     "ROTATE": ("sizes", _sizes, "the size of one file, and of all files, such as 1GiB,16GiB"),
-    "EVERY": ("every_s", _duration, "a time from a second on, as 10min"),
+    "EVERY": ("every_s", _duration, "a time of at least one second, such as 10min"),
 }
 # Variables that need a recording to a file, and have no counterpart among the options of `record_memory_history`.
 _OTHERS = ("SWITCH", "SIGNAL", "ROTATE", "EVERY")

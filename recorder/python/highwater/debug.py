@@ -21,7 +21,7 @@ try:
     from torch.distributed.debug._frontend import DebugHandler, NavLink, Route, fetch_all
 except ImportError as error:
     needs = "a PyTorch version whose debug server accepts custom handlers (such as 2.15), jinja2 and tabulate"
-    raise ImportError(f"highwater.debug needs {needs} ({error})", name=error.name) from None
+    raise ImportError(f"highwater.debug requires {needs} ({error})", name=error.name) from None
 
 from . import _debug_rank
 

@@ -329,8 +329,8 @@ class Snapshot:
         Args:
             out: The file to write; by default beside the recording, with the ending `.html`.
             events: Only these events: the first, and one past the last.
-            no_stacks: Leave out stacks, the program's arguments and the machine's name: no paths and lines of source
-                code remain.
+            no_stacks: Leave out stacks, the program's arguments and the host name, so that no source paths and lines
+                remain.
 
         Returns:
             The path of the page.

@@ -137,7 +137,7 @@ def test_all_ranks_are_shown_and_record_what_is_asked_for(page):
     assert len(re.findall("recording, step [01]", asked)) == 2, asked
     # Parameters are known when the model was called.
     page.until(lambda text: len(re.findall("recording, step 1; [^<]*parameter 32.50 KiB", text)) == 2)
-    assert "is recording it already" in page.get("/memory/record?steps=3").decode()
+    assert "is already being recorded" in page.get("/memory/record?steps=3").decode()
     (page.folder / "hold").unlink()
     done = page.until(lambda text: len(re.findall(r"rank[01]\.snap</a>", text)) == 4 and "recording, step" not in text)
     queries = re.findall(r'href="(/memory/file\?[^"]*)" download="([^"]*)"', done)
@@ -170,7 +170,7 @@ def test_options_that_no_recording_has_are_an_error_at_the_start(torch):
 def test_what_the_page_needs_is_said_in_a_sentence(torch, monkeypatch):
     monkeypatch.delitem(sys.modules, "highwater.debug", raising=False)
     monkeypatch.setitem(sys.modules, "tabulate", None)
-    with pytest.raises(ImportError, match="highwater.debug needs a PyTorch version whose debug server accepts"):
+    with pytest.raises(ImportError, match="highwater.debug requires a PyTorch version whose debug server accepts"):
         __import__("highwater.debug")
 
 

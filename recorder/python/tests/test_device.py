@@ -97,7 +97,7 @@ def test_a_device_without_a_recorder_gets_one_sentence(torch, fake, tmp_path):
             train(torch, 1)
     assert fake.calls == [] and list(tmp_path.iterdir()) == []
     torch.fake = None
-    with pytest.warns(UserWarning, match="PyTorch finds no device of the kind 'fake'; nothing is recorded"):
+    with pytest.warns(UserWarning, match="PyTorch finds no device of type 'fake'; nothing is recorded"):
         with highwater.record_memory_history(tmp_path / "step.snap"):
             pass
 

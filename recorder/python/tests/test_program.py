@@ -145,7 +145,7 @@ def test_a_history_that_the_program_records_itself_is_kept_with_its_settings(tor
     torch.cuda.memory._record_memory_history("all", context="all", max_entries=7000)
     try:
         before = torch.ones(1000, device="cuda")
-        with pytest.warns(UserWarning, match="history is being recorded by the program already"):
+        with pytest.warns(UserWarning, match="the program already records PyTorch's memory history"):
             with highwater.record_memory_history(tmp_path / "step.snap", convert=False):
                 within = torch.ones(2000, device="cuda")
         after = torch.ones(3000, device="cuda")
@@ -163,7 +163,7 @@ def test_a_history_that_the_program_starts_or_ends_within_a_recording_loses_noth
     record = torch.cuda.memory._record_memory_history
     with highwater.record_memory_history(tmp_path / "step.snap", convert=False):
         first = torch.ones(1000, device="cuda")
-        with pytest.warns(UserWarning, match="started by the program during a recording"):
+        with pytest.warns(UserWarning, match="the program started PyTorch's memory history during a recording"):
             torch.cuda.memory._record_memory_history(max_entries=100)
         second = torch.ones(2000, device="cuda")
         torch.cuda.memory._record_memory_history(None)
@@ -174,7 +174,7 @@ def test_a_history_that_the_program_starts_or_ends_within_a_recording_loses_noth
         sizes = [event["size"] for event in pickle.load(file)["device_traces"][0]]
     assert {4000, 8000, 12000} <= set(sizes)
     with highwater.record_memory_history(tmp_path / "step.snap", convert=False):
-        with pytest.warns(UserWarning, match="started by the program"):
+        with pytest.warns(UserWarning, match="the program started PyTorch's memory history"):
             torch.cuda.memory._record_memory_history()
     assert torch._C._cuda_isHistoryEnabled(), "the program's own goes on"
     torch.cuda.memory._record_memory_history(None)
@@ -198,7 +198,7 @@ def test_functions_of_the_history_that_were_imported_by_name_lose_nothing_either
 
     with highwater.record_memory_history(tmp_path / "step.snap", convert=False):
         first = torch.ones(1000, device="cuda")
-        with pytest.warns(UserWarning, match="started by the program during a recording") as caught:
+        with pytest.warns(UserWarning, match="the program started PyTorch's memory history") as caught:
             imported("all")
         assert caught[0].filename == __file__
         second = torch.ones(2000, device="cuda")
@@ -219,7 +219,7 @@ def test_functions_of_the_history_that_were_imported_by_name_lose_nothing_either
 def test_what_the_programs_own_history_does_not_keep_is_stated(torch, tmp_path, settings):
     torch.cuda.memory._record_memory_history(**settings)
     try:
-        with pytest.warns(UserWarning, match="history is being recorded by the program"):
+        with pytest.warns(UserWarning, match="the program already records"):
             with highwater.record_memory_history(tmp_path / "step.snap") as run:
                 for _ in range(100):
                     torch.ones(1000, device="cuda")

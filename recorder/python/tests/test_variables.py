@@ -263,7 +263,7 @@ def test_calls_of_a_function_are_steps_but_for_the_first():
         steps = MarkedSteps(name)
         steps.on_step = lambda: ended.append(1)
         assert not steps.begins_with("forward") and not steps.ends_with_optimizer()
-        assert any("no such function was called" in hint for hint in steps.hints())
+        assert any("no function of this name was called" in hint for hint in steps.hints())
         for count in range(3):
             assert call() == name.rpartition(".")[2].replace("step", "stepped"), name
             assert len(ended) == count, name

@@ -41,7 +41,7 @@ pub struct CheckArguments {
     /// Limit of the peak of reserved memory
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub max_reserved: Option<u64>,
-    /// Limit of a category at the moment when it is largest: --max activation=2GiB
+    /// Limit of a category at its own peak: --max activation=2GiB
     #[arg(long, value_name = "CATEGORY=SIZE", value_parser = |text: &str| limit_of(text, "activation=2GiB", category_of))]
     pub max: Vec<(Category, u64)>,
     /// Limit of the peak within a phase, in any step: --max-phase optimizer=5GiB
@@ -73,7 +73,7 @@ pub struct CheckArguments {
     /// Device N [default: all GPUs, or host memory if there are none]
     #[arg(long, value_name = "N")]
     pub device: Option<u16>,
-    /// Number of groups to list of the difference to the baseline
+    /// Number of groups to list in the difference to the baseline
     #[arg(long, value_name = "K", default_value_t = TOP)]
     pub top: usize,
     /// Write the result as Markdown too, for a pull request; `-` prints it in place of the text

@@ -62,14 +62,14 @@ pub struct ConvertArguments {
     /// existing file is replaced once the new one is complete.
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
-    /// Only these events: from the first number up to, and without, the second; what is live before them is kept as the
-    /// baseline
+    /// Only these events, from the first number to the one before the second; blocks live before them are the baseline
     #[arg(long, value_name = "FROM..TO", value_parser = events_of)]
     pub events: Option<Range<usize>>,
-    /// Trace of torch.profiler to put the recording beside, on its clock; for an OUT with the ending .trace.json
+    /// torch.profiler trace to merge with the recording, on the trace's clock; for an OUT with the extension
+    /// .trace.json
     #[arg(long, value_name = "TRACE")]
     pub with: Option<PathBuf>,
-    /// Leave out stacks, the program's arguments and the machine's name: no paths and lines of source code remain
+    /// Leave out stacks, the program's arguments and the host name, so that no source paths and lines remain
     #[arg(long)]
     pub no_stacks: bool,
     /// Write a folder with two tables, OUT/events and OUT/blocks, partitioned by rank, for DuckDB and other readers of

@@ -98,15 +98,15 @@ pub struct PlanArguments {
     /// Find the largest batch size or sequence length with which some plan fits, and that plan; for `record`'s steps
     #[arg(long, value_name = "batch|seq")]
     pub maximize: Option<Maximize>,
-    /// GPU on which a program is simulated, which decides its kernels [default: a100]; for `record`'s steps, the GPU
+    /// GPU on which a program is simulated, which determines its kernels [default: a100]; for `record`'s steps, the GPU
     /// whose peak rates give the estimated time of a step (a10, a100, h100, h200, l4, l40s or rtx4090)
     #[arg(long, value_name = "NAME")]
     pub gpu: Option<Gpu>,
-    /// Estimate products of f32 matrices in TF32, which PyTorch uses only if it is allowed
+    /// Estimate f32 matrix products in TF32, which PyTorch uses only if enabled
     #[arg(long, requires = "gpu")]
     pub tf32: bool,
-    /// Program and its arguments, after `--`: it is simulated, and once more with the plan's lines on a device of the
-    /// budget
+    /// Program and its arguments, after `--`: simulated once as it is, and once with the plan's lines on a device of
+    /// the budget's size
     #[arg(value_name = "PROGRAM", last = true, conflicts_with_all = ["file", "scenario"])]
     pub words: Vec<OsString>,
     /// The form of the answer.

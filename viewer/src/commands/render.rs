@@ -193,7 +193,7 @@ pub enum PictureOrder {
 /// Horizontal axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum PictureAxis {
-    /// Events, each as wide as any other.
+    /// Events, equally spaced.
     #[default]
     Event,
     /// Time.

@@ -60,7 +60,7 @@ pub struct ProgramArguments {
     /// For servers and loops without an optimizer, which have no steps otherwise.
     #[arg(long, value_name = "NAME", value_parser = function)]
     pub step_at: Option<String>,
-    /// Record what PyTorch programs allocate from the CUDA driver too, to FILE.driver.snap
+    /// Also record what PyTorch programs allocate from the CUDA driver, to FILE.driver.snap
     #[arg(long)]
     pub driver: bool,
     /// Print nothing about the recording when the program has ended

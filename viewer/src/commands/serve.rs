@@ -30,19 +30,20 @@ use crate::output::{Failure, Page, Status};
 /// Arguments of `highwater serve`.
 #[derive(Clone, Debug, Args)]
 pub struct ServeArguments {
-    /// Recordings, or folders with one for each rank; `-` is standard input. What is still being written is followed
+    /// Recordings, or folders with one for each rank; `-` is standard input. Files that are still being written are
+    /// followed
     #[arg(value_name = "FILE|FOLDER", required = true)]
     pub files: Vec<PathBuf>,
     /// Port to listen on [default: a free one]
     #[arg(long, value_name = "N")]
     pub port: Option<u16>,
-    /// Address to listen on, for other computers to connect to without ssh [default: 127.0.0.1]
+    /// Address to listen on, so that other computers can connect without ssh [default: 127.0.0.1]
     #[arg(long, value_name = "ADDRESS")]
     pub host: Option<String>,
     /// Open the page in a browser on this computer
     #[arg(long)]
     pub open: bool,
-    /// Stop at the end of standard input: with the program that keeps it open, even if that is killed
+    /// Stop when standard input is closed, such as when the program that keeps it open ends or is killed
     #[arg(long)]
     pub stop_at_eof: bool,
     /// The source of categories that were not recorded.

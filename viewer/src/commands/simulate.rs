@@ -47,7 +47,7 @@ fn address_order(name: &str) -> Result<AddressOrder, String> {
                   Example: highwater simulate --gpu rtx4090 -- python train.py --batch-size 8"
 )]
 pub struct SimulateArguments {
-    /// GPU: h100, a100, rtx4090, …; it decides the memory, and the kernels that PyTorch chooses
+    /// GPU: h100, a100, rtx4090, …; determines the memory and the kernels that PyTorch chooses
     #[arg(long, value_name = "NAME")]
     pub gpu: Option<Gpu>,
     /// Memory of each device, such as 24GiB [default: that of the GPU]
@@ -56,10 +56,10 @@ pub struct SimulateArguments {
     /// Memory outside of PyTorch's allocator: CUDA's context, NCCL's buffers, other processes
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "0")]
     pub reserve: u64,
-    /// Training steps after which the program is ended; 0 lets it run to its end
+    /// Number of training steps after which the program is stopped; 0 lets it run to its end
     #[arg(long, value_name = "N", default_value_t = STEPS)]
     pub steps: u32,
-    /// Run the program as one of N ranks that train together, without the others
+    /// Run the program as one of N ranks that train together; the other ranks are not run
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub ranks: Option<u32>,
     /// Rank of the program

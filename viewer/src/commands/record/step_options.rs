@@ -40,7 +40,7 @@ pub struct StepArguments {
     /// Update each parameter in backward, as soon as its gradient is computed, and free the gradient
     #[arg(long)]
     pub optimizer_in_backward: bool,
-    /// Save everything that backward reads, even if it is cheap to recompute, as PyTorch does
+    /// Save everything that backward reads, as PyTorch does, even if it is cheap to recompute
     #[arg(long)]
     pub no_recompute: bool,
     /// Settings of the caching allocator, as in PyTorch: expandable_segments:True,max_split_size_mb:128
