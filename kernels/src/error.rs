@@ -32,7 +32,7 @@ pub enum Error {
     TooNew {
         /// The library's name.
         library: &'static str,
-        /// Its version: major and minor.
+        /// The version: major and minor.
         version: (u32, u32),
         /// The newest CUDA version that the driver supports.
         driver: (u32, u32),
@@ -50,7 +50,7 @@ pub enum Error {
     TooOld {
         /// The device's name.
         name: String,
-        /// Its compute capability.
+        /// The compute capability.
         capability: (i32, i32),
     },
 

@@ -5,7 +5,7 @@ use crate::number::Number;
 /// A kernel source file.
 #[derive(Debug)]
 pub struct File {
-    /// Its name without the extension.
+    /// The name without the extension.
     pub name: &'static str,
     /// The CUDA C++ source text.
     pub text: &'static str,

@@ -121,8 +121,8 @@ mod ending {
     /// them: the Rust runtime, debuggers and crash reporters have handlers of their own.
     const ENDING: [libc::c_int; 5] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGABRT, libc::SIGTERM];
 
-    /// From now on a signal that ends the program has the file flushed before. Signals that the program handles or
-    /// ignores are left alone.
+    /// Flushes the file from now on before a signal ends the program. Signals that the program handles or ignores are
+    /// left alone.
     pub(crate) fn flush_before_signals() {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {

@@ -147,7 +147,7 @@ pub struct Alloc {
     pub stream: StreamId,
     /// The pool that it came from.
     pub pool: Pool,
-    /// Its category.
+    /// The category.
     pub category: Category,
     /// The operation that requested it.
     pub op: OpId,
@@ -160,7 +160,7 @@ pub struct Alloc {
 pub struct Range {
     /// Address of its first byte.
     pub address: u64,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub bytes: u64,
     /// The stream whose allocations it serves.
     pub stream: StreamId,

@@ -11,7 +11,7 @@ use crate::stage::Outside;
 pub struct LiveBlock {
     /// The block's facts at its allocation.
     pub block: StartingBlock,
-    /// Its allocation; `None` if it was live before the recording.
+    /// The allocation; `None` if it was live before the recording.
     pub birth: Option<Outside>,
 }
 

@@ -21,7 +21,7 @@ pub struct Ended {
     pub block: BlockKey,
     /// The number of its alloc event; `None` if it was live before the recording.
     pub birth: Option<u64>,
-    /// Its category.
+    /// The category.
     pub category: Category,
 }
 

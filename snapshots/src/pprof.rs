@@ -52,7 +52,7 @@ pub struct Sample {
     /// One value for each of the profile's sample types.
     #[prost(int64, repeated, tag = "2")]
     pub value: Vec<i64>,
-    /// Its labels.
+    /// The labels.
     #[prost(message, repeated, tag = "3")]
     pub label: Vec<Label>,
 }
@@ -71,10 +71,10 @@ pub struct Label {
 /// A frame of a call stack.
 #[derive(Clone, PartialEq, Message)]
 pub struct Location {
-    /// Its id, from 1.
+    /// The id, from 1.
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    /// Its lines, innermost (inlined) first.
+    /// The lines, innermost (inlined) first.
     #[prost(message, repeated, tag = "4")]
     pub line: Vec<LineOf>,
 }
@@ -93,7 +93,7 @@ pub struct LineOf {
 /// A function; its name and file are indices into the string table.
 #[derive(Clone, PartialEq, Message)]
 pub struct Function {
-    /// Its id, from 1.
+    /// The id, from 1.
     #[prost(uint64, tag = "1")]
     pub id: u64,
     /// The name.

@@ -43,8 +43,8 @@ impl Stage {
 pub struct Outside {
     /// The number of the event.
     pub event: u64,
-    /// Its time, in nanoseconds since the recording's origin.
+    /// The time, in nanoseconds since the recording's origin.
     pub time_ns: u64,
-    /// Its step and phase.
+    /// The step and phase.
     pub stage: Stage,
 }

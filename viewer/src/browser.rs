@@ -50,7 +50,7 @@ pub fn module() -> Result<Module, Failure> {
 pub struct Listed {
     /// The name that the app shows.
     pub name: String,
-    /// Its address, relative to the page's.
+    /// The address, relative to the page's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// The id of the page element that contains it.

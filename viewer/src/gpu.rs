@@ -121,7 +121,7 @@ impl Gpu {
         "a100".parse().expect("is in the table")
     }
 
-    /// Its peak rates.
+    /// Returns the peak rates.
     ///
     /// # Errors
     ///

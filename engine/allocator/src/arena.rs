@@ -26,7 +26,7 @@ pub(super) enum Use {
     Vacant,
     /// Addresses of an expandable segment without mapped memory.
     Unmapped,
-    /// In its pool's free list.
+    /// The range is free, in its pool's free list.
     Free,
     /// Allocated by the program.
     Allocated,

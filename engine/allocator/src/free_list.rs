@@ -92,7 +92,7 @@ fn earlier(a: Option<FreeKey>, b: Option<FreeKey>) -> Option<FreeKey> {
 /// order.
 #[derive(Debug, Default)]
 pub(super) struct FreeList {
-    /// In stream order; few, and not removed when they become empty.
+    /// The free ranges of each stream, in stream order. Entries stay when they become empty, since there are few.
     streams: Vec<(StreamId, StreamRanges)>,
     /// Unmapped ranges of expandable segments, ordered by stream and address.
     unmapped: BTreeSet<(StreamId, u64, BlockIndex)>,

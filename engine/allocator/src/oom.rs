@@ -15,7 +15,7 @@ use super::request::Request;
 pub struct OomReport {
     /// The device of the allocator.
     pub device: DeviceId,
-    /// Its name, as reported by the driver.
+    /// The name, as reported by the driver.
     pub device_name: String,
     /// The stream of the request.
     pub stream: StreamId,
@@ -56,13 +56,13 @@ pub struct OomReport {
 /// `reserved - allocated`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unusable {
-    /// In free ranges that are too small and separated by blocks in use.
+    /// Bytes in free ranges that are too small and separated by blocks in use.
     pub fragmented: u64,
     /// Bytes cached for another stream.
     pub other_stream: u64,
     /// Bytes cached in the other pool.
     pub other_pool: u64,
-    /// Freed by the program, but still in use by another stream.
+    /// Bytes freed by the program, but still in use by another stream.
     pub waiting: u64,
 }
 

@@ -18,7 +18,7 @@ use super::tie_break::TieBreak;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RestoredSegment {
     pub(crate) range: Range,
-    /// In address order, without overlaps, each within the range; the gaps between them are free.
+    /// The blocks, in address order, without overlaps, and within the range; the gaps between them are free.
     pub(crate) blocks: Vec<RestoredBlock>,
 }
 

@@ -10,7 +10,7 @@ use super::heap::Heap;
 pub struct SegmentState {
     /// The address of its first byte.
     pub address: u64,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub bytes: u64,
     /// The stream whose blocks it serves.
     pub stream: StreamId,
@@ -18,7 +18,7 @@ pub struct SegmentState {
     pub pool: Pool,
     /// Whether it belongs to an expandable segment.
     pub expandable: bool,
-    /// Its ranges in address order, without gaps.
+    /// The ranges in address order, without gaps.
     pub blocks: Vec<BlockState>,
 }
 
@@ -48,7 +48,7 @@ impl SegmentState {
 pub struct BlockState {
     /// The address of its first byte.
     pub address: u64,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub bytes: u64,
     /// Requested bytes; 0 if free.
     pub requested: u64,

@@ -39,7 +39,7 @@ impl Stat {
 /// A quantity of the whole allocator and of each pool. The pools need not peak at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatArray {
-    /// Both pools together.
+    /// The sum of both pools.
     pub all: Stat,
     /// Requests above 1 MiB.
     pub large_pool: Stat,

@@ -36,7 +36,7 @@ struct State {
     /// Returns the inputs, as leaves. `None` once the part has run again.
     inputs: Option<Box<Inputs>>,
     draws: Vec<Draw>,
-    /// By index of the save.
+    /// The saved tensors, by the index of the save.
     saves: Vec<Save>,
 }
 
@@ -47,7 +47,7 @@ enum Save {
         tensor: Tensor,
         version: u32,
     },
-    /// Its operation has run, or keeps a recipe instead of a slot.
+    /// The operation has run, or keeps a recipe instead of a slot.
     Done,
 }
 

@@ -51,7 +51,7 @@ impl Module for Dropout {
     }
 }
 
-/// Without a name of its own in the model.
+/// Has no name of its own in the model.
 impl Field for Dropout {
     fn accept(&self, _name: &str, visitor: &mut Visitor) {
         self.visit(visitor);

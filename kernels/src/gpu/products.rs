@@ -44,7 +44,7 @@ const PROPOSALS: usize = 8;
 pub struct Workspace {
     /// The address of its first byte: a multiple of 256.
     pub address: u64,
-    /// Its size in bytes; 0 for none.
+    /// The size in bytes; 0 for none.
     pub bytes: u64,
 }
 

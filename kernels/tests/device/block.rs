@@ -14,7 +14,7 @@ pub(crate) fn gpu() -> Arc<Gpu> {
 /// Memory that is given back when it is dropped.
 pub(crate) struct Block {
     gpu: Arc<Gpu>,
-    /// Its first byte.
+    /// The first byte.
     pub(crate) address: u64,
     bytes: usize,
 }
@@ -40,7 +40,7 @@ impl Block {
         unsafe { self.gpu.copy_in(self.address, bytes, stream) }.expect("a copy");
     }
 
-    /// Its first `count` numbers, after all that `stream` was given.
+    /// Returns the first `count` numbers, after all that `stream` was given.
     pub(crate) fn read<N: Pod>(&self, count: usize, stream: u64) -> Vec<N> {
         let mut numbers = vec![N::zeroed(); count];
         assert!(size_of_val(&*numbers) <= self.bytes, "there are as many");

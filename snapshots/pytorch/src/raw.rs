@@ -56,13 +56,13 @@ pub struct RawSnapshot {
 /// A tensor in new memory, as an operator returned it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedShape {
-    /// Its device.
+    /// The device.
     pub device: u16,
     /// Address of its first element.
     pub address: u64,
     /// Size of its elements.
     pub bytes: u64,
-    /// Its shape and dtype.
+    /// The shape and dtype.
     pub shape: String,
 }
 
@@ -96,9 +96,9 @@ pub struct RawTensor {
     pub bytes: u64,
     /// The time since 1970 at which it was listed; 0 at the time of the snapshot.
     pub time_us: u64,
-    /// Its category: `parameter`, `gradient`, `buffer`, `optimizer_state`.
+    /// The category: `parameter`, `gradient`, `buffer`, `optimizer_state`.
     pub category: String,
-    /// Its name in the model: `blocks.0.fc.weight`; for optimizer state, followed by the name of the state.
+    /// The name in the model: `blocks.0.fc.weight`; for optimizer state, followed by the name of the state.
     pub name: String,
 }
 

@@ -110,9 +110,9 @@ impl SectionHeader {
 pub struct Section<'a> {
     /// Offset of its header.
     pub offset: u64,
-    /// Its header.
+    /// The header.
     pub header: SectionHeader,
-    /// Its payload as stored, compressed or not.
+    /// The payload as stored, compressed or not.
     pub stored: &'a [u8],
 }
 

@@ -30,7 +30,7 @@ pub struct EndFacts {
 pub struct Symbols {
     /// The frame.
     pub frame: FrameId,
-    /// Its lines, innermost (inlined) first.
+    /// The lines, innermost (inlined) first.
     pub lines: Vec<SourceLine>,
 }
 

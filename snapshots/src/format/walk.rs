@@ -12,7 +12,7 @@ pub enum WalkItem<'a> {
     Damaged {
         /// Offset of its header.
         offset: u64,
-        /// Its header.
+        /// The header.
         header: SectionHeader,
     },
     /// Bytes that do not belong to any readable section.
@@ -28,7 +28,7 @@ pub enum WalkItem<'a> {
         offset: u64,
         /// Number of bytes of the section in the file.
         bytes: u64,
-        /// Its header, if it is complete.
+        /// The header, if it is complete.
         header: Option<SectionHeader>,
     },
     /// The tail after the footer.

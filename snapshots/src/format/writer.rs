@@ -65,7 +65,7 @@ struct LastCheckpoint {
     events: u64,
     /// The offset of its end.
     end: u64,
-    /// Its length in bytes, including the summaries before it.
+    /// The length in bytes, including the summaries before it.
     bytes: u64,
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 /// The file that symbols are read from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Its path: the binary itself, a copy of it, or a debug file for it.
+    /// The path: the binary itself, a copy of it, or a debug file for it.
     pub path: PathBuf,
     /// Whether it contains source files and line numbers, not only names of functions.
     pub has_lines: bool,

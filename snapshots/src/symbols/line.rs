@@ -6,9 +6,9 @@ use std::path::PathBuf;
 /// A binary or shared library to look up symbols in.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Binary {
-    /// Its path when it ran.
+    /// The path when it ran.
     pub path: PathBuf,
-    /// Its build id; empty if it has none.
+    /// The build id; empty if it has none.
     pub build_id: Vec<u8>,
 }
 

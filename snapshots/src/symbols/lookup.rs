@@ -39,7 +39,7 @@ pub struct LookUp {
 pub struct ModuleOutcome {
     /// The module.
     pub module: ModuleId,
-    /// Its path when it ran.
+    /// The path when it ran.
     pub path: String,
     /// The number of distinct frames in it.
     pub frames: u64,

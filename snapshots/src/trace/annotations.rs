@@ -7,7 +7,7 @@ use crate::ids::{BlockId, DeviceId, EventId, SegmentId, StringId};
 /// A named range of events: a training step, a phase, or a region that the program marked. Ranges may nest and overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Annotation {
-    /// Its name, as the program set it.
+    /// The name, as the program set it.
     pub name: StringId,
     /// The current device at the start of the range.
     pub device: DeviceId,

@@ -25,7 +25,7 @@ columns!(
         stream: StreamId,
         /// The pool that it came from.
         pool: Pool,
-        /// Its category; the last one if it was changed.
+        /// The category; the last one if it was changed.
         category: Category,
         /// The operation that requested it.
         op: OpId,
@@ -33,13 +33,13 @@ columns!(
         scope: ScopeId,
         /// The stack that allocated it.
         stack: StackId,
-        /// Its alloc event; [`EventId::NONE`] for blocks of the baseline.
+        /// The alloc event; [`EventId::NONE`] for blocks of the baseline.
         alloc: EventId,
-        /// Its free-requested event; [`EventId::NONE`] if it is still live.
+        /// The free-requested event; [`EventId::NONE`] if it is still live.
         free_requested: EventId,
-        /// Its free-completed event; [`EventId::NONE`] if it is still active.
+        /// The free-completed event; [`EventId::NONE`] if it is still active.
         free_completed: EventId,
-        /// Its last use; [`EventId::NONE`] if no use is recorded. Check
+        /// The last use; [`EventId::NONE`] if no use is recorded. Check
         /// [`Trace::records_uses`](super::Trace::records_uses) first: most recordings have no uses.
         last_use: EventId,
     }
@@ -50,9 +50,9 @@ columns!(
         /// In a window: the requested frees of blocks that are live at its end, ordered by id.
         deaths: Vec<(BlockId, Outside)>,
     }
-    /// Its allocation, if it is before the window that was read.
+    /// The allocation, if it is before the window that was read.
     birth: Option<Outside> = Blocks::birth,
-    /// Its requested free, if it is after the window that was read.
+    /// The requested free, if it is after the window that was read.
     death: Option<Outside> = Blocks::death,
 );
 

@@ -83,11 +83,11 @@ pub const HEAP_DEVICE: DeviceId = DeviceId(127);
 /// The facts about a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceFacts {
-    /// Its ordinal.
+    /// The ordinal.
     pub device: DeviceId,
-    /// Its name, as reported by the driver.
+    /// The name, as reported by the driver.
     pub name: String,
-    /// Its memory in bytes; 0 if unknown.
+    /// The memory in bytes; 0 if unknown.
     pub capacity_bytes: u64,
     /// The driver behind the allocator: `cpu`, `accounting`, `cuda 13.0`, [`PINNED_DRIVER`] …
     pub driver: String,

@@ -10,9 +10,9 @@ use super::Trace;
 /// The text of a source file, as it was when the recording was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceText {
-    /// Its path, as in stack frames.
+    /// The path, as in stack frames.
     pub path: String,
-    /// Its text.
+    /// The text.
     pub text: String,
 }
 

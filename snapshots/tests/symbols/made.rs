@@ -18,7 +18,7 @@ use crate::library::BUILD_ID;
 pub(crate) enum Ending {
     /// It was finished.
     Finished,
-    /// Its program was killed after the last section.
+    /// The program was killed after the last section.
     Killed,
 }
 

@@ -77,9 +77,9 @@ const GUARD_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Guarded {
     _mapping: Mapping,
-    /// Its first byte.
+    /// The first byte.
     pub(crate) address: usize,
-    /// Its size.
+    /// The size.
     pub(crate) bytes: usize,
 }
 

@@ -23,7 +23,7 @@ struct Reserved {
 struct Physical {
     device: usize,
     bytes: usize,
-    /// Its offset in the file that contains all physical memory.
+    /// The offset in the file that contains all physical memory.
     offset: u64,
     /// Number of mappings of it.
     mapped: u32,

@@ -31,7 +31,7 @@ macro_rules! commands {
                 match self { $(Self::$variant => concat!($($words)?),)+ }
             }
 
-            /// Its keys, each as modifiers and a key joined by `+`: `Ctrl+O`. Menus show the first.
+            /// Returns the keys, each as modifiers and a key joined by `+`: `Ctrl+O`. Menus show the first.
             pub const fn keys(self) -> &'static [&'static str] {
                 match self { $(Self::$variant => &[$($key),*],)+ }
             }

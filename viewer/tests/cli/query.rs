@@ -25,11 +25,11 @@ const LONGER: u32 = 37;
 
 /// A query engine in Python.
 struct Engine {
-    /// Its name in the page.
+    /// The name in the page.
     title: &'static str,
-    /// Its name in `query.py`, and its folder in `target`.
+    /// The name in `query.py`, and its folder in `target`.
     name: &'static str,
-    /// Its package in pip.
+    /// The package in pip.
     package: &'static str,
     /// The variable that names the folder of the package.
     folder: &'static str,

@@ -54,7 +54,7 @@ fn push(text: &mut String, node: Node<'_>, depth: usize) {
     }
 }
 
-/// Its areas, each from one line without indentation to the next.
+/// Returns the areas, each from one line without indentation to the next.
 fn areas(text: &str) -> Vec<String> {
     let mut areas: Vec<String> = Vec::new();
     for line in text.lines() {

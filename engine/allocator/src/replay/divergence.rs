@@ -50,16 +50,16 @@ pub enum Difference {
     },
     /// A block is at another address.
     Placed {
-        /// Its address in the recording.
+        /// The address in the recording.
         recorded: u64,
-        /// Its address in the replay.
+        /// The address in the replay.
         replayed: u64,
     },
     /// A block has another size after rounding.
     Rounded {
-        /// Its bytes in the recording.
+        /// The bytes in the recording.
         recorded: u64,
-        /// Its bytes in the replay.
+        /// The bytes in the replay.
         replayed: u64,
     },
     /// A request fails in the replay but succeeded in the recording, or vice versa.

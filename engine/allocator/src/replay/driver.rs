@@ -68,9 +68,9 @@ pub(super) struct ReplayDriver {
 /// Addresses that are not in any recording.
 #[derive(Debug)]
 enum FreshAddresses {
-    /// Upward from this one, and none twice.
+    /// Ascending addresses from this one on, none of them used twice.
     Upward(u64),
-    /// As a driver hands them out.
+    /// Addresses as a driver would return them.
     Space(Addresses),
 }
 

@@ -57,7 +57,7 @@ use crate::AllocConfig;
 pub enum DeviceModel {
     /// The device answers each call as it did in the recording.
     AsRecorded,
-    /// As a device on which this many bytes are free for this allocator; `None`: unlimited.
+    /// The device answers like one with this many bytes free for this allocator; `None`: unlimited.
     Modelled(Option<u64>),
 }
 

@@ -12,7 +12,7 @@ use super::start::Private;
 /// The position of an event in the recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct At {
-    /// The number of events before it, of those that are replayed.
+    /// The number of replayed events before this one.
     pub(super) number: u64,
     pub(super) time_ns: u64,
     pub(super) stack: StackId,
@@ -23,7 +23,7 @@ pub(super) struct At {
 pub(super) struct Recorded {
     pub(super) at: At,
     pub(super) what: What,
-    /// Its effect in the recording.
+    /// The effect in the recording.
     pub(super) done: Transition,
     /// The block in use whose free is missing, since this event allocates its key anew.
     pub(super) former: Option<u64>,
@@ -35,7 +35,7 @@ pub(super) struct Recorded {
     pub(super) change: BlockOverride,
 }
 
-/// The completion of a block of which it is not known yet when its free is requested.
+/// The completion of a block whose completing event is not known yet when its free is requested.
 pub(super) const UNKNOWN: u64 = u64::MAX;
 
 /// A recorded call that is not yet assigned to a request.

@@ -19,7 +19,7 @@ use crate::{Block, OomReport};
 const FIRST_QUEUE: u64 = 0xfeed_0000_0000_0001;
 /// The maximum number of queues for waiting blocks.
 const MAX_QUEUES: usize = 64;
-/// The maximum number of queues for blocks of which it is not known when they are free: each needs its own.
+/// The maximum number of queues for blocks whose completing event is unknown: each block needs its own queue.
 const MAX_SINGLE_QUEUES: usize = 1024;
 
 /// The state of a running replay.
@@ -57,21 +57,21 @@ pub(super) struct Run<'a> {
 /// The result of a replay other than its trace. Events are named by their numbers.
 #[derive(Clone, Debug, Default)]
 pub struct Streamed {
-    /// As [`Replay::divergence`](super::Replay::divergence).
+    /// See [`Replay::divergence`](super::Replay::divergence).
     pub divergence: Option<Divergence<u64>>,
-    /// As [`Replay::largest_difference`](super::Replay::largest_difference).
+    /// See [`Replay::largest_difference`](super::Replay::largest_difference).
     pub largest_difference: u64,
     /// See [`Replay::placed_elsewhere`](super::Replay::placed_elsewhere).
     pub placed_elsewhere: u64,
-    /// As [`Replay::death`](super::Replay::death).
+    /// See [`Replay::death`](super::Replay::death).
     pub death: Option<FailedReplayRequest<u64>>,
-    /// As [`Replay::rescued`](super::Replay::rescued).
+    /// See [`Replay::rescued`](super::Replay::rescued).
     pub rescued: Vec<u64>,
-    /// As [`Replay::retries`](super::Replay::retries).
+    /// See [`Replay::retries`](super::Replay::retries).
     pub retries: u64,
-    /// As [`Replay::cache_flushes`](super::Replay::cache_flushes).
+    /// See [`Replay::cache_flushes`](super::Replay::cache_flushes).
     pub cache_flushes: Vec<u64>,
-    /// As [`Replay::assumptions`](super::Replay::assumptions).
+    /// See [`Replay::assumptions`](super::Replay::assumptions).
     pub assumptions: Vec<String>,
 }
 
@@ -282,7 +282,7 @@ impl<'a> Run<'a> {
         allocator.free(block);
     }
 
-    /// Notes that the recording completes a block, so that its queue is empty if nothing was known of its completion.
+    /// Records that the recording completes a block; its queue becomes empty if the completion was unknown.
     pub(super) fn complete_queue(&mut self, event: At, key: u64) {
         if let Some(queue) = self.unknown.remove(&key) {
             self.queues.remove(&(UNKNOWN, queue));

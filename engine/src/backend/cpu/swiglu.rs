@@ -26,10 +26,10 @@ pub(crate) fn swiglu_backward(grad: View<'_>, inputs: [View<'_>; 2], gradients: 
     with_float!(OP, grad.dtype, T => backward::<T>([grad, inputs[0], inputs[1]], gradients))
 }
 
-/// Where the values of an operand are read.
+/// The source of an operand's values.
 enum Source<'a, T> {
     Operand(Elements<Reading<'a, T>>),
-    /// In the memory of one of the gradients, which is written over the operand.
+    /// The memory of one of the gradients, which overwrites the operand.
     Gradient(usize),
 }
 

@@ -128,7 +128,7 @@ struct Work {
 }
 
 impl Work {
-    /// For `heads` heads of `rows` rows each.
+    /// Creates the work for `heads` heads of `rows` rows each.
     fn new(queue: &Queue<'_>, step: Step, dtype: DType, sight: &Sight, [heads, rows]: [usize; 2]) -> Result<Self> {
         let gpu = queue.gpu();
         let device = Processors { count: gpu.processors() as usize, shared_bytes: gpu.shared_bytes() };

@@ -73,7 +73,7 @@ impl Cut {
         Self::Lines { parts, pack: size.pack(is_aligned) }
     }
 
-    /// Number of parts that the lines of a channel are cut into.
+    /// Returns the number of parts into which the lines of a channel are divided.
     fn parts_of_lines(processors: u32, size: Size, room: u64) -> u64 {
         let near = (size.numbers() * size.bytes).div_ceil(PIECE_BYTES);
         let busy = (u64::from(processors) * 4).div_ceil(size.channels).min(size.numbers().div_ceil(PIECE_NUMBERS));

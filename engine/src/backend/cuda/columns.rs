@@ -23,7 +23,7 @@ pub(super) struct Columns {
     pub(super) size: [u64; 2],
     /// Whether each thread takes 16 bytes at a time.
     pub(super) is_wide: bool,
-    /// Number of parts that the rows are cut into; a second kernel combines their sums.
+    /// Number of parts into which the rows are divided; a second kernel combines their sums.
     pub(super) parts: u64,
     tiles: u64,
 }
@@ -46,7 +46,7 @@ impl Columns {
         Self { size, is_wide: pack > 1, parts: wanted.min(most).max(1), tiles }
     }
 
-    /// The blocks that make the sums of parts.
+    /// The grid of the kernel that computes partial sums.
     pub(super) fn grid(&self) -> Grid {
         Grid { blocks: [self.tiles as u32, self.parts as u32, 1], ..Grid::row(1) }
     }
@@ -60,7 +60,7 @@ struct Sums {
     keep: f64,
 }
 
-/// Kernels of one file that make the sums of parts, and that add these up.
+/// The kernels of a file that compute partial sums, and that add them up.
 #[derive(Clone, Copy)]
 pub(super) struct ColumnKernels {
     /// Name of the operation, for errors.

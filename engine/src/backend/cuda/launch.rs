@@ -150,7 +150,7 @@ pub(super) struct Launch<'a> {
 }
 
 impl<'a> Launch<'a> {
-    /// On the device of `view`, of a kernel whose `T` is its dtype.
+    /// Begins a launch on the device of `view`, of a kernel whose `T` is the dtype of `view`.
     pub(super) fn new(op: &'static str, view: View<'a>) -> Result<Self> {
         Ok(Self {
             queue: Queue::of(view.storage.device(), op)?,
@@ -286,7 +286,7 @@ impl<'a> Launch<'a> {
         self
     }
 
-    /// Submits the launch of a kernel of a file.
+    /// Submits the launch of kernel `name` of `file`.
     pub(super) fn run(self, file: &'static str, name: &'static str) -> Result<()> {
         self.queue.launch(Kernel::new(file, name, self.types), self.grid, &self.arguments)
     }

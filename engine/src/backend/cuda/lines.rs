@@ -5,7 +5,7 @@ use highwater_kernels::gpu::launch::THREADS;
 
 use super::launch::{Launch, Queue, WIDE_BYTES, nest_words};
 
-/// Blocks that each processor is given before threads go round.
+/// Maximum number of blocks per processor; with more work, threads loop.
 const BLOCKS_A_PROCESSOR: u64 = 16;
 
 impl Launch<'_> {

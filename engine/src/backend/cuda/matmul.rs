@@ -13,7 +13,7 @@ use crate::{Error, Layout, Result};
 
 const OP: &str = "matmul";
 
-/// Places of the operands in arrays.
+/// Indices of the operands in arrays.
 const OUT: usize = 0;
 const LEFT: usize = 1;
 const RIGHT: usize = 2;
@@ -71,7 +71,7 @@ struct Axis {
 }
 
 impl Axis {
-    /// Both as one, if `outer` goes on where this ends, for every operand.
+    /// Merges both axes, if `outer` continues where this axis ends, for every operand.
     fn joined(self, outer: Self) -> Option<Self> {
         if self.length == 1 {
             return Some(outer);
@@ -120,7 +120,7 @@ impl Axes {
         })
     }
 
-    /// With as few and as long axes as the layouts allow.
+    /// Merges axes, so that they are as few and as long as the layouts allow.
     fn joined(mut self) -> Result<Self> {
         for (operand, what) in [(OUT, "result"), (LEFT, "first factor"), (RIGHT, "second factor")] {
             if self.lines(operand).is_none() {
@@ -173,7 +173,7 @@ impl Axes {
     }
 }
 
-/// Asks for the products of these axes. The first that is written to a place meets what it held, or `bias`.
+/// Submits the products over `axes`. The first one written to an element adds to its old value, or to `bias`.
 fn multiply(axes: &Axes, views: [View<'_>; 3], bias: Option<View<'_>>, [scale, keep]: [f64; 2]) -> Result<()> {
     let [out, left, right] = views;
     let mut launch = Launch::new(OP, out)?;

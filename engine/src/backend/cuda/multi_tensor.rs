@@ -71,7 +71,7 @@ pub(super) enum Common<'a> {
 }
 
 impl Work<'_> {
-    /// Whether both have the same kernel and arguments.
+    /// Returns whether both have the same kernel and arguments.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let is_same_view = |one: View<'_>, other: View<'_>| {
             std::ptr::eq(one.storage, other.storage) && one.layout.offset() == other.layout.offset()
@@ -93,7 +93,7 @@ pub(super) fn chunks(elements: usize) -> u64 {
     elements.div_ceil(CHUNK) as u64
 }
 
-/// Does `work` on all of these, in as few launches as their arguments permit.
+/// Runs `work` on all `parts`, in as few launches as their arguments permit.
 pub(super) fn launch(queue: &Queue<'_>, work: &Work<'_>, parts: &[Part<'_>]) -> Result<()> {
     let operands = parts.first().map_or(0, |part| part.operands.len());
     // As `tensors_in` of multi_tensor.cuh counts them.
@@ -125,7 +125,7 @@ impl Work<'_> {
         }
     }
 
-    /// Launches the kernel on these.
+    /// Launches the kernel on `tensors`.
     fn give(&self, queue: &Queue<'_>, tensors: &Tensors<'_>, left: &mut Left) -> Result<()> {
         let common = match self.common {
             Common::Nothing => None,

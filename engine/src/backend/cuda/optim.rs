@@ -117,7 +117,7 @@ pub(super) fn adam_step<'a>(
     plain_step("adam", kernels, [parameter, grad], rounded, state, adam_numbers(step))
 }
 
-/// A step by kernels of this file's twin.
+/// Returns a step with the kernels of optim.cu.
 fn plain_step<'a>(
     op: &'static str,
     kernels: [&'static str; 2],

@@ -5,7 +5,7 @@ use highwater_kernels::Grid;
 use super::launch::{Launch, Queue};
 use super::rows::Rows;
 
-/// One block does the work of this many blocks faster than a second kernel would start.
+/// One block does the work of this many blocks in less time than a second kernel takes to start.
 const NOT_WORTH_A_KERNEL: u32 = 8;
 
 /// The blocks of a reduction.

@@ -9,9 +9,9 @@ use crate::{Layout, Result};
 
 const FILE: &str = "pick";
 
-/// From this number of lines on, each has its own thread; fewer would leave most of a device idle.
+/// Minimum number of lines at which each has its own thread; fewer would leave most of a device idle.
 const MANY_LINES: usize = 1024;
-/// Lines up to this length have a thread each.
+/// Maximum length of lines that are processed by one thread each.
 const SHORT: usize = 32;
 
 /// `struct Lines` in pick.cu.
@@ -96,7 +96,7 @@ impl Scatter<'_> {
         Launch::new(self.op, out)?.write(out)?.read(input)?.read(places)
     }
 
-    /// A thread goes along each line.
+    /// Adds the elements of each line in one thread.
     fn by_lines(&self) -> Result<()> {
         let [_, input, places] = self.views;
         let layouts = [&self.first, input.layout, places.layout];
@@ -109,7 +109,7 @@ impl Scatter<'_> {
         launch.over(nest.elements(), 1).run(FILE, "scatter_lines")
     }
 
-    /// A block looks after each bucket.
+    /// Adds the elements of each bucket in one thread block.
     fn by_buckets(&self, buckets: &Buckets) -> Result<()> {
         let [out, input, places] = self.views;
         let nest = nest_words(&Nest::new([&self.first, input.layout, places.layout]));

@@ -158,7 +158,7 @@ impl Sum<'_> {
         (WIDE_BYTES / self.input.dtype.size()) as u64
     }
 
-    /// Number of parts that sums are cut into: as many as are useful, if there is room.
+    /// Returns the number of parts into which sums are divided: as many as are useful, if there is room.
     fn parts(&self, sums: u64, blocks_a_part: u64, useful: u64) -> u64 {
         let real_bytes = self.input.dtype.statistics().size() as u64;
         (BLOCKS / blocks_a_part).min(useful).min(self.workspace.1 / (sums * real_bytes)).max(1)
@@ -188,7 +188,7 @@ impl Sum<'_> {
     }
 }
 
-/// The view along these axes at the first place of all others.
+/// Returns the view along these axes, at index 0 of all others.
 fn only(layout: &Layout, axes: &[usize]) -> Layout {
     let others = (0..layout.shape().rank()).filter(|axis| !axes.contains(axis));
     let order: Vec<usize> = axes.iter().copied().chain(others).collect();

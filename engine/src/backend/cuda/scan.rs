@@ -12,7 +12,7 @@ const FILE: &str = "scan";
 const BLOCK: u64 = THREADS as u64;
 const WARP: u64 = 32;
 
-/// Lines from this length on have a block each, if there are few.
+/// Minimum length of lines that are processed by one block each, if there are few.
 const LONG: u64 = 4096;
 const FEW_LINES: u64 = 1024;
 

@@ -53,7 +53,7 @@ fn shared(call: Call<'_>) -> Result<Option<(Work<'_>, Part<'_>)>> {
     })
 }
 
-/// A function of multi_tensor.cu, of `out` and what is read, if all is contiguous.
+/// Returns the part of a launch of a kernel of multi_tensor.cu, if all operands are contiguous.
 fn part<'a, const N: usize>(
     name: &'static str,
     numbers: [f64; 2],

@@ -67,7 +67,7 @@ impl Region {
     }
 }
 
-/// Threads of a block that lie beside one another along a line of so many elements.
+/// Returns the number of adjacent threads of a block along a line of `length` elements.
 fn across(length: u64) -> u64 {
     length.next_power_of_two().clamp(1, BLOCK)
 }

@@ -28,7 +28,7 @@ struct Together<const N: usize> {
 }
 
 impl<const N: usize> Together<N> {
-    /// Along the axes in which the first operand repeats. The second is the input.
+    /// Creates it for the axes along which the first operand repeats. The second operand is the input.
     fn new(queue: &Queue<'_>, operands: [&Layout; N]) -> Self {
         let (shape, strides) = (operands[1].shape(), operands[0].strides());
         let is_summed = |axis: usize| strides[axis] == 0 || shape[axis] == 1;

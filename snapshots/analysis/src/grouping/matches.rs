@@ -63,7 +63,7 @@ impl Matches {
         self.blocks
     }
 
-    /// Their requested bytes, over the whole recording.
+    /// Returns the requested bytes, over the whole recording.
     pub fn requested(&self) -> u64 {
         self.requested
     }

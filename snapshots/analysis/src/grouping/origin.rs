@@ -38,7 +38,7 @@ impl Origin {
         }
     }
 
-    /// Its code, a number below [`Origin::COUNT`] for use as an array index.
+    /// Returns the code, a number below [`Origin::COUNT`] for use as an array index.
     pub fn code(self) -> usize {
         match self {
             Self::BeforeRecording => 0,

@@ -9,7 +9,7 @@ use super::dimension::GroupKey;
 /// Whether modules that are identical except for a number in their paths are shown as one row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Siblings {
-    /// They share a row.
+    /// Identical modules share a row.
     #[default]
     Merged,
     /// Each has its own row.

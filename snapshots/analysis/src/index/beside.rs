@@ -18,7 +18,7 @@ pub enum Beside {
     LessThanReserved,
     /// Free in segments of this kind; `None` if the recorded segments are inconsistent with the totals.
     Free(Option<SegmentKind>),
-    /// In use on the device outside of the allocator.
+    /// Memory in use on the device outside of the allocator.
     Outside,
 }
 

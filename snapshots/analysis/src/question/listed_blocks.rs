@@ -17,9 +17,9 @@ use crate::index::series::Series;
 /// A block in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedBlock {
-    /// Its number in the whole recording.
+    /// The number in the whole recording.
     pub block: BlockId,
-    /// Its bytes in the list's metric.
+    /// The bytes in the list's metric.
     pub bytes: u64,
     /// The category.
     pub category: String,

@@ -138,7 +138,7 @@ impl StageRow {
         (all.last, all.end_bytes) = (next.last, next.end_bytes);
     }
 
-    /// Its range of events, and the devices active in it.
+    /// Returns the range of events, and the devices active in it.
     pub(crate) fn span(&self) -> ActiveSpan {
         let PhaseRow { step, phase, first, last, .. } = self.phase;
         ActiveSpan { step, phase, events: first..last + 1, activity: self.activity }

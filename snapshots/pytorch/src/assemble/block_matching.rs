@@ -29,14 +29,14 @@ pub(super) struct Baseline {
     pub(super) stream: u64,
     /// Whether its free was requested before the trace begins.
     pub(super) is_waiting: bool,
-    /// Its row among the snapshot's blocks, or [`NOT_FINAL`].
+    /// The row among the snapshot's blocks, or [`NOT_FINAL`].
     pub(super) of_final: u32,
 }
 
 /// An active block of the snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SnapshotBlock {
-    /// Its row among the snapshot's blocks.
+    /// The row among the snapshot's blocks.
     pub(super) row: u32,
     pub(super) address: u64,
     pub(super) requested: u64,

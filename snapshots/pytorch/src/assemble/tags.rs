@@ -138,7 +138,7 @@ impl Tags {
 /// The tags that are names of annotations; determines which one applies at a time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TagRanges {
-    /// Both ends, by time.
+    /// The beginnings and ends, by time.
     marks: Vec<(Mark, Tag)>,
     next: usize,
     /// Those that have begun and not ended, by their beginnings.

@@ -25,7 +25,7 @@ pub(crate) enum List {
     Open(u32),
 }
 
-/// What the rows of a list are.
+/// The kind of the rows of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RowKind {
     Event,
@@ -186,7 +186,7 @@ impl Store {
         self.lists.get(row as usize).is_some_and(|slot| !matches!(slot.list, List::Open(_)))
     }
 
-    /// Returns the stack of a list, if it is one.
+    /// Returns the stack that a list represents, if it does.
     pub(crate) fn as_stack(&self, row: u32) -> Option<u32> {
         match self.lists.get(row as usize)?.list {
             List::Stack(stack) => Some(stack),

@@ -33,7 +33,7 @@ pub(super) struct Machine<S> {
 pub(super) enum Next {
     /// The instruction was executed.
     Executed(u8),
-    /// It ends the pickle with this value.
+    /// The instruction ends the pickle with this value.
     End(Value),
 }
 

@@ -43,7 +43,7 @@ pub(super) enum StackOf {
 pub(super) enum Stored {
     /// The event itself.
     Event,
-    /// Its list of frames.
+    /// The list of frames.
     Stack(StackOf),
     /// Row of the portion's strings.
     Text(u32),

@@ -37,7 +37,7 @@ pub(crate) struct File {
 /// What PyTorch said of itself.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct PyTorchFigures {
-    /// Its peaks are those of the recording: counted since its start, or since a reset at its start.
+    /// The peaks are those of the recording: counted since its start, or since a reset at its start.
     pub counted_since: Option<String>,
     /// By ordinal.
     pub memory_stats: BTreeMap<u16, Stats>,

@@ -168,7 +168,7 @@ pub(super) struct Bias {
     pub(super) address: u64,
     /// Elements from one matrix's numbers to those of the next.
     pub(super) batch_stride: i64,
-    /// Their type, if it was said: that of the output.
+    /// The type, if it was said: that of the output.
     pub(super) element: Option<Element>,
 }
 

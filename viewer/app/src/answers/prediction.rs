@@ -199,7 +199,7 @@ impl Figures {
 /// Totals and peaks of the replay without changes.
 #[derive(Clone, Debug)]
 pub struct Unchanged {
-    /// Its totals and peaks.
+    /// The totals and peaks.
     pub figures: Figures,
     /// The first difference from the recording; `None` if there is none.
     pub divergence: Option<Deviation>,
@@ -241,7 +241,7 @@ pub struct Changed {
     pub recording: Source<'static>,
     /// The recorded event that corresponds to each of its events; empty if the recording is not in memory.
     pub source: Vec<EventId>,
-    /// Its totals and peaks, up to its end.
+    /// The totals and peaks, up to its end.
     pub figures: Figures,
     /// The resulting allocator settings in canonical form; empty for the defaults.
     pub alloc_conf: String,
@@ -290,7 +290,7 @@ pub struct Failed {
     pub event: u64,
     /// The training step of the request; `None` outside all steps.
     pub step: Option<u32>,
-    /// Its phase; `None` if the recording has no phases.
+    /// The phase; `None` if the recording has no phases.
     pub phase: Option<Phase>,
     /// Requested bytes.
     pub requested: u64,

@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 pub struct RequestFailure {
     /// The device that was out of memory.
     pub device: DeviceId,
-    /// Its event, in the trace that contains it.
+    /// The event, in the trace that contains it.
     pub event: EventId,
     /// The number of its event in the whole recording.
     pub number: u64,
     /// The training step of the request; `None` outside of steps.
     pub step: Option<u32>,
-    /// Its phase; `None` if the recording has no phases.
+    /// The phase; `None` if the recording has no phases.
     pub phase: Option<Phase>,
     /// Requested bytes.
     pub requested: u64,

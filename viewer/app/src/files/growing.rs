@@ -16,7 +16,7 @@ pub enum Lost {
     Replaced,
     /// It is shorter than what was read of it: its length.
     Truncated(u64),
-    /// It begins with other bytes.
+    /// The file now begins with other bytes.
     Overwritten,
     /// The system does not read it.
     Unreadable(io::Error),
@@ -40,7 +40,7 @@ impl GrowingFile {
         Ok(Self { path: path.to_owned(), file: File::open(path)?, start: Vec::new() })
     }
 
-    /// Its metadata. It must be the file that was opened, and not shorter than the bytes that were `read`.
+    /// Returns the metadata. It must be the file that was opened, and not shorter than the bytes that were `read`.
     ///
     /// # Errors
     ///

@@ -36,11 +36,11 @@ pub enum Source {
     Path(PathBuf),
     /// A file that was provided without a path, as in browsers.
     Content {
-        /// Its name.
+        /// The name.
         name: PathBuf,
         /// The file's bytes.
         length: u64,
-        /// Its bytes.
+        /// The bytes.
         content: Box<dyn Read + Send>,
     },
 }
@@ -52,7 +52,7 @@ impl std::fmt::Debug for Source {
 }
 
 impl Source {
-    /// Its path, or its name.
+    /// Returns the path, or its name.
     pub fn path(&self) -> &Path {
         match self {
             Self::Path(path) | Self::Content { name: path, .. } => path,

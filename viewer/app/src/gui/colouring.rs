@@ -23,7 +23,7 @@ pub struct Entry {
     pub label: String,
     /// The colour of these blocks.
     pub colour: Color32,
-    /// Its index in the legend: the largest at the peak first, the entry for all other values last.
+    /// The index in the legend: the largest at the peak first, the entry for all other values last.
     pub rank: usize,
     /// The number of values with this colour: 1, except for the entry for all other values.
     pub values: usize,

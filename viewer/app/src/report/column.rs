@@ -85,9 +85,9 @@ enum Place {
 
 /// A column of a table whose rows are identified by index.
 pub struct Column<'a> {
-    /// Its name in JSON and CSV.
+    /// The name in JSON and CSV.
     pub key: &'static str,
-    /// Its heading in printed tables.
+    /// The heading in printed tables.
     pub title: &'static str,
     /// The unit of its values, which determines how they are formatted.
     pub unit: Unit,

@@ -29,9 +29,9 @@ pub struct Recording {
     pub trace: Arc<Trace>,
     /// The same recording, in the form used by the analysis.
     pub source: Source<'static>,
-    /// Its devices, by ordinal; at least one.
+    /// The devices, by ordinal; at least one.
     pub devices: Vec<DeviceIndex>,
-    /// Its training steps in order, each with its events.
+    /// The training steps in order, each with its events.
     pub steps: Vec<(u32, Range<u32>)>,
     /// Named ranges, notes and failed requests.
     pub regions: Regions,

@@ -11,7 +11,7 @@ const MAX_ROWS: usize = 3;
 /// A named range of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// Its name, as given by the program or derived from call stacks.
+    /// The name, as given by the program or derived from call stacks.
     pub name: StringId,
     /// The range of the region's events.
     pub events: Range<u32>,

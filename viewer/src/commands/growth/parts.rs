@@ -167,7 +167,7 @@ struct Holder {
 pub(super) struct Holders(Vec<Holder>);
 
 impl Holders {
-    /// Those listed in the recording; empty if its recorder does not list any.
+    /// Returns the tensors listed in the recording; none if its recorder does not list any.
     pub(super) fn of(trace: &Trace) -> Self {
         let fact = trace.header.facts.iter().find(|(name, _)| name == HOLDERS);
         Self(fact.and_then(|(_, text)| serde_json::from_str(text).ok()).unwrap_or_default())

@@ -18,14 +18,14 @@ pub(super) struct Tool {
     pub(super) command: &'static str,
     /// The question that it answers, and when to ask it.
     about: &'static str,
-    /// Its parameters; those that are files come first, in the order of the command.
+    /// The parameters; those that are files come first, in the order of the command.
     pub(super) parameters: Vec<Parameter>,
 }
 
 /// A parameter of a tool.
 #[derive(Debug)]
 pub(super) struct Parameter {
-    /// Its name: that of the option, with underscores.
+    /// The name: that of the option, with underscores.
     pub(super) name: &'static str,
     /// The kind of its values.
     pub(super) kind: Kind,

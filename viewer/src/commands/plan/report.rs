@@ -52,7 +52,7 @@ pub(crate) struct PlanReport {
 pub(crate) struct Proven {
     /// Whether it fits; null if it ended otherwise.
     pub fits: Option<bool>,
-    /// Its peaks of requested, allocated and reserved bytes.
+    /// The peaks of requested, allocated and reserved bytes.
     pub peaks: [u64; 3],
     /// Whether all peaks are as the plan has predicted.
     pub as_predicted: bool,

@@ -13,7 +13,7 @@ use crate::output::Failure;
 /// A served recording.
 #[derive(Clone, Debug)]
 pub(super) struct Served {
-    /// Its name in the page.
+    /// The name in the page.
     pub(super) name: String,
     /// The path of the .snap file.
     pub(super) path: PathBuf,

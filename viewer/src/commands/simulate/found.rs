@@ -137,7 +137,7 @@ impl Simulated {
         &self.main().file
     }
 
-    /// Its peak of a total.
+    /// Returns the peak of a total.
     pub(crate) fn peak(&self, metric: Metric) -> u64 {
         self.main().peak(metric)
     }

@@ -84,7 +84,7 @@ pub struct Detail {
     pub duration_ns: u64,
     /// The current totals.
     pub totals: Totals,
-    /// Their peaks, in the order of [`Metric::ALL`].
+    /// The peaks, in the order of [`Metric::ALL`].
     pub peaks: [PeakMoment; Metric::ALL.len()],
     /// Whether the memory in use on the device was sampled.
     pub is_sampled: bool,

@@ -49,7 +49,7 @@ pub struct StepTotals {
     pub peak: Totals,
     /// The totals after its last event so far.
     pub end: Totals,
-    /// Its first and its last time, in nanoseconds.
+    /// The first and its last time, in nanoseconds.
     pub times_ns: (u64, u64),
 }
 

@@ -28,15 +28,15 @@ const IDLE: Duration = Duration::from_secs(10);
 /// Whether a recording is expected to grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It has no events yet.
+    /// The recording has no events yet.
     Waiting,
     /// A program is still writing the recording.
     Growing,
-    /// Its program has finished it, or it is a snapshot.
+    /// The program has finished it, or it is a snapshot.
     Complete,
     /// Nothing was written for some time, although it is not finished.
     Idle(Duration),
-    /// It cannot be read: why, in a sentence.
+    /// The file cannot be read: the reason, as a sentence.
     Failed(String),
 }
 
@@ -45,7 +45,7 @@ pub enum State {
 pub struct Watched {
     /// The recording's path.
     pub path: PathBuf,
-    /// Its name in a list.
+    /// The name in a list.
     pub name: String,
     reading: Option<GrowingFile>,
     follower: Follower,

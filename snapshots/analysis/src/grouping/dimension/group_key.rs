@@ -64,7 +64,7 @@ impl GroupKey {
         self.dimension().name
     }
 
-    /// Its description, with examples of values.
+    /// Returns the description, with examples of values.
     pub fn hint(self) -> &'static str {
         self.dimension().hint
     }

@@ -114,7 +114,7 @@ use number;
 pub(crate) struct Dimension {
     /// The name in `--by` and `--where`.
     pub(crate) name: &'static str,
-    /// Its description, with examples of values, for completions.
+    /// The description, with examples of values, for completions.
     pub(crate) hint: &'static str,
     pub(crate) values: Values,
     pub(crate) number: Number,

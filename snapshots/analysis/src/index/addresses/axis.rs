@@ -15,14 +15,14 @@ use highwater_snapshots::trace::Trace;
 pub struct Lane {
     /// The addresses.
     pub addresses: Range<u64>,
-    /// Its start on the axis, in bytes.
+    /// The start on the axis, in bytes.
     pub start: u64,
     /// The pool and stream of its first segment; `None` if it contains blocks outside of all recorded segments.
     pub home: Option<PoolAndStream>,
 }
 
 impl Lane {
-    /// Its range on the axis.
+    /// Returns the range on the axis.
     pub fn place(&self) -> Range<u64> {
         self.start..self.start + (self.addresses.end - self.addresses.start)
     }
@@ -34,7 +34,7 @@ impl Lane {
 /// always means the same memory. A range that served several pools is ordered by the first.
 #[derive(Clone, Debug, Default)]
 pub struct LaneAxis {
-    /// By address, disjoint.
+    /// The lanes by address, disjoint.
     lanes: Vec<Lane>,
     /// Rows of `lanes` in axis order.
     order: Vec<u32>,
@@ -70,7 +70,7 @@ impl LaneAxis {
         Self { lanes, order, bytes }
     }
 
-    /// Its length in bytes.
+    /// Returns the length in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -124,7 +124,7 @@ pub(crate) struct Change {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Obtained {
     pub(crate) home: PoolAndStream,
-    /// Its row in the table of segments.
+    /// The row in the table of segments.
     pub(crate) row: SegmentId,
     /// Whether it is mapped into an expandable segment.
     pub(crate) is_mapping: bool,

@@ -60,7 +60,7 @@ pub struct Hole {
 pub struct FailedRequest {
     /// The event of the request.
     pub event: EventId,
-    /// Its time, in nanoseconds since the recording's origin.
+    /// The time, in nanoseconds since the recording's origin.
     pub time_ns: Option<u64>,
     /// The operation that made the request; empty if unknown.
     pub op: String,

@@ -56,7 +56,7 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// Its length in bytes.
+    /// Returns the length in bytes.
     pub fn bytes(&self) -> u64 {
         self.addresses.end - self.addresses.start
     }
@@ -133,7 +133,7 @@ pub struct ReservedSegment {
     pub is_expandable: bool,
     /// The row of the trace's segments for it, or for its first part.
     pub row: SegmentId,
-    /// Its pieces in [`AddressMap::pieces`]; they cover its addresses exactly.
+    /// The pieces in [`AddressMap::pieces`]; they cover its addresses exactly.
     pub pieces: Range<usize>,
     /// The use of its bytes. [`Usage::reserved`] is its part of the device's total.
     pub usage: Usage,
@@ -151,7 +151,7 @@ impl ReservedSegment {
 pub struct UnplacedBlock {
     /// The block.
     pub block: BlockId,
-    /// Its bytes after rounding.
+    /// The bytes after rounding.
     pub bytes: u64,
     /// Whether it waits for a stream.
     pub is_waiting: bool,

@@ -25,9 +25,9 @@ pub struct Culprit {
     pub place: String,
     /// The operation that allocated most of the blocks; empty if several did.
     pub op: String,
-    /// Their bytes.
+    /// The bytes.
     pub bytes: u64,
-    /// Their bytes in the baseline; `None` without a baseline, and for growth per step.
+    /// The bytes in the baseline; `None` without a baseline, and for growth per step.
     pub baseline_bytes: Option<u64>,
     /// The cause as a sentence.
     pub text: String,

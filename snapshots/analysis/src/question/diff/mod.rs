@@ -71,7 +71,7 @@ highwater_snapshots::vocabulary!(
         OnlyInA = "only in A",
         /// B has fewer bytes.
         Shrunk = "shrunk",
-        /// Both have the same bytes.
+        /// Both sides have the same bytes.
         Same = "same",
         /// B has more bytes.
         Grown = "grown",

@@ -54,7 +54,7 @@ impl CategoryAndPhase {
         Self { category: block.category, origin: Origin::of(trace, block) }
     }
 
-    /// Its number, below [`CategoryAndPhase::COUNT`], for use as an array index.
+    /// Returns the number, below [`CategoryAndPhase::COUNT`], for use as an array index.
     pub(crate) fn number(self) -> usize {
         self.category as usize * Origin::COUNT + self.origin.code()
     }
@@ -76,7 +76,7 @@ impl CategoryAndPhase {
 pub struct PeakCause {
     /// The category of the blocks, and the phase in which they were allocated.
     pub cause: CategoryAndPhase,
-    /// Their bytes at the peak.
+    /// The bytes at the peak.
     pub bytes: u64,
     /// Whether they were allocated in the step of the peak (in the recording, if the peak is in no step). If not, that
     /// step allocated nothing that is live at the peak.

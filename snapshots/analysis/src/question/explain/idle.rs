@@ -26,9 +26,9 @@ const TOLD: usize = 3;
 pub struct Idle {
     /// The blocks, in block order.
     pub blocks: Vec<BlockId>,
-    /// Their bytes by category, without a limit on the number of categories.
+    /// The bytes by category, without a limit on the number of categories.
     pub by_category: Breakdown,
-    /// Their bytes by category and module.
+    /// The bytes by category and module.
     pub breakdown: Breakdown,
     /// The peak if every block of the recording, not only those live at this peak, were freed right after its last use,
     /// without waiting for a stream.

@@ -205,7 +205,7 @@ fn outermost(totals: &Totals) -> Metric {
     if totals.device_used < totals.reserved { Metric::Reserved } else { Metric::DeviceUsed }
 }
 
-/// Those of `blocks` that pass `filter`.
+/// Returns those of `blocks` that pass `filter`.
 fn counted(trace: &Trace, blocks: &[BlockId], filter: &Filter) -> Vec<BlockId> {
     let mut matcher = filter.on(trace);
     blocks.iter().copied().filter(|id| matcher.matches(*id)).collect()

@@ -16,7 +16,7 @@ const MAX_REMOVALS: usize = 4;
 pub struct Removal {
     /// The category and phase of the removed blocks.
     pub cause: CategoryAndPhase,
-    /// Its bytes at the peak that remained after the previous removals.
+    /// The bytes at the peak that remained after the previous removals.
     pub bytes_at_peak: u64,
     /// The peak that remains.
     pub left: Moment,

@@ -35,11 +35,11 @@ pub enum KeptBecause {
     UnusedStream,
     /// It belongs to a private pool, of a CUDA graph or of the program.
     PrivatePool,
-    /// It is free space between blocks.
+    /// The memory is free space between blocks.
     Fragmentation,
     /// It is in segments that are completely free but were not released.
     NotReleased,
-    /// It is used by blocks.
+    /// The memory is used by blocks.
     InUse,
 }
 

@@ -84,7 +84,7 @@ pub(crate) struct Steps {
     /// The range of all events of the recording.
     pub(super) events: Range<u64>,
     pub(super) how_to_mark: &'static str,
-    /// What distinguishes idle points, if the steps are bursts and time decides.
+    /// The property that distinguishes idle points, if the steps are bursts and time decides.
     pub(super) idle: Option<Idle>,
 }
 

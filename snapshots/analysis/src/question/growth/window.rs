@@ -74,7 +74,7 @@ pub struct StepWindow {
     pub last: LastStep,
     /// Whether these are steps or bursts.
     pub between: Between,
-    /// What distinguishes idle points, if the steps are bursts and time decides.
+    /// The property that distinguishes idle points, if the steps are bursts and time decides.
     idle: Option<Idle>,
 }
 

@@ -7,7 +7,7 @@ use highwater_snapshots::trace::{Trace, Trust};
 pub struct TrustNote {
     /// The limit, as a sentence.
     pub fact: String,
-    /// Its effect on the figures.
+    /// The effect on the figures.
     pub means: &'static str,
 }
 

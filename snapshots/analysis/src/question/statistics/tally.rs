@@ -90,7 +90,7 @@ impl Tally {
         }
     }
 
-    /// Calls `each` with each bin of a block.
+    /// Calls `each` for each histogram bin that contains a block.
     fn each(&mut self, trace: &Trace, block: &Block, bytes: u64, mut each: impl FnMut(&mut Bin)) {
         each(&mut self.blocks);
         each(&mut self.sizes[bin_of(bytes)]);

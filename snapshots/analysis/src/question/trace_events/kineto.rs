@@ -22,7 +22,7 @@ pub struct KinetoTrace {
     events: Box<RawValue>,
     /// The origin of its times, in nanoseconds since 1970.
     base_ns: i64,
-    /// Its first and last time, in nanoseconds since that origin.
+    /// The first and last time, in nanoseconds since that origin.
     times: Option<RangeInclusive<i64>>,
 }
 

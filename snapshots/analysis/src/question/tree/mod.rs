@@ -89,7 +89,7 @@ pub struct Node {
     pub part: Part,
     /// The index of its key in the query; 0 at the root.
     pub level: u8,
-    /// Who owns the code, if it is a stack line.
+    /// The owner of the code, for a stack line.
     pub role: LineRole,
     /// The parent; the root is its own parent.
     pub parent: NodeId,

@@ -131,11 +131,11 @@ enum Life {
 enum Freed {
     /// Freed in the run in which the block was allocated.
     InRun,
-    /// In a later run, with this index.
+    /// The block is freed in a later run, with this index.
     Later(usize),
     /// Never.
     Never,
-    /// In the run of its allocation, by an exception.
+    /// The block is freed in the run of its allocation, by an exception.
     Unwound,
 }
 

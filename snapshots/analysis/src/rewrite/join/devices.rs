@@ -10,13 +10,13 @@ use highwater_snapshots::trace::{DeviceFacts, PINNED_DEVICE, Trace};
 /// A device of the joined recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinedDevice {
-    /// Its number in the joined recording.
+    /// The number in the joined recording.
     pub device: DeviceId,
-    /// Its name in the joined recording.
+    /// The name in the joined recording.
     pub name: String,
     /// The index of its recording.
     pub part: usize,
-    /// Its number in that recording.
+    /// The number in that recording.
     pub was: DeviceId,
 }
 

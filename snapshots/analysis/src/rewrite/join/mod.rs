@@ -44,7 +44,7 @@ pub struct JoinPart<'a> {
 pub struct Joined {
     /// The joined recording.
     pub trace: Trace,
-    /// Its devices, with their original numbers and recordings.
+    /// The devices, with their original numbers and recordings.
     pub devices: Vec<JoinedDevice>,
     /// Descriptions of what was dropped, one sentence each.
     pub lost: Vec<String>,

@@ -25,7 +25,7 @@ pub struct Program {
 /// A choice: its cost and its effects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// Its cost, at least 1.
+    /// The cost, at least 1.
     pub cost: u64,
     /// The change in bytes of each row that it affects, ordered by row.
     pub deltas: Vec<(u32, i64)>,
@@ -301,7 +301,7 @@ impl Search<'_> {
 }
 
 impl Program {
-    /// By how many bytes `choice` lowers `row`; negative if it raises it.
+    /// Returns by how many bytes `choice` lowers `row`; negative if it raises it.
     fn relief(&self, choice: u32, row: usize) -> i64 {
         let deltas = &self.choices[choice as usize].deltas;
         let found = deltas.binary_search_by_key(&(row as u32), |(row, _)| *row);

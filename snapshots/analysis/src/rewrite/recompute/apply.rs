@@ -26,9 +26,9 @@ pub struct Addition {
     pub before: EventId,
     /// The block from which the stream, module, operation and call stack are copied.
     pub like: BlockId,
-    /// Its requested bytes.
+    /// The requested bytes.
     pub requested: u64,
-    /// Its category.
+    /// The category.
     pub category: Category,
 }
 

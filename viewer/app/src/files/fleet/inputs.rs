@@ -15,7 +15,7 @@ use crate::files::file_name;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Input {
     pub(super) path: PathBuf,
-    /// Its path relative to the folder in which it was found.
+    /// The path relative to the folder in which it was found.
     pub(super) name: String,
     /// Whether it was named explicitly, and is thus expected to be a recording.
     pub(super) is_named: bool,

@@ -41,7 +41,7 @@ type Outcome = Result<Rank, Unread>;
 enum Unread {
     /// The file is not a recording, and was not named explicitly.
     Other,
-    /// It cannot be read, with the reason.
+    /// The file cannot be read, with the reason.
     Failed(PathBuf, String),
 }
 

@@ -38,9 +38,9 @@ impl Origin {
 pub struct Rank {
     /// The path of the recording.
     pub path: PathBuf,
-    /// Its path relative to the given folder.
+    /// The path relative to the given folder.
     pub name: String,
-    /// Its number in the run.
+    /// The number in the run.
     pub rank: u32,
     /// The source of that number.
     pub origin: Origin,
@@ -58,7 +58,7 @@ pub struct Rank {
     pub problem_count: usize,
     /// The last request that failed on the default device.
     pub failure: Option<RequestFailure>,
-    /// Its devices, by ordinal; at least one.
+    /// The devices, by ordinal; at least one.
     pub devices: Vec<DeviceLook>,
     /// The index of the default device.
     pub main: usize,

@@ -260,7 +260,7 @@ impl Slope {
 enum Paint<'a> {
     /// A constant colour.
     Even([u32; 4]),
-    /// From a texture, multiplied with a constant colour.
+    /// A colour from a texture, multiplied with a constant colour.
     Picture { texture: &'a Texture, filter: TextureFilter, texel: [Slope; 2], colour: [u32; 4] },
     /// Interpolated between vertices, with a constant texture colour.
     Fading { colour: [Slope; 4], texel: [u32; 4] },

@@ -100,7 +100,7 @@ pub(super) fn sheet_ui<S, R>(
 }
 
 impl Sheet {
-    /// Its display name.
+    /// Returns the display name.
     pub fn title(&self, view: SheetView) -> String {
         format!("{}: {}", self.recording.name, view.name)
     }

@@ -7,11 +7,11 @@ use super::theme::{FLAME_ROW, MIN_BAR};
 /// A bar: its horizontal extent in points, its row, and what it shows.
 #[derive(Clone, Debug)]
 pub struct Bar<T> {
-    /// Its left end, in points.
+    /// The left end, in points.
     pub left: f32,
-    /// Its right end, in points.
+    /// The right end, in points.
     pub right: f32,
-    /// Its row, from the top.
+    /// The row, from the top.
     pub row: usize,
     /// The content of the bar.
     pub item: T,
@@ -22,7 +22,7 @@ pub struct Bar<T> {
 pub struct Part<N, T> {
     /// The content of its bar.
     pub item: T,
-    /// Its size, in the same unit as that of the focus.
+    /// The size, in the same unit as that of the focus.
     pub size: u64,
     /// The child, whose own parts are shown below it; `None` for merged children.
     pub child: Option<N>,

@@ -28,7 +28,7 @@ pub enum Fact {
     Unknown,
     /// The file does not exist.
     Missing,
-    /// Its size and age, as text.
+    /// The size and age, as text.
     There(String),
 }
 

@@ -33,7 +33,7 @@ pub(super) struct Numbered {
     time_ns: u64,
 }
 
-/// The end of a block after the part that allocates it.
+/// The end of a block that outlives the part in which it is allocated.
 #[derive(Clone, Copy, Debug, Default)]
 struct End {
     free_requested: Option<Numbered>,

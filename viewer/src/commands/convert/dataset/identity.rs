@@ -16,7 +16,7 @@ pub(super) const SCHEMA_VERSION: &str = "1";
 pub(super) struct Identity {
     /// The name of the recording's file.
     pub(super) recording: ByteArray,
-    /// Its rank and where that comes from; `None` if unknown.
+    /// The rank and where that comes from; `None` if unknown.
     pub(super) rank: Option<(u32, Origin)>,
     started_us: u64,
 }

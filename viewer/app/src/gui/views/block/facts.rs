@@ -16,7 +16,7 @@ use crate::{DeviceIndex, Recording};
 /// Where a block was allocated; other blocks may have the same origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
-    /// Its kind: `call site`, `operation`, `module`.
+    /// The kind: `call site`, `operation`, `module`.
     pub kind: &'static str,
     /// The name of the call site, operation or module.
     pub name: String,

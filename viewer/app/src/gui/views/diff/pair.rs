@@ -311,7 +311,7 @@ impl Pair {
         }
     }
 
-    /// Both totals at the cursor, and their difference.
+    /// Shows both totals at the cursor, and their difference.
     fn reading_ui(&self, ui: &mut Ui, shown: &Shown<'_>) {
         let metric = total_name(shown.metric);
         let words = match self.under_cursor(shown) {

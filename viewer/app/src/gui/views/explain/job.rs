@@ -118,7 +118,7 @@ pub(super) struct Row {
     pub(super) blocks: u64,
     /// The peak without these blocks.
     pub(super) without: Moment,
-    /// Its difference from the peak, in bytes.
+    /// The difference from the peak, in bytes.
     pub(super) saved: u64,
 }
 

@@ -95,7 +95,7 @@ pub(super) struct Request {
 #[derive(Clone, Debug)]
 pub(super) struct Chosen {
     pub(super) node: NodeId,
-    /// Its blocks, largest first.
+    /// The blocks, largest first.
     pub(super) blocks: Vec<BlockId>,
     /// The condition that selects them; `None` if there is none.
     pub(super) condition: Option<String>,

@@ -131,7 +131,7 @@ impl Legend {
     }
 }
 
-/// All patterns side by side.
+/// Draws all patterns side by side.
 fn samples(paint: &Paint<'_>, side: usize) -> ColorImage {
     let block = BlockId::NONE;
     let kinds = [

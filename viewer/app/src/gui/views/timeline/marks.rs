@@ -159,7 +159,7 @@ pub(super) fn paint_between(painter: &Painter, frame: &PlotFrame, [from, to]: [f
 /// A failed request in a plot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FailedMark {
-    /// Its position on the horizontal axis.
+    /// The position on the horizontal axis.
     pub(crate) x: f64,
     /// The requested bytes, as a range on top of the total at that moment; `None` if the plot has no stack.
     pub(crate) asked: Option<[f64; 2]>,

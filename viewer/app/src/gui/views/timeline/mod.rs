@@ -92,7 +92,7 @@ pub struct Timeline {
     menu_target: Option<Hover>,
     /// The stack that was last requested, with its total and moment.
     stack: Option<((Metric, usize), Arc<Stack>)>,
-    /// What steps leave, for the overview.
+    /// The memory that steps leave, for the overview.
     kept: Memo<overview::KeptKey, Vec<[f64; 2]>>,
     /// The part of the overview being dragged.
     hold: Option<overview::Hold>,

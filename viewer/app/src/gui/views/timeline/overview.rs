@@ -31,10 +31,11 @@ const OUTSIDE: f32 = 0.65;
 /// Most steps of which the overview shows what they leave.
 const KEPT_STEPS: usize = 1024;
 
-/// What decides which steps leave what: the recording, its device, the total and the axis.
+/// The inputs of the memory that steps leave: the recording, its device, the total and the axis.
 pub(super) type KeptKey = (Identity<Recording>, usize, Metric, Axis);
 
-/// Where steps begin, with the total there, which is what the steps before leave; of many steps, evenly spaced ones.
+/// Returns the starts of steps, with the total there, which is what the steps before leave; of many steps, evenly
+/// spaced ones.
 fn kept(recording: &Recording, selection: &Selection) -> Vec<[f64; 2]> {
     let (trace, steps) = (&recording.trace, &recording.steps);
     let index = &recording.devices[selection.device];

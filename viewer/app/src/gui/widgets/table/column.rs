@@ -7,7 +7,7 @@ use crate::report::{Unit, Value};
 /// The content of a cell.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
-    /// Its text, on one line.
+    /// The text, on one line.
     pub text: String,
     /// The colour of a square before the text.
     pub swatch: Option<Color32>,
@@ -27,11 +27,11 @@ pub struct Cell {
 
 /// A column of a table whose rows are identified by index.
 pub struct Column<'a> {
-    /// Its heading, and its name in CSV.
+    /// The heading, and its name in CSV.
     pub name: &'static str,
     /// The tooltip of its heading.
     pub tooltip: &'static str,
-    /// Its width in points; 0 takes the remaining width.
+    /// The width in points; 0 takes the remaining width.
     pub width: f32,
     /// The unit of its values, which determines how they are shown, aligned and ordered.
     pub unit: Unit,

@@ -124,7 +124,7 @@ impl Shades {
         if has_contrast { shades.in_contrast(ui.visuals().dark_mode) } else { shades }
     }
 
-    /// These colours with high contrast: text, lines and marks differ as much as possible from the background.
+    /// Returns these colours with high contrast: text, lines and marks differ as much as possible from the background.
     pub(super) const fn in_contrast(self, is_dark: bool) -> Self {
         let (ink, paper) = if is_dark { (Color32::WHITE, Color32::BLACK) } else { (Color32::BLACK, Color32::WHITE) };
         let middle = Color32::from_rgb(0x80, 0x80, 0x80);
