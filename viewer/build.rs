@@ -9,7 +9,7 @@ use std::time::SystemTime;
 /// The app for browsers as `cargo page` leaves it.
 const PAGE_FILES: [&str; 2] = ["app.wasm.gz", "app.js.gz"];
 
-/// The libraries: the feature that wants one, its file name as Cargo builds it, and as it is embedded.
+/// The libraries: the feature that needs it, its file name as built by Cargo, and its file name as embedded.
 const LIBRARIES: [(&str, &str, &str); 2] = [
     ("CARGO_FEATURE_RUN", "libhighwater_inject_library.so", "inject.so"),
     ("CARGO_FEATURE_SIMULATE", "libhighwater_simulate_library.so", "simulate.so"),

@@ -16,9 +16,9 @@ pub struct File {
 /// The dtypes that `T` and `U` stand for in a kernel source file. In files that do not use `U`, it equals `T`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Types {
-    /// The dtype that `T` stands for.
+    /// The dtype of `T`.
     pub t: Number,
-    /// The dtype that `U` stands for.
+    /// The dtype of `U`.
     pub u: Number,
 }
 

@@ -265,7 +265,7 @@ impl Collector {
         self.intake.return_batch(batch);
     }
 
-    /// Gives up the file; recording in memory continues.
+    /// Stops writing the file; recording in memory continues.
     fn fail(&mut self, why: Error) {
         let path = self.files.take().map(|files| files.path().to_owned());
         self.failed = Some((path, why));

@@ -54,7 +54,7 @@ static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
 
 /// A recording or a switch that the environment requested.
 enum Running {
-    /// A recording, and how it goes on after one of the program's own.
+    /// A recording, and the options with which it continues after one that the program itself starts.
     Recording(Recording, Box<HistoryOptions>),
     Switch(Switch),
 }
@@ -202,7 +202,7 @@ fn begin(wish: Option<Requested>) -> Result<Option<Running>> {
     started.map(|(recording, options)| Some(Running::Recording(recording, Box::new(options))))
 }
 
-/// Goes on after a recording of the program's own, to the next file: `run.0002.snap` after `run.snap`.
+/// Continues after a recording that the program itself started, in the next file: `run.0002.snap` after `run.snap`.
 fn go_on() {
     let mut running = lock();
     let Some(Running::Recording(recording, options)) = running.as_mut() else { return };

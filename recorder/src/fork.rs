@@ -11,7 +11,7 @@ extern "C" fn in_child() {
 }
 
 /// Turns recording off in children that this process forks from now on. A child that executes another program is not
-/// affected: it starts anew.
+/// affected.
 #[cfg(unix)]
 pub(crate) fn stop_in_children() {
     static ONCE: std::sync::Once = std::sync::Once::new();

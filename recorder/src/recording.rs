@@ -55,7 +55,7 @@ pub struct Recording {
     collector: Arc<Collecting>,
 }
 
-/// The collector of a recording, until somebody waits for its end.
+/// The collector of a recording, until a caller waits for its end.
 #[derive(Debug)]
 struct Collecting {
     session: SessionId,
@@ -173,7 +173,7 @@ impl Finishing {
     }
 }
 
-/// Has a recording finished at the end of the program, if nobody does that before.
+/// Registers a recording to be finished at the end of the program, if that has not been done before.
 fn finish_at_exit(collector: &Arc<Collecting>) {
     static HOOKED: Once = Once::new();
     HOOKED.call_once(|| exit::at_exit(finish_all));

@@ -14,9 +14,9 @@ use crate::warn::warn;
 impl Recording {
     /// Starts recording: reads the state of every registered allocator, then records every event.
     ///
-    /// A recording that the [environment] or a [`Switch`](crate::Switch) requested gives way to this
-    /// one, which also makes its dumps; that is reported on standard error. The environment's goes on afterwards, in
-    /// another file.
+    /// A recording that the [environment] or a [`Switch`](crate::Switch) requested gives way to this one, which also
+    /// makes its dumps; that is reported on standard error. The recording requested by the environment continues
+    /// afterwards, in another file.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ impl Recording {
 /// # Errors
 ///
 /// Returns an error if the recording cannot be started, because an option is invalid or the file cannot be created. If
-/// another recording is running or writing to the file, `body` runs all the same: [`Recorded::problem`] says so. If
+/// another recording is running or writing to the file, `body` runs all the same: [`Recorded::problem`] reports it. If
 /// `body` fails, returns its error as [`Error::Body`], with the path of the recording.
 ///
 /// # Examples

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::signals;
 
-/// The time that a warning may take before the program goes on without it.
+/// The time that a warning may take before the program continues without it.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Prints `text` as one line on standard error. Never fails and never blocks: standard error may be a file on a full

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-/// Writes `content` to `path`, unless a file of its length is there: the name tells the content, but a disk may have
+/// Writes `content` to `path`, unless a file of its length exists: the name identifies the content, but a disk may have
 /// been full. Other processes see all of it or nothing.
 pub(crate) fn put(path: &Path, content: &[u8]) -> io::Result<()> {
     if fs::metadata(path).is_ok_and(|facts| facts.len() == content.len() as u64) {

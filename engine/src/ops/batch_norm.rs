@@ -152,7 +152,7 @@ impl Gradient for BatchNorm {
     }
 }
 
-/// Gives the gradients of weight and bias of channels, those that are needed.
+/// Passes on the gradients of weight and bias of channels, if they are needed.
 pub(super) fn give_affine(
     known: &Values,
     grad: &Tensor,

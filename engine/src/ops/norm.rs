@@ -151,7 +151,7 @@ impl Values {
         [self.mean.as_ref().expect("channels have a mean").view(), self.spread.view()]
     }
 
-    /// Gives the gradients of weight and bias, those that are needed. `take` returns a tensor to add one to, and the
+    /// Passes on the gradients of weight and bias, if they are needed. `take` returns a tensor to add one to, and the
     /// share of it that stays; `add` adds both.
     pub(super) fn give_affine(
         &self,

@@ -1,6 +1,6 @@
 //! The operators `+`, `-`, `*` and `/` between tensors and with scalars, and unary `-`.
 //!
-//! An operator can fail as the method that it stands for does, so it returns a [`Result`]. Its operands are tensors, by
+//! An operator can fail like the method that it calls, so it returns a [`Result`]. Its operands are tensors, by
 //! value or by reference, and scalars of type `f64`; one operand can also be the result of another operator, so that a
 //! chain needs one `?`:
 //!

@@ -49,7 +49,7 @@ extern "C" fn in_child() {
 }
 
 /// Turns recording off in forked children of this process, in which neither the driver nor the collector thread exists:
-/// they would write to their parent's file. A child that executes another program starts anew.
+/// they would write to their parent's file. A child that executes another program is not affected.
 pub(crate) fn register_fork_handlers() {
     // SAFETY: `in_child` is an `extern "C"` function without arguments that only stores to an atomic.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };

@@ -111,7 +111,7 @@ fn diff_of(inputs: [&Input; 2], arguments: &DiffArguments, page: &mut Page<'_>) 
     Ok(Status::Fine)
 }
 
-/// Formats how a group changed, unless its figures tell, and how it was matched.
+/// Formats how a group changed, unless its figures show it, and how it was matched.
 fn change_text(group: &DiffGroup) -> String {
     let change = match group.change() {
         Change::Same | Change::Grown | Change::Shrunk => "",

@@ -25,7 +25,7 @@ pub(super) struct Recorded {
     pub(super) what: What,
     /// The effect in the recording.
     pub(super) done: Transition,
-    /// The block in use whose free is missing, since this event allocates its key anew.
+    /// The block in use whose free is missing, since this event allocates its key again.
     pub(super) former: Option<u64>,
     /// For a requested free, the number of the event that completes it, or [`UNKNOWN`].
     pub(super) completion: u64,

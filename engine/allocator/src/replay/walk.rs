@@ -399,7 +399,7 @@ impl Run<'_> {
         self.output.free_completed(event, block);
     }
 
-    /// Frees the blocks whose last use was `event`, if the plan says so.
+    /// Frees the blocks whose last use was `event`, if the plan frees blocks after their last use.
     fn end_used(&mut self, event: At) {
         while let Some((after, block)) = self.endings.get(self.next_ending).copied()
             && after <= event.number

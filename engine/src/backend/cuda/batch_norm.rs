@@ -54,7 +54,7 @@ impl Size {
 /// The division of channels into pieces, and the kernels for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cut {
-    /// Parts of each channel's lines, of so many packs in all. One part is a whole channel.
+    /// Divides each channel's lines into `parts` parts. One part is a whole channel.
     Lines { parts: u64, pack: u64 },
     /// Parts of the rows of each channel's columns.
     Columns(Columns),

@@ -37,7 +37,7 @@ impl Columns {
         Self::cut(queue.gpu().processors(), size, if is_wide { pack } else { 1 }, sums)
     }
 
-    /// With `pack` columns a thread, and room for so many sums of each kind.
+    /// Divides a matrix with `pack` columns per thread, and room for `sums` partial sums of each kind.
     fn cut(processors: u32, size: [u64; 2], pack: u64, sums: u64) -> Self {
         let [rows, columns] = size;
         let tiles = columns.div_ceil(LANES * pack);

@@ -54,7 +54,7 @@ impl<'a> Step<'a> {
         Ok(is_in_order(&nest).then(|| (work, Part { elements: nest.elements(), operands })))
     }
 
-    /// Updates the parameter in a launch of its own.
+    /// Updates the parameter in a separate launch.
     pub(super) fn run(self) -> Result<()> {
         if let Some((work, part)) = self.part()? {
             let queue = Queue::of(self.parameter.storage.device(), self.op)?;

@@ -20,7 +20,7 @@ struct Images {
 }
 
 impl Images {
-    /// The images that windows move over, and where the elements of what is read lie.
+    /// Returns the images that windows move over, and the layout of the elements that are read.
     fn new(images: &Layout, read: &Layout) -> Self {
         let shape = images.shape();
         let strides = read.strides();

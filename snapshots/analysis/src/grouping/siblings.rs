@@ -69,13 +69,13 @@ fn ranges(numbers: &[u64]) -> String {
 /// Rows that are merged into one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merged {
-    /// The path, which stands for all of them.
+    /// The path, which represents all of them.
     pub path: String,
     /// The indices of the rows.
     pub rows: Vec<usize>,
 }
 
-/// Merges `rows`, each a path and a key that must be equal in merged rows. A merged path stands for exactly the
+/// Merges `rows`, each a path and a key that must be equal in merged rows. A merged path represents exactly the
 /// combinations of its numbers. Results are ordered by their first row, and the rows of each by their numbers.
 pub fn merge<K: Clone + Eq + Hash>(rows: impl Iterator<Item = (String, K)>) -> Vec<Merged> {
     struct Row<K> {

@@ -55,7 +55,7 @@ impl GrowingFile {
         }
     }
 
-    /// Makes sure that it still begins as it did the last time: its program may have started anew.
+    /// Checks that the file still begins as it did the last time: its program may have been restarted.
     ///
     /// # Errors
     ///

@@ -189,7 +189,7 @@ impl<'a> Column<'a> {
         Self { fit: Fit::SourceLine, ..self }
     }
 
-    /// Lets its cells have several lines.
+    /// Allows several lines in its cells.
     pub fn lines(self) -> Self {
         Self { has_lines: true, ..self }
     }

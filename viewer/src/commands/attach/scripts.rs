@@ -25,7 +25,7 @@ try:
     sys.path.insert(0, package)
 ";
 const IMPORT: &str = "from highwater import _attached, _binary; _binary.given = binary; _attached";
-/// No exception may reach the program.
+/// The end of each script: no exception may reach the program.
 const END: &str = "
 except BaseException as error:
     try:
@@ -177,10 +177,10 @@ fn give_to_user_of(_pid: u32, _folder: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Memory in the program, for a line that runs the script.
+/// Bytes of memory allocated in the program for a line that runs the script.
 const BYTES: usize = 1 << 13;
 
-/// Has the program run `script`, which must not raise an exception, when its main thread next runs Python. The file
+/// Makes the program run `script`, which must not raise an exception, when its main thread next runs Python. The file
 /// must remain until then.
 ///
 /// # Errors
@@ -205,7 +205,7 @@ fn run(program: impl AsRef<OsStr>, words: &[&OsStr]) -> io::Result<Output> {
     Command::new(program).args(words).stdin(Stdio::null()).output()
 }
 
-/// Whether the program's Python lets another process have it run a script: that of version 3.14 or later.
+/// Returns whether the program's Python can run a script for another process, as version 3.14 or later can.
 fn runs_scripts(pid: u32) -> bool {
     let asks = "import sys; sys.exit(not hasattr(sys, 'remote_exec'))";
     let is_python = std::fs::read_link(executable(pid))
@@ -228,7 +228,7 @@ fn by_python(pid: u32, script: &Path) -> Result<(), String> {
 
 const MAY_NOT: &str = "permission denied: run it as root, or allow it with `sysctl kernel.yama.ptrace_scope=0`";
 
-/// A debugger stops the program, and has Python call one of its functions when it is safe.
+/// Uses a debugger, which stops the program and makes Python call one of its functions when that is safe.
 fn by_debugger(pid: u32, script: &Path) -> Result<(), String> {
     // What the script defines is not left in the program's main module.
     let read = format!("exec(compile(open({}, 'rb').read(), 'highwater attach', 'exec'), {{}})", text(script));
@@ -261,7 +261,7 @@ fn by_debugger(pid: u32, script: &Path) -> Result<(), String> {
     })
 }
 
-/// Has gdb write `lines`, which end a string of C, into the program, and call Python with them.
+/// Makes gdb write `lines`, which end a C string, into the program, and call Python with them.
 fn by_gdb(pid: &str, lines: &str, script: &Path) -> io::Result<Output> {
     let file = script.with_extension("lines");
     std::fs::write(&file, format!("{lines}\0"))
@@ -276,7 +276,7 @@ fn by_gdb(pid: &str, lines: &str, script: &Path) -> io::Result<Output> {
     debug("gdb", &without_symbols, "-ex", &["set confirm off", c, threads, python, &map, &copy, call])
 }
 
-/// The same with lldb, which needs some seconds for it.
+/// Does the same with lldb, which needs some seconds for it.
 fn by_lldb(pid: &str, lines: &str) -> io::Result<Output> {
     let text = lines.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     let map =

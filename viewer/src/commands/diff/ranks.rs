@@ -250,8 +250,8 @@ fn pairs(by_rank: &[BTreeMap<u32, &Rank>; 2], arguments: &DiffArguments) -> Vec<
     ranks.into_iter().map(pair).collect()
 }
 
-/// Reads the recordings of both ranks again, says which of them is incomplete, and lets `tell` print the report of
-/// `diff`.
+/// Reads the recordings of both ranks again, reports which of them is incomplete, and calls `tell` to print the report
+/// of `diff`.
 fn compare(
     arguments: &DiffArguments,
     ranks: [&Rank; 2],

@@ -15,7 +15,7 @@ const MAX_MISSING: usize = 160;
 const LIMITS: [(usize, usize); 8] =
     [(200, 4000), (50, 1000), (20, 600), (10, 400), (5, 300), (3, 200), (1, 120), (0, 80)];
 
-/// Returns whole lines of `text`, at most [`MAX_TEXT`] bytes of JSON, and says how many were cut.
+/// Returns whole lines of `text`, at most [`MAX_TEXT`] bytes of JSON, and the number of lines that were cut.
 pub(super) fn cut_text(text: &str) -> String {
     if as_json(text) <= MAX_TEXT {
         return text.to_owned();

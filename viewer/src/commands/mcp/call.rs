@@ -175,7 +175,8 @@ fn run(tool: &Tool, words: Vec<PathBuf>) -> Result<(String, Option<Value>), Unan
     Ok((String::from_utf8_lossy(&text).into_owned(), facts))
 }
 
-/// Rewrites an error message for a client: options become the tool's parameters, and other options are not offered.
+/// Rewrites an error message for a client: options become the tool's parameters, and options that the tool lacks are
+/// omitted.
 fn in_words_of(tool: &Tool, message: &str) -> String {
     let message = message.strip_prefix("error: ").unwrap_or(message);
     let text = tool.renamed(message);
@@ -224,7 +225,7 @@ pub(super) fn suggested_call(command: &str) -> Option<String> {
     })
 }
 
-/// Returns the words as arguments of `tool`; `None` if one of them is none, or is there twice.
+/// Returns the words as arguments of `tool`; `None` if one of them is not an argument, or occurs twice.
 fn arguments(tool: &Tool, words: &[String]) -> Option<Map<String, Value>> {
     let mut files = tool.parameters.iter().filter(|one| [Kind::Recording, Kind::Second].contains(&one.kind));
     let (mut words, mut arguments) = (words.iter(), Map::new());

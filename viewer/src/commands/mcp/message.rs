@@ -95,7 +95,7 @@ pub(super) fn serve(
     reader.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// Sends the lines of `input` that are not blank, until it ends or nobody receives them; `None` for one that is too
+/// Sends the lines of `input` that are not blank, until it ends or the receiver is dropped; `None` for one that is too
 /// long.
 fn read_lines(mut input: impl BufRead, lines: &SyncSender<Option<Vec<u8>>>) -> io::Result<()> {
     loop {

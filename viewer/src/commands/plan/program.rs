@@ -33,7 +33,7 @@ impl<'a> SimulatedProgram<'a> {
         Self { arguments, gpu: arguments.gpu.unwrap_or_else(Gpu::unless_named) }
     }
 
-    /// Says which GPU decides the kernels, unless it was chosen.
+    /// Returns a note on the GPU that determines the kernels, unless it was chosen.
     pub(super) fn assumed(&self) -> Option<String> {
         let name = self.gpu.name;
         let text = format!("--gpu is not given: the program is simulated with the kernels of an {name}");

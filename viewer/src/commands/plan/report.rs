@@ -296,7 +296,7 @@ fn peaks_value(trial: &Trial) -> Value {
     ])
 }
 
-/// Words what came of the program with the plan.
+/// Formats the result of simulating the program with the plan.
 fn simulated_again(proven: &Proven, budget: Budget) -> String {
     let device = format_bytes(budget.bytes);
     let [requested, _, reserved] = proven.peaks.map(format_bytes);

@@ -9,7 +9,7 @@ use super::rerun::Rerun;
 use crate::commands::record::running_turn;
 
 impl Rerun {
-    /// Returns what the lines that apply `setup` depend on.
+    /// Returns the facts on which the lines that apply `setup` depend.
     ///
     /// # Errors
     ///

@@ -15,7 +15,7 @@ static CARRIED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/inject.so"));
 #[cfg(not(feature = "run"))]
 const CARRIED: &[u8] = &[];
 
-/// The name of its file, which tells the content.
+/// The name of its file, which identifies the content.
 const NAME: &str = include_str!(concat!(env!("OUT_DIR"), "/inject.so.name"));
 
 /// The environment variable that names another library than the embedded one.

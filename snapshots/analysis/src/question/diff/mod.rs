@@ -67,7 +67,7 @@ highwater_snapshots::vocabulary!(
     #[derive(serde::Serialize)]
     #[serde(rename_all = "snake_case")]
     Change {
-        /// Only A has it.
+        /// Only recording A has the group.
         OnlyInA = "only in A",
         /// B has fewer bytes.
         Shrunk = "shrunk",
@@ -75,7 +75,7 @@ highwater_snapshots::vocabulary!(
         Same = "same",
         /// B has more bytes.
         Grown = "grown",
-        /// Only B has it.
+        /// Only recording B has the group.
         OnlyInB = "only in B",
     }
 );

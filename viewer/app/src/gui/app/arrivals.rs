@@ -148,7 +148,7 @@ impl App {
         }
     }
 
-    /// Tells the file that follows the recording `name` that it is complete.
+    /// Notifies the file that follows the recording `name` that the recording is complete.
     fn end_feed(&mut self, name: &Path) {
         let followings = self.files.iter_mut().filter_map(|file| file.following.as_mut()).chain(&mut self.arriving);
         followings.filter(|following| following.path() == name).for_each(Following::end);

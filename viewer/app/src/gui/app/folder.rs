@@ -27,7 +27,7 @@ pub(super) struct Folder {
     is_in_front: bool,
     /// The rank that was opened from the strip, which the next one opened there replaces.
     opened: Option<PathBuf>,
-    /// What is read again when it is due; `None` while it is, and if a server sends the ranks.
+    /// The recordings to read again; `None` while they are being read, and if a server sends the ranks.
     followed: Option<FollowedFleet>,
     reading: Option<Pending<(Option<Fleet>, FollowedFleet)>>,
 }
@@ -58,7 +58,7 @@ impl App {
         self.folder = Some(Folder { path, view, is_in_front: true, opened, followed, reading: None });
     }
 
-    /// Reads what has changed in the open folder where that is due, and shows it.
+    /// Reads the changes in the open folder if it is time to do so, and shows them.
     pub(super) fn follow_folder(&mut self, ctx: &egui::Context) {
         let Some(folder) = &mut self.folder else { return };
         if let Some(read) = folder.reading.as_ref().and_then(Pending::poll) {

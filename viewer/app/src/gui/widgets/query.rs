@@ -24,7 +24,7 @@ type Outcome<K, A> = (u64, K, Result<Option<A>, ()>);
 /// The error if the work panicked.
 const BROKEN_OFF: &str = "internal error; please report it";
 
-/// Tells the work whether its answer is still needed.
+/// Lets background work check whether its answer is still needed.
 #[derive(Debug)]
 pub struct Cancel {
     latest: Arc<AtomicU64>,

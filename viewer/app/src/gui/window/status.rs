@@ -126,7 +126,7 @@ fn facts_ui(ui: &mut Ui, facts: &[String], room: f32) {
 struct Trust {
     sentences: Vec<String>,
     is_warning: bool,
-    /// The number of limits, or that there are none.
+    /// The number of limits as text, or that the recording is complete.
     short: String,
 }
 

@@ -150,7 +150,7 @@ fn in_view<'a, T>(
     &rows[first..after.max(first)]
 }
 
-/// Pixels of a step below which its phases cannot be told apart.
+/// Width of a step in pixels below which its phases cannot be distinguished.
 const NARROW_STEP: usize = 4;
 
 /// The columns of a picture of `view` that is `width` pixels wide. Where steps are about as narrow as pixels, a column
