@@ -33,7 +33,7 @@ impl Tensor {
         Ok(operation.record(out, &[self], |_| chance))
     }
 
-    /// [`Self::dropout2d`] in this tensor's memory, if that is not shared.
+    /// Like [`Self::dropout2d`], in this tensor's memory if that is not shared.
     ///
     /// # Errors
     /// See [`Self::dropout`].

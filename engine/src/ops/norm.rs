@@ -98,7 +98,7 @@ pub(super) struct Known {
     pub(super) affine: [Option<Saved>; 2],
 }
 
-/// The tensors again that a norm has saved, but for the bias.
+/// The tensors that a norm has saved, except the bias.
 pub(super) struct Values {
     pub(super) input: Option<Tensor>,
     pub(super) mean: Option<Tensor>,

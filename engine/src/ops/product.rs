@@ -61,7 +61,7 @@ pub(super) fn multiply(out: &Tensor, left: &Tensor, right: &Tensor, keep: f64) -
     multiply_scaled(out, left, right, [1.0, keep])
 }
 
-/// [`multiply`], with the product times `scale`.
+/// Like [`multiply`], with the product multiplied by `scale`.
 pub(super) fn multiply_scaled(out: &Tensor, left: &Tensor, right: &Tensor, [scale, keep]: [f64; 2]) -> Result<()> {
     multiply_onto(out, left, right, Onto::Kept { scale, keep })
 }

@@ -34,8 +34,8 @@ impl Tensor {
         rotate(&self.clone(), Packing::of_heads(self)?, options)
     }
 
-    /// [`Self::rotary`] in this tensor's memory, if that is not shared. Its gradient overwrites the result's in the
-    /// same way.
+    /// Like [`Self::rotary`], in this tensor's memory if that is not shared. Its gradient overwrites the result's in
+    /// the same way.
     ///
     /// # Errors
     /// See [`Self::rotary`].
@@ -44,9 +44,9 @@ impl Tensor {
         rotate(&self, packing, options)
     }
 
-    /// [`Self::rotary`] of the first `rotated` of `slots` heads that are adjacent in `[batch, length, slots · width]`;
-    /// the others are unchanged. In this tensor's memory, if that is not shared: so one buffer contains query, key and
-    /// value for [`Self::attention_packed`].
+    /// Like [`Self::rotary`], for the first `rotated` of `slots` adjacent heads in `[batch, length, slots · width]`; the
+    /// others are unchanged. In this tensor's memory, if that is not shared: so one buffer contains query, key and value
+    /// for [`Self::attention_packed`].
     ///
     /// # Errors
     /// See [`Self::rotary`].

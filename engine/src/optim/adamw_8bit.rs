@@ -108,7 +108,7 @@ impl Rule for AdamW8bit {
 }
 
 impl AdamW8bit {
-    /// The same without codes.
+    /// Returns the same rule with unquantized averages.
     fn rule(&self) -> AdamW {
         let Self { learning_rate, betas, epsilon, weight_decay, .. } = *self;
         AdamW { learning_rate, betas, epsilon, weight_decay, form: Form::Fused }

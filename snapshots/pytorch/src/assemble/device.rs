@@ -123,8 +123,7 @@ impl Device {
         }
     }
 
-    /// Notes that rounded sizes do not follow the rules of PyTorch's allocator for CUDA, as those of other devices' do
-    /// not.
+    /// Returns a note if rounded sizes do not follow the rules of PyTorch's CUDA allocator, as on other devices.
     pub(super) fn layout_note(&self, layout: &Layout<'_>) -> Option<String> {
         let blocks = |count, [one, more]: [&str; 2]| match count {
             0 => None,

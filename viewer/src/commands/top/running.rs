@@ -99,7 +99,7 @@ impl Device {
         }
     }
 
-    /// Handles that the current step has ended and step `next` begins.
+    /// Handles the end of the current step and the beginning of step `next`.
     fn begin_step(&mut self, ended: Option<u32>, next: Option<u32>, time_ns: u64) {
         let totals = *self.live.totals();
         if ended.is_some() && ended == self.first_step {

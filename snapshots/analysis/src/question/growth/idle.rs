@@ -83,7 +83,7 @@ impl Turns {
         turns
     }
 
-    /// Notes that nothing happens until `next_ns`, and that what happens then ends at `last_ns`.
+    /// Records a pause until `next_ns`, followed by activity that ends at `last_ns`.
     fn pause_until(&mut self, next_ns: u64, last_ns: u64) {
         let (first_ns, before_ns) = self.time_ns.unwrap_or((next_ns, next_ns));
         self.time_ns = Some((first_ns, last_ns));

@@ -90,7 +90,7 @@ impl App {
         }
     }
 
-    /// Handles that a file was opened in `row`: it becomes B if it was opened for a comparison.
+    /// Handles the opening of the file in `row`: it becomes B if it was opened for a comparison.
     pub(super) fn compare_opened(&mut self, ctx: &egui::Context, row: usize) {
         let wants = std::mem::take(&mut self.compares_next);
         match &self.comparing {
@@ -103,7 +103,7 @@ impl App {
         }
     }
 
-    /// Handles that the file in `row` was closed: later rows move up.
+    /// Handles the closing of the file in `row`: later rows move up.
     pub(super) fn compare_closed(&mut self, row: usize) {
         match &mut self.comparing {
             Some(comparing) if comparing.rows.contains(&row) => self.comparing = None,

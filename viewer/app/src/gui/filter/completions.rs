@@ -127,7 +127,7 @@ impl Completions {
         taken.and_then(|row| self.put(text, row))
     }
 
-    /// `text` with completion `row` applied, and the byte position of the cursor after it.
+    /// Returns `text` with completion `row` applied, and the byte position of the cursor after it.
     fn put(&mut self, text: &str, row: usize) -> Option<(String, usize)> {
         let Completion { range, text: word, .. } = self.found.get(row)?;
         let (before, after) = (text.get(..range.start)?, text.get(range.end..)?);

@@ -148,7 +148,7 @@ pub fn doubts(trace: &Trace) -> Vec<String> {
     problems(true).chain(trace.trust_sentences()).chain(problems(false)).chain(notes).collect()
 }
 
-/// `text` with a capital first letter.
+/// Returns `text` with a capital first letter.
 pub(crate) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())

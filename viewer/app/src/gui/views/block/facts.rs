@@ -74,7 +74,7 @@ impl Facts {
     }
 }
 
-/// `512 MiB activation of linear, train.py:7 forward`.
+/// Describes the block: `512 MiB activation of linear, train.py:7 forward`.
 fn headline(recording: &Recording, id: BlockId, metric: Metric) -> String {
     let trace = &recording.trace;
     let block = trace.blocks.get(id);

@@ -49,8 +49,8 @@ fn kept(recording: &Recording, selection: &Selection) -> Vec<[f64; 2]> {
 }
 
 impl Timeline {
-    /// Shows the whole recording in little: the bands, and above what a step leaves, what it needs meanwhile, paler.
-    /// Its visible part can be moved, resized or drawn again.
+    /// Shows the whole recording at a small scale: the bands, and above what a step leaves, what it needs in between,
+    /// paler. Its visible part can be moved, resized or drawn again.
     pub(super) fn overview_ui(&mut self, ui: &mut Ui, recording: &Recording, selection: &mut Selection) {
         let Some(shown) = &self.whole else { return };
         let (shades, trace, metric) = (Shades::in_ui(ui), &recording.trace, drawn_metric(selection.metric));
