@@ -124,7 +124,7 @@ impl<T> ToResult<T> for Result<T, cudarc::driver::DriverError> {
             | CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
             | CUresult::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD => Error::Driver {
                 doing: doing.to_owned(),
-                message: "a CUDA graph is being captured, which is not supported: run this part without capturing"
+                message: "a CUDA graph is being captured, which is not supported: run this part without capture"
                     .to_owned(),
             },
             code => {

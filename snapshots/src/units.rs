@@ -144,7 +144,9 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         "gb" => 1_000_000_000,
         "tb" => 1_000_000_000_000,
         other => {
-            return Err(format!("unknown unit '{other}' in size '{text}': write for example 512MiB, 24GiB or 1048576"));
+            return Err(format!(
+                "unknown unit '{other}' in size '{text}': expected for example 512MiB, 24GiB or 1048576"
+            ));
         }
     };
     let bad = || format!("invalid size '{text}': expected for example 512MiB, 24GiB or 1048576");

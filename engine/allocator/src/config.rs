@@ -189,8 +189,8 @@ pub enum ConfigError {
     },
     /// Expandable segments on a device without virtual memory management.
     #[error(
-        "allocator settings: expandable_segments:True is not supported on the {kind} device, \
-         which has no virtual memory management"
+        "allocator settings: expandable_segments:True is not supported on the {kind} device: it has no virtual memory \
+         management"
     )]
     NoVirtualMemory {
         /// The name of the driver's kind.

@@ -56,7 +56,7 @@ impl Tensor {
         let axis = self.shape().axis(op, axis)?;
         let length = self.shape()[axis];
         if count > length {
-            let what = format!("asked for {count} elements of axis {axis}, which has {length}");
+            let what = format!("cannot take {count} elements along axis {axis}, which has {length}");
             return Err(Error::Setting { op, what });
         }
         let shape = self.shape().with_axis(axis, count);

@@ -44,9 +44,9 @@ impl Tensor {
         rotate(&self, packing, options)
     }
 
-    /// Like [`Self::rotary`], for the first `rotated` of `slots` adjacent heads in `[batch, length, slots · width]`; the
-    /// others are unchanged. In this tensor's memory, if that is not shared: so one buffer contains query, key and value
-    /// for [`Self::attention_packed`].
+    /// Like [`Self::rotary`], for the first `rotated` of `slots` adjacent heads in `[batch, length, slots · width]`;
+    /// the others are unchanged. In this tensor's memory, if that is not shared: so one buffer contains query, key and
+    /// value for [`Self::attention_packed`].
     ///
     /// # Errors
     /// See [`Self::rotary`].

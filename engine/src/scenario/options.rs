@@ -227,14 +227,16 @@ impl FromStr for DeviceChoice {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let ordinal = |text: &str| text.parse().map_err(|_| format!("'{text}' is not a device number: write cuda:0"));
+        let ordinal = |text: &str| {
+            text.parse().map_err(|_| format!("invalid device number '{text}': expected an integer, as in cuda:0"))
+        };
         match text.split_once(':') {
             None if text == "meta" => Ok(Self::Meta),
             Some(("meta", "cuda")) => Ok(Self::MetaForCuda),
             None if text == "cpu" => Ok(Self::Cpu),
             None if text == "cuda" => Ok(Self::Cuda(0)),
             Some(("cuda", number)) => ordinal(number).map(Self::Cuda),
-            _ => Err("devices are meta, meta:cuda, cpu, cuda and cuda:N".to_owned()),
+            _ => Err("expected meta, meta:cuda, cpu, cuda or cuda:N".to_owned()),
         }
     }
 }

@@ -59,7 +59,7 @@ impl FromStr for ColourBy {
                 Some((_, key)) => *key,
                 None => match GroupKey::parse_list(text)?.as_slice() {
                     [key] => *key,
-                    _ => return Err(format!("'{text}': colours distinguish one key")),
+                    _ => return Err(format!("'{text}': expected one key for colours")),
                 },
             },
         };

@@ -49,7 +49,7 @@ impl FromStr for Seconds {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("invalid number of seconds '{text}': write for example 2, -0.25 or 0.000001");
+        let wrong = || format!("invalid number of seconds '{text}': expected for example 2, -0.25 or 0.000001");
         let (is_negative, digits) = match text.strip_prefix('-') {
             Some(digits) => (true, digits),
             None => (false, text.strip_prefix('+').unwrap_or(text)),

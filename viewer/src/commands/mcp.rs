@@ -158,8 +158,8 @@ fn instructions(access: &Access) -> String {
     format!(
         "Highwater answers where GPU memory goes, exactly, from recordings of training or inference. Start with \
          `summary`, then `explain`; after an out-of-memory error `oom`; for a leak `growth`; to fit a smaller GPU `plan`. \
-         Sizes in structured content are bytes; texts have binary units. Say what the recording cannot know, as its trust \
-         states. Recordings: {}.",
+         Sizes in structured content are bytes; texts have binary units. State the limits of the recording, as listed \
+         in its trust. Recordings: {}.",
         cut_message(&listed(&access.files()))
     )
 }

@@ -169,7 +169,7 @@ fn listen(host: &str, port: Option<u16>) -> Result<TcpListener, Failure> {
     let port = port.unwrap_or(0);
     TcpListener::bind((host, port)).map_err(|why| {
         let hint = match why.kind() {
-            io::ErrorKind::AddrInUse => "; another program uses this port: choose another one, or leave --port out",
+            io::ErrorKind::AddrInUse => "; another program uses this port: choose another one, or omit --port",
             io::ErrorKind::PermissionDenied => "; ports below 1024 are reserved: choose a higher one",
             io::ErrorKind::AddrNotAvailable => "; it is not an address of this computer",
             _ => "",

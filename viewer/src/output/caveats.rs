@@ -104,7 +104,7 @@ pub(crate) fn simulated_beside(trace: &Trace, baseline: &Trace) -> Option<String
     let place =
         |gpu: Option<String>| gpu.map_or_else(|| "a real device".to_owned(), |gpu| format!("a simulated {gpu}"));
     let because = match (&own, &other) {
-        (Some(_), Some(_)) => "PyTorch chooses kernels by the GPU",
+        (Some(_), Some(_)) => "PyTorch chooses kernels depending on the GPU",
         _ => "in a simulation the sizes of some workspaces are unknown, and values computed on the device are zeros",
     };
     (own != other).then(|| {

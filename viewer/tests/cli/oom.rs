@@ -178,7 +178,7 @@ fn a_limit_below_the_device_is_its_memory_in_every_answer() {
             assert_eq!(remedy(&oom, settings), Some(one["oom_event"].is_null()), "{settings}: {oom} {tried}");
         }
         let told = answer(trace, "whatif a.snap --alloc-conf max_split_size_mb:64").unwrap();
-        assert!(told.contains("the most that was reserved: a limit below the device's memory"), "{told}");
+        assert!(told.contains("the maximum of reserved memory: a limit below the device's memory"), "{told}");
     }
 }
 

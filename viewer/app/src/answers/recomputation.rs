@@ -60,7 +60,7 @@ pub fn check_patterns(trace: &Trace, patterns: &[ScopePattern]) -> Result<(), St
     }
     let has = |phase: Phase| trace.spans.rows().iter().any(|span| span.phase == phase);
     if !has(Phase::Forward) {
-        return Err("the recording has no forward phase, so that nothing can be recomputed".to_owned());
+        return Err("the recording has no forward phase, so nothing can be recomputed".to_owned());
     }
     Ok(())
 }

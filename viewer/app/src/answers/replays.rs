@@ -104,14 +104,14 @@ pub fn predict(source: &Source<'_>, change: &Change) -> Result<Prediction, NoPre
         Some(settings) => changed_config(&config, settings)?,
     };
     if source.whole().is_none() && change.follows_blocks() {
-        let text = "the recording is too long to follow its blocks to their last uses, over their lifetimes or through \
-                    modules that are recomputed: `highwater convert FILE part.snap --events FROM..TO` cuts out a part";
+        let text = "the recording is too long to determine last uses, lifetimes or recomputed modules: cut out a part \
+                    with `highwater convert FILE part.snap --events FROM..TO`";
         return Err(text.to_owned().into());
     }
     let last_uses = source.whole().and_then(|trace| LastUses::of(trace, device));
     if !change.until_last_use.is_empty() && last_uses.is_none() {
-        let text = "the recording does not say when blocks are used: record with uses (`highwater record --uses`, or \
-                    `HistoryOptions::uses`)";
+        let text = "the recording does not contain uses of blocks: record them with `highwater record --uses` or \
+                    `HistoryOptions::uses`";
         return Err(text.to_owned().into());
     }
     let measured = Figures::of(source, device)?;

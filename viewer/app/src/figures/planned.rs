@@ -40,7 +40,7 @@ impl Budget {
 /// Returns a sentence that `bytes` of a budget are in use outside of the allocator; `None` if it is 0.
 pub fn counted_outside(bytes: u64) -> Option<String> {
     let used = format_bytes(bytes);
-    (bytes > 0).then(|| format!("Of the budget, others use {used} according to the recording's samples."))
+    (bytes > 0).then(|| format!("Others use {used} of the budget, according to the recording's samples."))
 }
 
 /// Returns the answer, as a sentence.
@@ -96,10 +96,10 @@ fn does_not_fit(search: &Search, budget: Budget) -> String {
     let least = match device {
         Some(bytes) => {
             let size = format_required_bytes(bytes.saturating_add(budget.reserve));
-            format!("the smallest device that was found has {size}, reserved memory included, for {requested}")
+            format!("the smallest device found has {size}, including reserved memory, for {requested}")
         }
-        None if minimum.is_exact => format!("the least is {requested}"),
-        None => format!("the least that was found is {requested}"),
+        None if minimum.is_exact => format!("the minimum is {requested}"),
+        None => format!("the minimum found is {requested}"),
     };
     format!("Does not fit in {}: {least}, with {}.", budget.text(), name(&minimum.setup))
 }
@@ -298,7 +298,7 @@ mod tests {
                  {requested}"
             )
         );
-        assert_eq!(answer(&search, budget(300)), format!("Does not fit in 300 MiB: the least is {requested}"));
+        assert_eq!(answer(&search, budget(300)), format!("Does not fit in 300 MiB: the minimum is {requested}"));
         let runs = |search: &Search| large_enough(search, budget(346)).unwrap();
         assert_eq!(runs(&search), format!("As it is, it runs on a device of 360 MiB, {INCLUDED}."));
         let fused = of_minimum(least(vec![Change::Fused]), Reach::FailedRequest);

@@ -21,7 +21,7 @@ use crate::output::{Failure, Page, Report, Status, caveats};
 pub fn convert(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let (files, out) = arguments.files_and_out()?;
     if files.len() > 2 {
-        let text = "a page shows one recording, or compares two; serve shows several: `highwater serve FILE…`";
+        let text = "a page shows one recording, or compares two; use `highwater serve FILE…` for several";
         return Err(Failure::Usage(text.to_owned()));
     }
     if let Some(file) = files.iter().find(|file| same(file, out)) {

@@ -242,7 +242,7 @@ fn check_options(arguments: &RenderArguments) -> Result<(), Failure> {
         return only("--device-b");
     }
     if let Some(PictureAt::Compared(at)) = arguments.at {
-        let text = format!("--at {}: give the number of an event; only --view diff knows such moments", ComparedAt(at));
+        let text = format!("--at {}: expected an event number; only --view diff supports such moments", ComparedAt(at));
         return Err(Failure::Usage(text));
     }
     Ok(())

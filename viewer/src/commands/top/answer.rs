@@ -162,7 +162,7 @@ fn first(key: &mut Vec<String>) -> String {
 }
 
 /// Shown for PyTorch recordings, whose steps and phases are annotations of the whole recording.
-const NO_STAGES: &str = "steps and phases of PyTorch programs are not read here: see highwater phases";
+const NO_STAGES: &str = "steps and phases of PyTorch programs are not shown here: see highwater phases";
 
 /// The key of the detail: the choice, the number of restarts of the recording, its events, whether it is complete, and
 /// its note.

@@ -54,7 +54,7 @@ impl Rules {
                 self.uses_builtin = false;
                 Ok(())
             }
-            (Some("builtin"), ..) => Err(format!("'{line}': expected 'builtin off', or no such line")),
+            (Some("builtin"), ..) => Err(format!("'{line}': expected 'builtin off'")),
             (Some(name), Some("if"), Some(_)) => {
                 let category = Category::from_name(name).ok_or_else(|| no_category(name))?;
                 let conditions = after_words(line, 2);

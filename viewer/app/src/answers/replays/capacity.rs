@@ -52,7 +52,7 @@ impl Bound {
             let (capacity, what) = match limit {
                 Some(limit) => (
                     limit,
-                    "the most that was reserved: a limit below the device's memory made the recorded request fail",
+                    "the maximum of reserved memory: a limit below the device's memory made the recorded request fail",
                 ),
                 None => (
                     Capacity::at_failure(obtained(totals), failed.device_free).bytes,

@@ -42,7 +42,7 @@ pub(super) fn test(
         trace.events.device[event.0 as usize] == device && matches!(trace.subject(event), Subject::Segment(_))
     });
     if request.allocator == Allocator::Driver {
-        return Err("the driver itself served each block, and how it places them is not known".to_owned());
+        return Err("the driver itself served each block, and its placement of blocks is unknown".to_owned());
     }
     if !has_segments && request.homes.is_empty() {
         return Err("the recording has no segments".to_owned());

@@ -247,7 +247,7 @@ impl MomentPanel {
             && let Some(cause) = context.index().cause(&recording.source, metric)
         {
             let text = cause_text(&recording.trace, cause, context.moment.bytes);
-            ui.strong(text).on_hover_text("What raises the total to its peak: see Explain.");
+            ui.strong(text).on_hover_text("The cause of the peak; see Explain.");
         }
         self.filter_hint_ui(ui, context);
     }

@@ -28,7 +28,7 @@ pub(super) fn default_budget(context: &ViewContext<'_>) -> (u64, &'static str) {
     // What is in memory is read without errors.
     let limit = context.recording.source.memory_limit(index.device).ok().flatten();
     if let Some(limit) = limit {
-        return (limit, "the most that was reserved before a request failed for a limit below the device's memory");
+        return (limit, "the maximum of reserved memory before a request failed at a limit below the device's memory");
     }
     if capacity_is_inferred {
         return (capacity, "the memory that the allocator could use when a request failed");

@@ -140,7 +140,7 @@ fn a_single_recomputed_module_can_be_left_out() {
 fn what_does_not_fit_says_so_and_shows_the_least_and_what_it_consists_of() {
     let mut harness = harness(&step(4));
     enter(&mut harness, "128MiB");
-    harness.get_by_label_contains("Does not fit in 128 MiB: the least is ");
+    harness.get_by_label_contains("Does not fit in 128 MiB: the minimum is ");
     harness.get_by_label_contains("With these changes it runs on a device of ");
     harness.get_by_label_contains("Its peak consists of: ");
     let least = chosen(&harness);
@@ -297,7 +297,7 @@ fn the_part_of_the_budget_that_others_use_is_what_the_samples_say_until_the_user
     let text = step(4).replace("phase optimizer\n", &sample);
     let mut harness = harness(&text);
     assert_eq!(harness.state().view.budget.reserve, 400 << 20);
-    harness.get_by_label("Of the budget, others use 400 MiB according to the recording's samples.");
+    harness.get_by_label("Others use 400 MiB of the budget, according to the recording's samples.");
     enter(&mut harness, "2GiB");
     assert_eq!(harness.state().view.budget, Budget { bytes: 2 << 30, reserve: 400 << 20 });
     harness.get_by_label_contains("Fits in 2 GiB less 400 MiB");
