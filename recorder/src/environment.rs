@@ -124,15 +124,11 @@ fn requested(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Request
     })?;
     let size = |text: &str| parse_bytes(text).ok();
     let smallest_bytes = parsed(variable, "HIGHWATER_SMALLEST", "a size, such as 1KiB", size)?;
-    let rotation =
-        parsed(variable, "HIGHWATER_ROTATE", "the size of one file, and of all files, such as 1GiB,16GiB", |text| {
-            let (file, all) = text.split_once(',').map_or((text, None), |(file, all)| (file, Some(all)));
-            let disk_bytes = all.map(size);
-            Some(Rotation {
-                file_bytes: size(file)?,
-                disk_bytes: if all.is_some() { Some(disk_bytes??) } else { None },
-            })
-        })?;
+    let rotation = parsed(variable, "HIGHWATER_ROTATE", "sizes of a file and of all, such as 1GiB,16GiB", |text| {
+        let (file, all) = text.split_once(',').map_or((text, None), |(file, all)| (file, Some(all)));
+        let disk_bytes = all.map(size);
+        Some(Rotation { file_bytes: size(file)?, disk_bytes: if all.is_some() { Some(disk_bytes??) } else { None } })
+    })?;
     let steps =
         parsed(variable, "HIGHWATER_STEPS", "the first step and the one after the last, such as 10..13", parse_range)?;
     let max_oom_dumps = parsed(variable, "HIGHWATER_OOM_DUMPS", "a number of files", |text| text.parse().ok())?;

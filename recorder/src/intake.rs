@@ -234,8 +234,7 @@ impl Intake {
             let blocks = if self.small_blocks == 1 { "block was" } else { "blocks were" };
             let (count, size) = (format_count(self.small_blocks), format_bytes(self.smallest_bytes));
             let text = format!(
-                "{count} {blocks} left out, each smaller than {size}, as requested: totals of blocks do not include \
-                 them"
+                "{count} {blocks} left out, each smaller than {size}, as requested: totals do not include them"
             );
             facts.extend([fact(NOTE, text), fact(LEFT_OUT, self.small_blocks.to_string())]);
         }

@@ -214,9 +214,7 @@ fn take_over(options: &mut HistoryOptions, own: Option<&Path>) {
     };
     let moved = own.filter(|own| is_same(own)).and_then(|own| {
         let free = next_free(own);
-        std::fs::rename(own, &free)
-            .ok()
-            .map(|()| format!("; the earlier recording there was renamed to {}", free.display()))
+        std::fs::rename(own, &free).ok().map(|()| format!("; the file before it was renamed to {}", free.display()))
     });
     let own = own.map_or_else(String::new, |own| format!(" to {}", own.display()));
     warn(format!(
@@ -299,7 +297,6 @@ pub fn queue_bytes() -> usize {
 /// already contains everything, or if the file cannot be written.
 pub fn dump_snapshot(path: &Path) -> Result<()> {
     let _own = reentrancy::own_memory();
-    let copy =
-        hub::copy().ok_or_else(|| Error::Options("no active recording keeps its history in memory".to_owned()))?;
+    let copy = hub::copy().ok_or_else(|| Error::Options("no recording keeps its history in memory".to_owned()))?;
     write_file(&file::claim(path)?, path, &copy.into_trace())
 }

@@ -246,7 +246,7 @@ fn small_blocks_are_left_out_with_their_frees_and_counted() {
         (&[100][..], 2),
         "one was there before"
     );
-    let events = "2 blocks were left out, each smaller than 100 B, as requested: totals of blocks do not include them";
+    let events = "2 blocks were left out, each smaller than 100 B, as requested: totals do not include them";
     assert_eq!(trace.header.notes().collect::<Vec<_>>(), [events]);
     assert!(trace.header.facts.contains(&(LEFT_OUT.to_owned(), "2".to_owned())));
     assert_eq!(trace.trust.unmatched_frees, 0);

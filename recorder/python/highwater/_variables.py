@@ -114,7 +114,7 @@ _VARIABLES = {
     "STEP_AT": ("step_at", check_name, "the name of a function, such as Engine.step or package.module:Engine.step"),
     "SWITCH": ("file", str, "the path of a file"),
     "SIGNAL": ("signal", _signal, "USR1, USR2 or a signal's number"),
-    "ROTATE": ("sizes", _sizes, "the size of one file, and of all files, such as 1GiB,16GiB"),
+    "ROTATE": ("sizes", _sizes, "sizes of a file and of all, such as 1GiB,16GiB"),
     "EVERY": ("every_s", _duration, "a time of at least one second, such as 10min"),
 }
 # Variables that need a recording to a file, and have no counterpart among the options of `record_memory_history`.

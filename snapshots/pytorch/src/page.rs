@@ -197,7 +197,7 @@ impl Read for Content<'_, '_> {
         while !self.has_ended && !out.is_empty() {
             let there = self.script.page.fill_buf()?;
             if there.is_empty() {
-                let what = "the page ends within the snapshot: the file may be incomplete; copy it again".to_owned();
+                let what = "the page ends within the snapshot: copy the file again".to_owned();
                 return Err(std::io::Error::other(Error::Damaged { offset: self.script.offset, what }));
             }
             let mut used = 0;

@@ -95,9 +95,7 @@ impl FromStr for ComparedAt {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let number = |text: &str| {
-            text.parse().map_err(|_| format!("invalid step number '{text}': expected an integer, as in step:3"))
-        };
+        let number = |text: &str| text.parse().map_err(|_| format!("invalid step number '{text}': expected a number"));
         let at = match (text, text.split_once(':')) {
             ("peak", _) => DiffAt::Peak,
             ("end", _) => DiffAt::End,

@@ -65,8 +65,7 @@ pub struct ConvertArguments {
     /// Only these events, from the first number to the one before the second; blocks live before them are the baseline
     #[arg(long, value_name = "FROM..TO", value_parser = events_of)]
     pub events: Option<Range<usize>>,
-    /// torch.profiler trace to merge with the recording, on the trace's clock; for an OUT with the extension
-    /// .trace.json
+    /// torch.profiler trace to merge with the recording, on its clock; for an OUT with the extension .trace.json
     #[arg(long, value_name = "TRACE")]
     pub with: Option<PathBuf>,
     /// Leave out stacks, the program's arguments and the host name, so that no source paths and lines remain

@@ -30,8 +30,7 @@ use crate::output::{Failure, Page, Status};
 /// Arguments of `highwater serve`.
 #[derive(Clone, Debug, Args)]
 pub struct ServeArguments {
-    /// Recordings, or folders with one for each rank; `-` is standard input. Files that are still being written are
-    /// followed
+    /// Recordings, or folders with one for each rank; `-` is standard input. Growing files are followed
     #[arg(value_name = "FILE|FOLDER", required = true)]
     pub files: Vec<PathBuf>,
     /// Port to listen on [default: a free one]

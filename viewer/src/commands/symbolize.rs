@@ -81,8 +81,7 @@ pub fn run(arguments: &SymbolizeArguments, page: &mut Page<'_>) -> Result<Status
 fn destination(out: &Path, file: &Path) -> Result<Destination, Failure> {
     let destination = Destination::new(out, file)?;
     if destination.kind != Kind::Snap {
-        let text =
-            format!("--out {}: symbolize writes a .snap; use `highwater convert` for other formats", out.display());
+        let text = format!("--out {}: expected a .snap; use `highwater convert` for other formats", out.display());
         return Err(Failure::Usage(text));
     }
     Ok(destination)

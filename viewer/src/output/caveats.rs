@@ -110,8 +110,7 @@ pub(crate) fn simulated_beside(trace: &Trace, baseline: &Trace) -> Option<String
     (own != other).then(|| {
         let (own, other) = (place(own), place(other));
         format!(
-            "The baseline was recorded on {other}, this recording on {own}: {because}, so part of the difference \
-                 may come from that."
+            "The baseline was recorded on {other}, this recording on {own}: {because}, which may explain a difference."
         )
     })
 }

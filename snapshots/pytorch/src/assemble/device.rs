@@ -218,14 +218,10 @@ impl Device {
         match self.lives.skipped {
             Skipped::Neither => {}
             Skipped::Completions => {
-                self.problem(
-                    "the trace has no free_completed events: a block counts as free once its free is requested",
-                );
+                self.problem("the trace lacks free_completed: a block counts as free once its free is requested");
             }
             Skipped::Requests => {
-                self.problem(
-                    "the trace has no free_requested events: a block counts as live until its free is completed",
-                );
+                self.problem("the trace lacks free_requested: a block counts as live until its free is completed");
             }
         }
         let differences = self.lives.differences;

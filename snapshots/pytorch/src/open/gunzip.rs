@@ -26,9 +26,7 @@ impl<R: BufRead> Read for Gunzip<'_, R> {
             let is_ours = error.get_ref().is_some_and(|inner| inner.is::<Error>());
             let what = match error.kind() {
                 _ if is_ours => return error,
-                ErrorKind::UnexpectedEof => {
-                    "the gzip data ends early: the file may be incomplete; copy it again".to_owned()
-                }
+                ErrorKind::UnexpectedEof => "the gzip data ends early: copy the file again".to_owned(),
                 ErrorKind::InvalidInput | ErrorKind::InvalidData => format!("the gzip data is damaged ({error})"),
                 _ => return error,
             };

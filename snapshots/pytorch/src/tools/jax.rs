@@ -229,8 +229,7 @@ impl<'a> Profile<'a> {
         }
         let types: Vec<String> = types.iter().map(|(name, unit)| format!("'{name:.40}' in {unit:.40}")).collect();
         let found = format!("a pprof profile of {}", types.join(" and "));
-        let advice =
-            "only pprof profiles from jax.profiler.save_device_memory_profile are supported; open others with pprof";
+        let advice = "only profiles of jax.profiler.save_device_memory_profile are supported; open others with pprof";
         Err(Error::NotRecording { found, advice })
     }
 
@@ -346,7 +345,7 @@ impl Writer {
                 states.push(StartingState::default());
             }
             let note = format!(
-                "JAX's profiles do not record the device of executables: they are assigned to device {}",
+                "JAX's profiles have no devices of executables: they are assigned to device {}",
                 states[0].device.0
             );
             facts.push((NOTE.to_owned(), note));

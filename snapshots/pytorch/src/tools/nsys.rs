@@ -271,9 +271,7 @@ impl Export<'_, '_> {
         }
         if causes.failed > 0 {
             let calls = count_of(causes.failed, "call");
-            notes.push(format!(
-                "{calls} failed for lack of memory: exports do not contain the sizes of failed requests"
-            ));
+            notes.push(format!("{calls} failed for lack of memory: exports do not have the sizes of failed requests"));
         }
         let recorder = format!("Nsight Systems {version}").trim_end().to_owned();
         let facts = notes.into_iter().map(|note| (NOTE.to_owned(), note)).collect();

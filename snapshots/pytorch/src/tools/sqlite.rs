@@ -141,9 +141,7 @@ impl<'a> Database<'a> {
     fn page(&self, number: u32) -> Result<(&'a [u8], usize)> {
         let offset = (number as usize).checked_sub(1).and_then(|before| before.checked_mul(self.page_bytes));
         let page = offset.and_then(|offset| Some((self.bytes.get(offset..)?.get(..self.page_bytes)?, offset)));
-        page.ok_or_else(|| {
-            damaged(self.bytes.len(), &format!("page {number} is missing: the file may be incomplete; copy it again"))
-        })
+        page.ok_or_else(|| damaged(self.bytes.len(), &format!("page {number} is missing: copy the file again")))
     }
 }
 

@@ -53,15 +53,11 @@ pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, 
 fn one_table<'a>(arguments: &'a ConvertArguments, page: &mut Page<'_>) -> Result<Answer<'a>, Failure> {
     let (files, out) = arguments.files_and_out()?;
     let [file] = files else {
-        return Err(Failure::Usage(
-            "several recordings can be converted only into a folder: use --to parquet OUTDIR".to_owned(),
-        ));
+        return Err(Failure::Usage("several recordings need a folder as output: use --to parquet OUTDIR".to_owned()));
     };
     if file.is_dir() {
-        let text = format!(
-            "{}: a folder of recordings can be converted only into a folder: use --to parquet OUTDIR",
-            file.display()
-        );
+        let text =
+            format!("{}: a folder of recordings needs a folder as output: use --to parquet OUTDIR", file.display());
         return Err(Failure::Usage(text));
     }
     if !is_stdin(file) && same(out, file) {

@@ -175,8 +175,7 @@ fn run(tool: &Tool, words: Vec<PathBuf>) -> Result<(String, Option<Value>), Unan
     Ok((String::from_utf8_lossy(&text).into_owned(), facts))
 }
 
-/// Rewrites an error message for a client: options become the tool's parameters, and options that the tool lacks are
-/// omitted.
+/// Rewrites an error message for a client: options become the tool's parameters, other options are omitted.
 fn in_words_of(tool: &Tool, message: &str) -> String {
     let message = message.strip_prefix("error: ").unwrap_or(message);
     let text = tool.renamed(message);

@@ -304,7 +304,7 @@ fn simulated_again(proven: &Proven, budget: Budget) -> String {
         [] => String::new(),
         _ if proven.as_predicted => String::new(),
         [line, ..] => {
-            format!(" This may depend on values computed on the device, which {line} reads and which are zeros here.")
+            format!(" This may depend on values computed on the device, which are zeros here; {line} reads them.")
         }
     };
     if let Some(why) = &proven.why {

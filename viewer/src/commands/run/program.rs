@@ -97,10 +97,7 @@ impl Program {
         if let Ok(facts) = std::fs::metadata(&self.path)
             && std::os::unix::fs::PermissionsExt::mode(&facts.permissions()) & 0o6000 != 0
         {
-            return Some(format!(
-                "{name} runs with another user's or group's rights (setuid or setgid): the loader does not preload \
-                 libraries into it"
-            ));
+            return Some(format!("{name} is setuid or setgid: the loader does not preload libraries into it"));
         }
         let mut start = Vec::new();
         std::fs::File::open(&self.path).and_then(|file| file.take(1 << 16).read_to_end(&mut start)).ok()?;

@@ -180,9 +180,7 @@ impl Simulated {
             return Outcome::Unknown(format!("{} is not simulated", called.name));
         }
         if let Some(line) = self.recorded.iter().find_map(|one| one.noted.endless.as_ref()) {
-            return Outcome::Unknown(format!(
-                "{line} waits for a value computed on the device, and all of these stay zero"
-            ));
+            return Outcome::Unknown(format!("{line} waits for a value computed on the device, which stays zero"));
         }
         let mut failed = self.recorded.iter().filter(|one| one.summary.oom_events > 0).peekable();
         let has_failed = failed.peek().is_some();
@@ -199,8 +197,7 @@ impl Simulated {
                     ));
                 }
                 let hint = if self.reads_unknown_values() && !self.has_values {
-                    " after reading values computed on the device, which are zeros here (--values computes those of \
-                     small tensors)"
+                    " after reading values of device tensors, which are zeros here (--values computes small ones)"
                 } else {
                     ""
                 };

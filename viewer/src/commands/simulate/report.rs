@@ -118,8 +118,7 @@ impl<'a> SimulateReport<'a> {
                     .to_owned(),
             ),
             Values::SameWithOnes => lines.push(
-                "These lines read values computed on the device: with ones instead of zeros, the same memory is \
-                 allocated:"
+                "These lines read values computed on the device; with ones instead of zeros, memory is the same:"
                     .to_owned(),
             ),
             Values::OtherWithOnes(line) => {
