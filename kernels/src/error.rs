@@ -150,7 +150,7 @@ mod tests {
             |code| Err::<(), _>(DriverError(code)).context("cuMemAlloc").expect_err("it is an error").to_string();
         let captured = context(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         assert!(captured.contains("cuMemAlloc") && captured.contains("CUDA graph"), "{captured}");
-        assert!(captured.contains("not supported") && captured.contains("without capturing"), "{captured}");
+        assert!(captured.contains("not supported") && captured.contains("without capture"), "{captured}");
         assert_eq!(captured, context(CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT));
         let full = context(CUresult::CUDA_ERROR_OUT_OF_MEMORY);
         assert_eq!(full, "the device does not have enough free memory for cuMemAlloc");

@@ -240,7 +240,7 @@ fn wrong_places_types_and_lengths_are_errors_that_name_them() {
     said(Tensor::stack(&[], 0), &["at least one"]);
     said(zeros(&[]).frequencies(2), &["frequencies", "at least one axis"]);
     let parts = |outcome: Result<Vec<Tensor>>| outcome.map(|parts| parts[0].clone());
-    said(parts(zeros(&[4]).split(0, 0)), &["split", "length is 0"]);
+    said(parts(zeros(&[4]).split(0, 0)), &["split", "part length 0"]);
     said(parts(zeros(&[4]).chunk(0, 0)), &["chunk", "at least 1"]);
     said(parts(zeros(&[4]).split_by(&[1, 2], 0)), &["[1, 2]", "3", "4"]);
 }

@@ -178,5 +178,5 @@ def test_a_recording_lies_beside_the_trace_of_the_profiler_on_its_clock(torch, t
     (tmp_path / "other.json").write_text(json.dumps(other))
     words = ["highwater", "convert", "step.snap", "none.trace.json", "--with", "other.json"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "not of the same run" in done.stderr, done.stderr
+    assert done.returncode == 2 and "not from the same run" in done.stderr, done.stderr
     assert not (tmp_path / "none.trace.json").exists()

@@ -103,7 +103,7 @@ fn a_snapshot_of_pytorch_is_answered_for_as_a_recording_is() {
     std::fs::write(folder.path().join("cut.dump"), &text[..500]).unwrap();
     refused(folder.path(), "info cut.dump", "the JSON text ends early");
     std::fs::write(folder.path().join("old.dump"), b"\x80\x01}q\0.").unwrap();
-    refused(folder.path(), "info old.dump", "protocol 1; protocols 2 to 5 are read");
+    refused(folder.path(), "info old.dump", "protocol 1, but only protocols 2 to 5 are supported");
 }
 
 #[test]

@@ -375,7 +375,7 @@ mod tests {
         sample.segment(0x1000, &[(512, 200, Allocated), (512, 0, Inactive)]);
         let trace = sample.assemble();
         assert_eq!(requested_and_active(&trace), [(50, 512), (150, 1024), (50, 512), (250, 1024), (200, 512)]);
-        assert!(trace.problems[0].what.contains("leaves out free_completed"), "{:?}", trace.problems);
+        assert!(trace.problems[0].what.contains("lacks free_completed"), "{:?}", trace.problems);
         assert_eq!((trace.problems.len(), trace.trust.repeated_allocs), (1, 0));
     }
 
@@ -386,7 +386,7 @@ mod tests {
         sample.segment(0x1000, &[(0x4000, 0, Inactive)]);
         let trace = sample.assemble();
         assert_eq!(requested_and_active(&trace), [(50, 512), (0, 0), (100, 512), (0, 0)]);
-        assert!(trace.problems[0].what.contains("leaves out free_requested"), "{:?}", trace.problems);
+        assert!(trace.problems[0].what.contains("lacks free_requested"), "{:?}", trace.problems);
     }
 
     #[test]

@@ -404,7 +404,7 @@ mod tests {
         assert_eq!(kind("mytrace.json"), Some((Kind::Json, false)));
         assert_eq!(kind("peak.pb.gz"), Some((Kind::Stacks(StackFormat::Pprof), true)));
         for (name, words) in
-            [("a.csv", ".csv"), ("a.parquet.gz", "already compressed"), ("a", "no ending"), ("a.gz", "no ending")]
+            [("a.csv", ".csv"), ("a.parquet.gz", "already compressed"), ("a", "no extension"), ("a.gz", "no extension")]
         {
             let why = kind_of(Path::new(name)).unwrap_err().to_string();
             assert!(

@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn what_is_not_there_is_named() {
         let missing = |word: &str| Program::find(&[word.into()]).unwrap_err().to_string();
-        assert!(missing("no-program-has-this-name").contains("in no folder of PATH"));
+        assert!(missing("no-program-has-this-name").contains("not found in PATH"));
         assert!(missing("./no-program-has-this-name").contains("no such file"));
         let text = tempfile::NamedTempFile::new().unwrap();
         assert!(missing(text.path().to_str().unwrap()).contains("the file is not executable"));

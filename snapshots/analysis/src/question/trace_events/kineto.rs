@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn a_trace_of_another_run_and_other_files_are_refused() {
         let why = beside(KINETO, 7_000_000).unwrap_err().to_string();
-        assert!(why.contains("not of the same run"), "{why}");
+        assert!(why.contains("not from the same run"), "{why}");
         let why = beside(KINETO, 0).unwrap_err().to_string();
         assert!(why.contains("no times"), "{why}");
         for (text, words) in [
