@@ -230,7 +230,7 @@ fn wrong_places_types_and_lengths_are_errors_that_name_them() {
     said(places.cumprod(0), &["cumprod", "i64"]);
     said(places.argmax(0), &["argmax", "i64"]);
     said(zeros(&[2, 0]).argmin(1), &["argmin", "[2, 0]", "must not be empty"]);
-    said(zeros(&[2, 3]).topk(4, -1).map(|(largest, _)| largest), &["topk", "4 elements of axis 1", "has 3"]);
+    said(zeros(&[2, 3]).topk(4, -1).map(|(largest, _)| largest), &["topk", "4 elements along axis 1", "has 3"]);
     said(&zeros(&[2]) + &zeros(&[3]), &["add", "[2]", "[3]"]);
     said((&zeros(&[2]) + &zeros(&[3])) * zeros(&[2]), &["add", "[2]", "[3]"]);
     said(1.0 - &places, &["affine", "i64"]);

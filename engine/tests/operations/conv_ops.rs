@@ -290,7 +290,7 @@ fn what_does_not_fit_is_refused_with_what_would() {
     let mut init = Init::new(&device, DType::F32, 0);
     let layer = Conv2d::new(&mut init, [4, 6, 3], groups(4)).unwrap_err().to_string();
     assert!(layer.contains("Conv2d: 6 channels cannot be divided into 4"), "{layer}");
-    says(x.dropout2d(1.0, &mut Rng::new(0)), &["share is 1"]);
+    says(x.dropout2d(1.0, &mut Rng::new(0)), &["probability 1"]);
     says(x.batch_norm(Some(&w), None, BatchStatistics::Batch, 1e-5), &["of shape [channels]"]);
     let one = Tensor::zeros([1, 3], DType::F32, &device).unwrap();
     says(one.batch_norm(None, None, BatchStatistics::Batch, 1e-5), &["[1, 3]", "at least 2"]);

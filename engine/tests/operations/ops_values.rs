@@ -101,7 +101,7 @@ fn wrong_shapes_types_and_indices_are_errors_that_name_them() {
     said(zeros(&[1, 2, 6]).attention_packed(2, 1, AttentionOptions::default()), &["attention", "[1, 2, 6]"]);
     said(zeros(&[1, 1, 4, 4]).conv2d(&zeros(&[1, 1, 5, 5]), None, ConvOptions::default()), &["conv2d", "fit"]);
     said(Tensor::concat(&[], 0), &["concat", "at least one"]);
-    said(zeros(&[2]).dropout(1.0, &mut highwater_engine::Rng::new(0)), &["share is 1"]);
+    said(zeros(&[2]).dropout(1.0, &mut highwater_engine::Rng::new(0)), &["probability 1"]);
     let indices = Tensor::from_slice(&[0_i64, 5], 2, &device).unwrap();
     said(zeros(&[5, 2]).embedding(&indices), &["index 5", "0 to 4"]);
     said(zeros(&[2, 5]).cross_entropy(&indices, None), &["index 5"]);

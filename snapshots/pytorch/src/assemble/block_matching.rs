@@ -400,7 +400,7 @@ mod tests {
         ]);
         sample.segment(0x1000, &[(512, 0, Inactive), (512, 100, Allocated), (512, 100, PendingFree)]);
         let trace = sample.assemble();
-        let expected = "1 are active by the trace alone, 1 by the snapshot alone, and 1 differ";
+        let expected = "1 are active only in the trace, 1 only in the snapshot, and 1 differ";
         assert!(trace.problems[0].what.contains(expected), "{:?}", trace.problems);
     }
 

@@ -294,8 +294,7 @@ mod tests {
         assert_eq!(
             answer(&search, budget(346)),
             format!(
-                "Does not fit in 346 MiB: the smallest device that was found has 360 MiB, reserved memory included, for \
-                 {requested}"
+                "Does not fit in 346 MiB: the smallest device found has 360 MiB, including reserved memory, for {requested}"
             )
         );
         assert_eq!(answer(&search, budget(300)), format!("Does not fit in 300 MiB: the minimum is {requested}"));
