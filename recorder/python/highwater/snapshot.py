@@ -327,7 +327,7 @@ class Snapshot:
         """Writes a page with the app and the recording in it, which opens in a browser without a server or network.
 
         Args:
-            out: The file to write; by default beside the recording, with the ending `.html`.
+            out: The file to write; by default beside the recording, with the extension `.html`.
             events: Only these events: the first, and one past the last.
             no_stacks: Leave out stacks, the program's arguments and the host name, so that no source paths and lines
                 remain.

@@ -50,7 +50,7 @@ pub enum ConvertTable {
 #[derive(Clone, Debug, Args)]
 #[command(override_usage = "highwater convert [OPTIONS] <IN>... <OUT>")]
 pub struct ConvertArguments {
-    /// IN: recording; `-` is standard input. OUT: file to write; its ending sets the format. With --to, several
+    /// IN: recording; `-` is standard input. OUT: file to write; its extension sets the format. With --to, several
     /// recordings and folders of them, and the folder to write
     ///
     /// .snap is Highwater's own format; .pickle (or .pkl) and .json open in PyTorch's viewer, and keep the whole

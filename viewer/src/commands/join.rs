@@ -24,7 +24,7 @@ pub struct JoinArguments {
     /// Recordings, two or more: of several allocators of one program, or of several processes
     #[arg(value_name = "FILE", required = true, num_args = 2..)]
     pub files: Vec<PathBuf>,
-    /// File to write; its ending sets the format, as for `convert`
+    /// File to write; its extension sets the format, as for `convert`
     #[arg(long, value_name = "OUT")]
     pub out: PathBuf,
     /// Seconds to add to the times of the second recording, where clocks differ; repeat for the third, and so on

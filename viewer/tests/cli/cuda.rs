@@ -62,8 +62,8 @@ fn what_is_missing_is_reported_in_a_line_with_what_to_do() {
     refused(&Setup::new().devices(0), words, &["CUDA device 0 does not exist", "the driver has 0"]);
     refused(&Setup::new().devices(2), &format!("{SMALL} --device cuda:2"), &["cuda:2", "the driver has 2"]);
     refused(&Setup::new().capability(7, 5), words, &["compute capability 7.5", "8.0 or later"]);
-    refused(&Setup::new().memory_bytes(20 * MIB), words, &["16 MiB", "12 MiB can be had"]);
-    refused(&Setup::new(), &format!("{words} --capacity 4MiB"), &["16 MiB", "4 MiB can be had"]);
+    refused(&Setup::new().memory_bytes(20 * MIB), words, &["16 MiB", "only 12 MiB of device memory is free"]);
+    refused(&Setup::new(), &format!("{words} --capacity 4MiB"), &["16 MiB", "only 4 MiB of device memory is free"]);
     refused(&Setup::new().memory_bytes(4 * MIB), words, &["enough free memory"]);
     let graphs =
         on(&Setup::new(), Path::new("."), &format!("{words} --alloc-conf graph_capture_record_stream_reuse:True"));

@@ -286,12 +286,12 @@ pub fn io_error(source: io::Error) -> Error {
     Error::Io { doing: "write", source, path: PathBuf::new() }
 }
 
-/// Returns the kind of file and whether to compress it, by the ending of `path`.
+/// Returns the kind of file and whether to compress it, by the extension of `path`.
 fn kind_of(path: &Path) -> Result<(Kind, bool), Failure> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     let is_gzipped = name.ends_with(".gz");
     let name = name.strip_suffix(".gz").unwrap_or(&name);
-    // The first of the endings that match is the longest.
+    // The first of the extensions that match is the longest.
     let has = |ending: &str| name.strip_suffix(ending).is_some_and(|rest| rest.ends_with('.'));
     if let Some((_, kind)) = Kind::ENDINGS.iter().find(|(ending, _)| has(ending)) {
         return Ok((*kind, is_gzipped));

@@ -18,7 +18,7 @@ const MAX_LISTED: usize = 50;
 /// Maximum number of folders within each other that are listed.
 const MAX_DEPTH: usize = 3;
 
-/// Endings of recordings.
+/// File extensions of recordings.
 const ENDINGS: [&str; 8] = ["snap", "pickle", "json", "html", "gz", "prof", "sqlite", "pkl"];
 
 impl Access {

@@ -62,7 +62,7 @@ impl Program {
         SHELLS.iter().chain(&LAUNCHERS).any(|known| *known == self.name())
     }
 
-    /// The Python script or module that the words run, without its folder and ending.
+    /// The Python script or module that the words run, without its folder and extension.
     pub(crate) fn script(&self, words: &[OsString]) -> Option<String> {
         // A shell's commands, and what its scripts do with their arguments, are not known.
         if SHELLS.contains(&self.name().as_str()) {
