@@ -310,7 +310,7 @@ fn check_rest(input: &mut impl Read) -> Option<Problem> {
 fn place_in_gzip(error: Error, is_gzipped: bool) -> Error {
     match error {
         Error::Damaged { offset, what } if is_gzipped && !what.contains("gzip data") => {
-            Error::Damaged { offset, what: format!("{what} (counted in the decompressed data)") }
+            Error::Damaged { offset, what: format!("{what} (counted in the decompressed gzip data)") }
         }
         other => other,
     }
