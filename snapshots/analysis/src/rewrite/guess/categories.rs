@@ -337,6 +337,8 @@ impl<'a> Guesser<'a> {
                 Phase::Backward | Phase::Optimizer | Phase::ZeroGrad | Phase::Eval if freed == Freed::InRun => {
                     Category::Temporary
                 }
+                // Metrics of the forward before, for example.
+                Phase::Other if made > 0 && runs.rows()[made - 1].phase == Phase::Forward => Category::Unknown,
                 Phase::Setup | Phase::Other if role == Role::Unknown => of_gap(outline, run.phase, made, freed),
                 _ => Category::Unknown,
             },
@@ -355,9 +357,13 @@ impl<'a> Guesser<'a> {
         if !block.free_requested.is_some() {
             return Freed::Never;
         }
+        let rows = runs.rows();
+        let is_unwound = || self.is_unwound(&rows[made], outline.is_last[made], block);
         match runs.position(block.free_requested) {
-            Some(position) if position > made => Freed::Later(position),
-            _ if self.is_unwound(&runs.rows()[made], outline.is_last[made], block) => Freed::Unwound,
+            Some(position) if position > made && !(is_left_last(rows, made, position) && is_unwound()) => {
+                Freed::Later(position)
+            }
+            _ if is_unwound() => Freed::Unwound,
             _ => Freed::InRun,
         }
     }
@@ -421,6 +427,11 @@ impl<'a> Guesser<'a> {
             Freed::Never | Freed::Unwound => by_size(Category::Unknown),
         }
     }
+}
+
+/// Whether `position` is the run in which a recording ends directly after the forward at `made`.
+fn is_left_last(rows: &[Run], made: usize, position: usize) -> bool {
+    rows[made].phase == Phase::Forward && position == made + 1 && position + 1 == rows.len() && rows[position].is_gap()
 }
 
 fn of_forward(outline: &Outline, made: usize, freed: Freed) -> Category {

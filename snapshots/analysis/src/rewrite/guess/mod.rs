@@ -6,6 +6,8 @@
 
 mod patterns;
 pub mod roles;
+mod recorded;
+mod forward_tail;
 pub mod phases;
 pub mod merge;
 mod outline;
@@ -15,6 +17,8 @@ pub mod rules;
 mod tests;
 #[cfg(test)]
 mod inference_tests;
+#[cfg(test)]
+mod phase_tests;
 
 pub use categories::RULES;
 pub use rules::Rules;
@@ -24,9 +28,9 @@ use std::collections::HashMap;
 use self::categories::Guesser;
 use self::merge::{Stretch, merge, step_ends};
 use self::phases::Runs;
+use self::recorded::says_phases;
 use self::roles::{Role, Roles};
 use crate::index::final_oom::final_oom;
-use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{DeviceId, EventId, StringId};
 use highwater_snapshots::trace::{Annotation, Trace};
 use highwater_snapshots::{Category, Phase};
@@ -85,13 +89,12 @@ fn annotate(trace: &mut Trace, runs: &[Runs]) {
     let device = trace.main_device();
     let end = EventId::from_index(trace.events.len());
     let stretches = merge(runs, device, final_oom(trace).map_or(end, |failed| EventId(failed.0 + 1)));
-    let says_phases = trace.spans.are_tagged() || trace.events.kind.contains(&EventKind::Phase);
     let mut ranges: Vec<(String, Stretch)> = Vec::new();
     // Steps of which only the end is known, from the optimizer, are replaced: stacks also show where they begin.
     if !trace.spans.names_steps() {
         ranges.extend(steps(&stretches, device, end));
     }
-    if !says_phases {
+    if !says_phases(trace) {
         let is_known = |first: EventId, phase: Phase| trace.spans.at(first).is_some_and(|span| span.phase == phase);
         let phases = stretches.iter().filter(|stretch| stretch.phase != Phase::Other);
         let phases = phases.filter(|stretch| stretch.first < stretch.end && !is_known(stretch.first, stretch.phase));

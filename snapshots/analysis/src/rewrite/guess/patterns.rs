@@ -71,6 +71,8 @@ pub(super) enum FrameSense {
     FunctionApply,
     /// A method called `backward`.
     BackwardMethod,
+    /// The outermost function of a program's own thread.
+    Program,
     /// A function of `torch.nn.functional`: forward unless a frame further out says otherwise.
     Functional,
 }
@@ -254,6 +256,7 @@ static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
         ),
         pattern(As(Role::Inference), "transformers/generation/utils.py", Name::Is("generate")),
         pattern(FrameSense::Functional, "torch/nn/functional.py", Name::Any),
+        pattern(FrameSense::Program, "", Name::Is("<module> _bootstrap _run_code _run_module_as_main")),
         pattern(As(Role::Forward), "", Name::Is("forward")),
         pattern(As(Role::Data), "torch/utils/data/", Name::Any),
         pattern(

@@ -12,22 +12,26 @@
 //! 4. A free without its own stack, after an optimizer and outside backward, of a block that backward allocated,
 //!    is zero_grad.
 //! 5. Other Python code ends backward, optimizer, zero_grad and evaluation, but not forward: a loss is computed outside
-//!    modules.
-//!    Model set-up, data and scratch space change nothing.
+//!    modules. Scratch space, caches and buffers change nothing.
+//! 6. If no backward follows, forward ends before other code that frees a graph (`SavedVariable`), loads data or moves
+//!    a module; that frees in a row more than [`NOISE`] blocks of modules; or that allocates more than [`NOISE`] blocks
+//!    before modules run again, of whose former blocks at most [`NOISE`] are left. Nor does it include frees by other
+//!    code after its last allocation. What comes then, until the next evidence, is [`Phase::Other`].
 //!
-//! Noise is absorbed: a gap between two runs of backward belongs to backward (a hook), and so does a stretch of forward
-//! of at most [`NOISE`] allocations; an equally short stretch of backward between two of forward that is based only on
-//! rule 3 is forward. Optimizer and zero_grad stretches from stacks or recorded phases are kept, however short.
+//! Noise is absorbed: a gap between two runs of backward belongs to backward if a hook of autograd's threads makes it,
+//! or with at most [`NOISE`] allocations, and so does a stretch of forward of at most [`NOISE`] allocations; an equally
+//! short stretch of backward between two of forward that is based only on rule 3 is forward. Optimizer and zero_grad
+//! stretches from stacks or recorded phases are kept, however short.
 
+pub use super::forward_tail::NOISE;
+use super::forward_tail::{Code, Mark, Seen, Tail};
+use super::recorded::{Recorded, says_phases};
 use super::roles::{Role, Roles};
 use highwater_snapshots::Phase;
 use highwater_snapshots::event::EventKind;
-use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
+use highwater_snapshots::ids::{BlockId, DeviceId, EventId, StackId};
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::yielding::tick;
-
-/// Maximum number of allocations between two runs of another phase that count as noise.
-pub const NOISE: u32 = 2;
 
 /// A range of one device's events in which one phase runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +52,8 @@ pub struct Run {
     allocs: u32,
     /// Whether the phase is derived from a recorded phase or a frame, rather than from the absence of frames.
     is_exact: bool,
+    /// Whether the program's own thread allocates or frees in it.
+    is_of_program: bool,
 }
 
 impl Run {
@@ -61,7 +67,19 @@ impl Run {
             last_event: EventId::NONE,
             allocs: 0,
             is_exact,
+            is_of_program: false,
         }
+    }
+
+    /// Adds `later`, a run of the same phase.
+    fn add(&mut self, later: &Self) {
+        self.last_recorded = later.last_recorded;
+        self.last_alloc = self.last_alloc.max(later.last_alloc);
+        if later.last_event.is_some() {
+            self.last_event = later.last_event;
+        }
+        self.allocs = self.allocs.saturating_add(later.allocs);
+        self.is_exact |= later.is_exact;
     }
 
     /// One past the last event of the device in this run.
@@ -83,13 +101,14 @@ impl Runs {
     /// The runs of every device, indexed by ordinal. O(events).
     pub fn of(trace: &Trace, roles: &Roles) -> Vec<Self> {
         let mut recorded = Recorded::of(trace);
+        let is_guessed = !says_phases(trace);
         let mut walkers: Vec<Walker> = Vec::new();
         for index in 0..trace.events.len() {
             tick();
             let id = EventId(index as u32);
             let device = usize::from(trace.events.device[index].0);
             if walkers.len() <= device && trace.events.kind[index] == EventKind::Alloc {
-                walkers.resize_with(device + 1, Walker::default);
+                walkers.resize_with(device + 1, || Walker { is_guessed, ..Walker::default() });
             }
             let (phase, passed) = recorded.at(id);
             if !passed.is_empty() || recorded.has_just_ended {
@@ -134,66 +153,6 @@ impl Runs {
     }
 }
 
-/// The recorded phases, with a cursor that follows the events.
-struct Recorded {
-    /// Ranges of events with their phases, ordered by first event.
-    ranges: Vec<(EventId, EventId, Phase)>,
-    next: usize,
-    open: Vec<(EventId, Phase)>,
-    has_just_ended: bool,
-}
-
-impl Recorded {
-    fn of(trace: &Trace) -> Self {
-        let spans = trace.spans.rows().iter().map(|span| (span.first, span.end, span.phase));
-        let spans = spans.filter(|(_, _, phase)| !matches!(phase, Phase::Setup | Phase::Other));
-        let marked = trace.annotations.iter().filter(|annotation| !annotation.is_guessed);
-        let marked = marked.filter_map(|annotation| {
-            let phase = phase_of_name(trace.tables.string(annotation.name))?;
-            Some((annotation.first, annotation.end, phase))
-        });
-        let mut ranges: Vec<_> = spans.chain(marked).collect();
-        ranges.sort_by_key(|&(first, end, _)| (first, std::cmp::Reverse(end)));
-        Self { ranges, next: 0, open: Vec::new(), has_just_ended: false }
-    }
-
-    /// The recorded phase at `event`, and the phases before it that began and ended without an event.
-    fn at(&mut self, event: EventId) -> (Option<Phase>, Vec<Phase>) {
-        let mut passed = Vec::new();
-        let was_open = !self.open.is_empty();
-        if !was_open && self.ranges.get(self.next).is_none_or(|(first, ..)| *first > event) {
-            self.has_just_ended = false;
-            return (None, passed);
-        }
-        while let Some(&(first, end, phase)) = self.ranges.get(self.next)
-            && first <= event
-        {
-            self.next += 1;
-            if end > event {
-                self.open.push((end, phase));
-            } else if first == end {
-                passed.push(phase);
-            }
-        }
-        while self.open.last().is_some_and(|(end, _)| *end <= event) {
-            self.open.pop();
-        }
-        self.has_just_ended = was_open && self.open.is_empty();
-        (self.open.last().map(|(_, phase)| *phase), passed)
-    }
-}
-
-/// The phase of a range called `name`: one of this project's names of phases, or a range that PyTorch marks.
-fn phase_of_name(name: &str) -> Option<Phase> {
-    match Phase::from_name(name) {
-        Some(Phase::Setup | Phase::Other) => None,
-        Some(phase) => Some(phase),
-        _ if name.starts_with("Optimizer.step#") => Some(Phase::Optimizer),
-        _ if name.starts_with("Optimizer.zero_grad#") => Some(Phase::ZeroGrad),
-        _ => None,
-    }
-}
-
 /// Walks one device's events.
 #[derive(Debug)]
 struct Walker {
@@ -211,6 +170,9 @@ struct Walker {
     is_after_optimizer: bool,
     /// The first and the last of the segments reserved since the last other event, which the next allocation requested.
     obtained: Option<[EventId; 2]>,
+    /// Whether phases are guessed.
+    is_guessed: bool,
+    tail: Tail,
 }
 
 impl Default for Walker {
@@ -227,6 +189,8 @@ impl Default for Walker {
             has_begun: false,
             is_after_optimizer: false,
             obtained: None,
+            is_guessed: true,
+            tail: Tail::default(),
         }
     }
 }
@@ -254,8 +218,24 @@ impl Walker {
                 run.last_recorded = event;
                 run.is_exact |= is_exact;
             }
-            _ => self.runs.push(Run::begun(phase, event, is_exact)),
+            _ => {
+                if phase != Phase::Backward
+                    && let Some(mark) = self.tail.last_frees()
+                {
+                    self.end_forward(mark);
+                }
+                self.tail = Tail::default();
+                self.runs.push(Run::begun(phase, event, is_exact));
+            }
         }
+    }
+
+    /// Records that forward, which runs, ended at `mark`.
+    fn end_forward(&mut self, mark: Mark) {
+        if let Some(run) = self.runs.last_mut() {
+            (run.last_event, run.last_alloc) = (mark.last_event, mark.last_alloc);
+        }
+        self.runs.push(Run::begun(Phase::Other, mark.first, false));
     }
 
     /// Records that code outside backward, optimizer, zero_grad and evaluation runs at `event`.
@@ -274,7 +254,8 @@ impl Walker {
         }
         let obtained = self.obtained.take();
         if matches!(kind, EventKind::Alloc | EventKind::FreeRequested) {
-            self.take_of_block(trace, roles, event, recorded);
+            let first = obtained.filter(|_| kind == EventKind::Alloc).map_or(event, |[first, _]| first);
+            self.take_of_block(trace, roles, event, first, recorded);
         }
         let Some(run) = self.runs.last_mut() else { return };
         if let Some([first, last]) = obtained {
@@ -288,7 +269,8 @@ impl Walker {
         }
     }
 
-    fn take_of_block(&mut self, trace: &Trace, roles: &Roles, event: EventId, recorded: Option<Phase>) {
+    /// Processes an allocation or a free; `first` is the first of the segments that are reserved for it, or `event`.
+    fn take_of_block(&mut self, trace: &Trace, roles: &Roles, event: EventId, first: EventId, recorded: Option<Phase>) {
         let row = event.0 as usize;
         let kind = trace.events.kind[row];
         let stack = trace.events.stack[row];
@@ -301,6 +283,11 @@ impl Walker {
             self.note_recomputing(role, event);
             self.note_preparing(role, event);
         }
+        let code = code_of(roles, role, stack, has_own_stack, is_alloc);
+        if recorded.is_none() && self.is_guessed && self.phase() == Phase::Forward {
+            let made_in_module = !is_alloc && roles.is_in_module(made_by);
+            self.take_in_forward(trace, block, code, is_alloc, made_in_module, first);
+        }
         if let Some(phase) = recorded {
             self.enter(phase, event, true);
         } else if has_own_stack {
@@ -312,6 +299,34 @@ impl Walker {
         if is_alloc && let Some(run) = self.runs.last_mut() {
             run.last_alloc = event;
             run.allocs = run.allocs.saturating_add(1);
+            if run.phase == Phase::Forward && code == Some(Code::Module) {
+                self.tail.keep();
+            }
+        }
+        if has_own_stack
+            && self.is_guessed
+            && let Some(run) = self.runs.last_mut()
+        {
+            run.is_of_program |= roles.is_of_program(stack);
+        }
+    }
+
+    /// Ends forward if what `code` does with `block` shows that it has ended.
+    fn take_in_forward(
+        &mut self,
+        trace: &Trace,
+        block: BlockId,
+        code: Option<Code>,
+        is_alloc: bool,
+        is_of_module: bool,
+        first: EventId,
+    ) {
+        let (Some(code), Some(run)) = (code, self.runs.last()) else { return };
+        let made = block.index().and_then(|row| trace.blocks.alloc.get(row)).copied().unwrap_or_default();
+        let is_of_forward = is_of_module && made.is_some() && made >= run.first;
+        let here = Mark { first, last_event: run.last_event, last_alloc: run.last_alloc };
+        if let Some(mark) = self.tail.take(Seen { code, is_alloc, is_of_module, is_of_forward }, here) {
+            self.end_forward(mark);
         }
     }
 
@@ -377,6 +392,9 @@ impl Walker {
         if let (Some(run), Some([_, last])) = (self.runs.last_mut(), self.obtained) {
             run.last_event = last;
         }
+        if let Some(mark) = self.tail.last_frees() {
+            self.end_forward(mark);
+        }
         let mut rows = absorb(self.runs);
         let firsts: Vec<EventId> = rows.iter().skip(1).map(|run| run.first).chain([end]).collect();
         rows.iter_mut().zip(firsts).for_each(|(run, next)| run.end = next);
@@ -394,26 +412,42 @@ fn absorb(runs: Vec<Run>) -> Vec<Run> {
         {
             out.pop();
         }
+        // The loss, which backward follows.
+        if let [.., forward, between] = out.as_mut_slice()
+            && (forward.phase, between.phase, run.phase) == (Phase::Forward, Phase::Other, Phase::Backward)
+        {
+            let between = *between;
+            forward.add(&between);
+            out.pop();
+        }
         match out.last_mut() {
-            Some(last) if last.phase == run.phase => {
-                last.last_recorded = run.last_recorded;
-                last.last_alloc = last.last_alloc.max(run.last_alloc);
-                if run.last_event.is_some() {
-                    last.last_event = run.last_event;
-                }
-                last.allocs = last.allocs.saturating_add(run.allocs);
-                last.is_exact |= run.is_exact;
-            }
+            Some(last) if last.phase == run.phase => last.add(&run),
             _ => out.push(run),
         }
     }
     out
 }
 
+/// The code that runs at an event while forward does; `None` if it may be a part of anything.
+fn code_of(roles: &Roles, role: Role, stack: StackId, has_own_stack: bool, is_alloc: bool) -> Option<Code> {
+    match role {
+        _ if !has_own_stack => Some(Code::Unknown),
+        Role::Bare if !is_alloc => Some(Code::Unknown),
+        Role::Forward => Some(Code::Module),
+        Role::Unknown | Role::Data | Role::ModelSetup | Role::Constructor if roles.is_in_module(stack) => {
+            Some(Code::Module)
+        }
+        Role::Data | Role::ModelSetup => Some(Code::Foreign),
+        Role::Unknown if !is_alloc && roles.releases_saved(stack) => Some(Code::Foreign),
+        Role::Unknown | Role::Constructor => Some(Code::Other),
+        _ => None,
+    }
+}
+
 /// Whether `run`, between two runs of `around`, is noise.
 fn is_noise(run: &Run, around: Phase) -> bool {
     match (run.phase, around) {
-        (Phase::Other, Phase::Backward) => true,
+        (Phase::Other, Phase::Backward) => run.allocs <= NOISE || !run.is_of_program,
         (Phase::Forward, Phase::Backward) | (Phase::Backward, Phase::Forward) => !run.is_exact && run.allocs <= NOISE,
         _ => false,
     }

@@ -24,9 +24,14 @@ struct Node {
     is_in_apply: bool,
     /// Whether autograd releases saved tensors in it.
     releases_saved: bool,
+    /// Whether a module calls it.
+    is_in_module: bool,
+    /// Whether the program's own thread runs it, rather than one of autograd's.
+    is_of_program: bool,
 }
 
-const ROOT: Node = Node { role: Role::Bare, is_in_apply: false, releases_saved: false };
+const ROOT: Node =
+    Node { role: Role::Bare, is_in_apply: false, releases_saved: false, is_in_module: false, is_of_program: false };
 
 impl Roles {
     /// Classifies each distinct function of a file once and each stack once: the tree has parents before children.
@@ -52,6 +57,16 @@ impl Roles {
     /// this means that the block was saved; only C++ frames show it.
     pub(crate) fn releases_saved(&self, stack: StackId) -> bool {
         stack.index().and_then(|row| self.nodes.get(row)).is_some_and(|node| node.releases_saved)
+    }
+
+    /// Whether a module runs in `stack`.
+    pub(crate) fn is_in_module(&self, stack: StackId) -> bool {
+        stack.index().and_then(|row| self.nodes.get(row)).is_some_and(|node| node.is_in_module)
+    }
+
+    /// Whether the program's own thread runs `stack`, which waits while backward runs in autograd's threads.
+    pub(crate) fn is_of_program(&self, stack: StackId) -> bool {
+        stack.index().and_then(|row| self.nodes.get(row)).is_some_and(|node| node.is_of_program)
     }
 
     /// Whether a stack of [`Role::Bare`] may belong to one of autograd's threads: not if C++ frames were recorded.
@@ -114,6 +129,8 @@ impl Node {
             role,
             is_in_apply: self.is_in_apply || frame.sense == FrameSense::FunctionApply,
             releases_saved: self.releases_saved || frame.sense == FrameSense::SavedTensors,
+            is_in_module: self.is_in_module || frame.sense == As(Role::Forward),
+            is_of_program: self.is_of_program || frame.sense == FrameSense::Program,
         }
     }
 }
