@@ -1,6 +1,6 @@
 //! Finds the source lines whose allocations of every step stay live, by call stack, whatever the blocks' categories.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::grouping::breakdown::{Breakdown, Grouping};
 use crate::grouping::filter::Filter;
@@ -34,11 +34,12 @@ pub struct Leak {
     pub line: String,
     /// The stack with the most surviving bytes; [`StackId::NONE`] if the blocks have no stacks.
     pub stack: StackId,
-    /// Blocks allocated in the window and live at its end. Memory that replaces freed memory of its line is ignored.
+    /// Blocks allocated in the window and live at its end, without those that replace freed blocks of their stack: an
+    /// output that is live until the next step replaces it does not leak.
     pub kept: Sum,
-    /// The number of steps with surviving blocks.
+    /// The number of steps with such blocks.
     pub steps: usize,
-    /// Average surviving bytes per step with surviving blocks, rounded up.
+    /// Average bytes of these blocks per step that has any, rounded up.
     pub bytes_per_step: u64,
 }
 
@@ -47,7 +48,7 @@ pub struct Leak {
 pub struct Leaks {
     /// The source lines that leak, the largest leak first.
     pub lines: Vec<Leak>,
-    /// All surviving blocks of these lines.
+    /// The blocks that these lines leak.
     pub blocks: HashSet<BlockId>,
     /// The origins of these blocks.
     places: HashSet<Place>,
@@ -58,13 +59,46 @@ type Place = (StackId, ScopeId, StringId);
 
 #[derive(Default)]
 struct Tally {
-    blocks: Vec<BlockId>,
+    blocks: Vec<Survivor>,
     kept: Sum,
+    /// The sizes of older blocks that are freed, and their sum.
+    freed: Vec<u64>,
     freed_bytes: u64,
     steps: HashSet<u32>,
 }
 
+/// A block that is live at the end of the window.
+#[derive(Clone, Copy)]
+struct Survivor {
+    id: BlockId,
+    bytes: u64,
+    /// The step of the window that allocated it.
+    step: Option<u32>,
+}
+
 impl Tally {
+    /// The survivors without those that replace freed blocks: for each of these, the last one of the nearest size.
+    fn added(&self) -> impl Iterator<Item = &Survivor> {
+        let mut by_size: BTreeMap<u64, Vec<&Survivor>> = BTreeMap::new();
+        for survivor in &self.blocks {
+            by_size.entry(survivor.bytes).or_default().push(survivor);
+        }
+        let mut freed = self.freed.clone();
+        freed.sort_unstable_by_key(|bytes| std::cmp::Reverse(*bytes));
+        for bytes in freed {
+            let near = [by_size.range(..bytes).next_back(), by_size.range(bytes..).next()];
+            let nearest = near.into_iter().flatten().map(|(size, _)| *size).min_by_key(|size| size.abs_diff(bytes));
+            let Some(nearest) = nearest else { break };
+            if let Some(survivors) = by_size.get_mut(&nearest)
+                && survivors.pop().is_some()
+                && survivors.is_empty()
+            {
+                by_size.remove(&nearest);
+            }
+        }
+        by_size.into_values().flatten()
+    }
+
     /// Whether more bytes survive than are freed. If each step replaces the memory of the previous one, as many do.
     fn grows(&self) -> bool {
         self.kept.bytes > self.freed_bytes
@@ -149,14 +183,17 @@ impl Leaks {
         let mut by_place: HashMap<Place, Tally> = HashMap::new();
         for &id in survivors {
             let tally = by_place.entry(place(trace, id)).or_default();
-            tally.blocks.push(id);
-            tally.kept.add(bytes_of(trace, metric, id));
-            let step = window.step_of(trace, id);
-            tally.steps.extend(step.filter(|step| numbers.contains(step)));
+            let bytes = bytes_of(trace, metric, id);
+            let step = window.step_of(trace, id).filter(|step| numbers.contains(step));
+            tally.blocks.push(Survivor { id, bytes, step });
+            tally.kept.add(bytes);
+            tally.steps.extend(step);
         }
         for &id in freed {
             if let Some(tally) = by_place.get_mut(&place(trace_of_freed, id)) {
-                tally.freed_bytes = tally.freed_bytes.saturating_add(bytes_of(trace_of_freed, metric, id));
+                let bytes = bytes_of(trace_of_freed, metric, id);
+                tally.freed.push(bytes);
+                tally.freed_bytes = tally.freed_bytes.saturating_add(bytes);
             }
         }
         // Several stacks of one line are one leak, even if they alternate.
@@ -285,14 +322,19 @@ impl Leaks {
     fn push(&mut self, line: String, tallies: &[(Place, Tally)]) {
         let mut kept = Sum::default();
         let mut steps: HashSet<u32> = HashSet::new();
+        let mut largest = None;
         for (place, tally) in tallies {
             self.places.insert(*place);
-            steps.extend(&tally.steps);
-            kept = kept.plus(tally.kept);
-            self.blocks.extend(&tally.blocks);
+            let mut of_place = 0;
+            for Survivor { id, bytes, step } in tally.added() {
+                steps.extend(step);
+                kept.add(*bytes);
+                self.blocks.insert(*id);
+                of_place += bytes;
+            }
+            largest = largest.max(Some((of_place, std::cmp::Reverse(place.0))));
         }
-        let largest = tallies.iter().max_by_key(|(place, tally)| (tally.kept.bytes, std::cmp::Reverse(place.0)));
-        let stack = largest.map_or(StackId::NONE, |((stack, ..), _)| *stack);
+        let stack = largest.map_or(StackId::NONE, |(_, stack)| stack.0);
         let bytes_per_step = kept.bytes.div_ceil(steps.len().max(1) as u64);
         self.lines.push(Leak { line, stack, kept, steps: steps.len(), bytes_per_step });
     }
