@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use crate::event::EventKind;
 use crate::ids::DeviceId;
 
 /// The facts about a device that decide whether it is analyzed by default.
@@ -15,6 +16,16 @@ pub struct DeviceUse {
     pub ran_out: bool,
     /// The peak of requested bytes.
     pub peak: u64,
+}
+
+impl DeviceUse {
+    /// The facts about `device`, of whose recording `has_event` is whether it has events of a kind, and `has_start`
+    /// whether it begins with live blocks or segments.
+    pub fn of(device: DeviceId, has_start: bool, has_event: impl Fn(EventKind) -> bool, peak: u64) -> Self {
+        let of_memory = [EventKind::Alloc, EventKind::SegmentAlloc, EventKind::SegmentMap, EventKind::Oom];
+        let has_memory = has_start || of_memory.into_iter().any(&has_event);
+        Self { device, has_memory, ran_out: has_event(EventKind::Oom), peak }
+    }
 }
 
 /// The default device, if there is any: see [`Trace::main_device`](super::Trace::main_device).

@@ -303,15 +303,10 @@ impl Windows {
     fn find_device_uses(&self) -> Vec<DeviceUse> {
         let of = |device: DeviceId| {
             let rows = || self.summaries.iter().flat_map(|row| &row.devices).filter(|row| row.device == device);
-            let of_memory = [EventKind::Alloc, EventKind::SegmentAlloc, EventKind::SegmentMap, EventKind::Oom];
             let has_event = |kind: EventKind| rows().any(|row| row.counts[kind as usize] > 0);
-            let has_start = || self.starting.iter().any(|state| state.device == device && !state.is_empty());
-            DeviceUse {
-                device,
-                has_memory: has_start() || of_memory.into_iter().any(has_event),
-                ran_out: has_event(EventKind::Oom),
-                peak: rows().map(|row| row.largest(Metric::Requested).bytes).max().unwrap_or(0),
-            }
+            let has_start = self.starting.iter().any(|state| state.device == device && !state.is_empty());
+            let peak = rows().map(|row| row.largest(Metric::Requested).bytes).max().unwrap_or(0);
+            DeviceUse::of(device, has_start, has_event, peak)
         };
         self.device_ids().into_iter().map(of).collect()
     }

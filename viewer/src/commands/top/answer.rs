@@ -211,7 +211,7 @@ impl Computed {
         // An unfinished recording is not a problem here.
         let trust = Trust { unfinished: false, ..trace.trust.clone() };
         notes.extend(trust.limits().into_iter().chain(trace.routine_sentences()));
-        if trace.header.recorder == "PyTorch" && !watched.running.has_stages {
+        if trace.header.recorder == "PyTorch" && !watched.running.has_stages() {
             notes.push(NO_STAGES.to_owned());
         }
         let (program, capacity) =
@@ -230,11 +230,11 @@ impl Computed {
             state,
             events: running.events,
             stage: running.stage,
-            has_stages: running.has_stages,
+            has_stages: running.has_stages(),
             duration_ns: running.duration_ns(),
             totals: *of_device.totals(),
             peaks: of_device.peaks,
-            is_sampled: of_device.is_sampled,
+            is_sampled: of_device.is_sampled(),
             curve: of_device.curve.clone(),
             groups,
             steps: of_device.steps.iter().copied().collect(),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use highwater_analysis::{Metric, Totals};
-use highwater_snapshots::event::{Event, What};
+use highwater_snapshots::event::Event;
 use highwater_snapshots::format::Passed;
 use highwater_snapshots::live_state::LiveState;
 use highwater_snapshots::stage::Stage;
@@ -64,10 +64,10 @@ pub struct Device {
     /// The last steps, in order.
     pub steps: VecDeque<StepTotals>,
     first_step: Option<u32>,
-    has_memory: bool,
-    ran_out: bool,
-    /// Whether the memory in use on the device was sampled.
-    pub is_sampled: bool,
+    /// Whether blocks or segments were live before the first event.
+    has_start: bool,
+    /// The number of events of each kind.
+    counts: [u64; EventKind::ALL.len()],
 }
 
 impl Device {
@@ -79,6 +79,15 @@ impl Device {
     /// The moment at which `metric` is largest.
     pub fn peak(&self, metric: Metric) -> PeakMoment {
         self.peaks[metric as usize]
+    }
+
+    /// Whether the memory in use on the device was sampled.
+    pub fn is_sampled(&self) -> bool {
+        self.has(EventKind::DeviceUsed)
+    }
+
+    fn has(&self, kind: EventKind) -> bool {
+        self.counts[kind as usize] > 0
     }
 
     /// Updates the peaks after an event, before which the totals were `before`.
@@ -143,8 +152,6 @@ pub struct Running {
     pub events: u64,
     /// The current step and phase.
     pub stage: Stage,
-    /// Whether there are steps or phases.
-    pub has_stages: bool,
     times_ns: Option<(u64, u64)>,
     span: Span,
     /// The live states at peaks before the span, by device and number of events.
@@ -155,6 +162,12 @@ impl Running {
     /// The time from the first event to the last, in nanoseconds; 0 without times.
     pub fn duration_ns(&self) -> u64 {
         self.times_ns.map_or(0, |(first, last)| last - first)
+    }
+
+    /// Whether there are steps or phases.
+    pub fn has_stages(&self) -> bool {
+        let mut devices = self.devices.values();
+        devices.any(|device| device.has(EventKind::Step) || device.has(EventKind::Phase))
     }
 
     /// Returns the device with this ordinal, if it has events.
@@ -169,13 +182,12 @@ impl Running {
 
     /// The devices, with the facts that determine the default one.
     pub fn uses(&self) -> Vec<DeviceUse> {
-        let of = |(id, device): (&DeviceId, &Device)| DeviceUse {
-            device: *id,
-            has_memory: device.has_memory,
-            ran_out: device.ran_out,
-            peak: device.peak(Metric::Requested).bytes,
+        let of = |(id, device): (&DeviceId, &Device)| {
+            let peak = device.peak(Metric::Requested).bytes;
+            let facts = DeviceUse::of(*id, device.has_start, |kind| device.has(kind), peak);
+            (facts.has_memory || device.is_sampled()).then_some(facts)
         };
-        self.devices.iter().filter(|(_, device)| device.has_memory || device.is_sampled).map(of).collect()
+        self.devices.iter().filter_map(of).collect()
     }
 
     /// The live states at the peaks of all devices and totals, by device and number of events. Those in an earlier file
@@ -225,7 +237,7 @@ impl Running {
             let device = self.devices.entry(state.device).or_default();
             let before = *device.totals();
             device.live.begin(state);
-            device.has_memory |= !state.is_empty();
+            device.has_start |= !state.is_empty();
             device.reach(&before, self.events, &self.stage);
             let totals = *device.live.totals();
             match self.times_ns {
@@ -248,22 +260,16 @@ impl Running {
             let (first, last) = self.times_ns.unwrap_or((event.time_ns, event.time_ns));
             self.times_ns = Some((first.min(event.time_ns), last.max(event.time_ns)));
         }
-        if matches!(kind, EventKind::Step | EventKind::Phase) {
-            self.has_stages = true;
-            let stage = self.stage.after(&event.what, number);
-            if stage.step != self.stage.step {
-                let devices = self.devices.values_mut();
-                devices.for_each(|device| device.begin_step(self.stage.step, stage.step, event.time_ns));
-            }
-            self.stage = stage;
+        let stage = self.stage.after(&event.what, number);
+        if stage.step != self.stage.step {
+            let devices = self.devices.values_mut();
+            devices.for_each(|device| device.begin_step(self.stage.step, stage.step, event.time_ns));
         }
+        self.stage = stage;
         let device = self.devices.entry(event.device).or_default();
         let before = *device.totals();
         device.live.apply(event, device.live.transition(&event.what), number, &self.stage);
-        device.has_memory |=
-            matches!(event.what, What::Alloc(_) | What::SegmentAlloc(_) | What::SegmentMap(_) | What::Oom(_));
-        device.ran_out |= kind == EventKind::Oom;
-        device.is_sampled |= kind == EventKind::DeviceUsed;
+        device.counts[kind as usize] += 1;
         if kind.is_activity() && device.first_step.is_none() {
             device.first_step = self.stage.step;
         }

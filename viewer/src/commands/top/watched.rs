@@ -299,7 +299,7 @@ fn window(
     events: u64,
     stage: Stage,
 ) -> Trace {
-    let (all_events, has_stages) = (Some(running.events), running.has_stages);
+    let (all_events, has_stages) = (Some(running.events), running.has_stages());
     follower.window(live, Start { events, all_events, stage, has_stages, ..Start::default() }, &running.uses())
 }
 
