@@ -12,6 +12,7 @@ use highwater_snapshots::{DeviceId, Trace, count_of, format_bytes};
 
 use crate::args::values::metric_parser;
 use crate::args::{BlockChoice, DeviceChoice, Given, Source};
+use crate::commands::peak::missing_step;
 use crate::input::{Input, answer_counting, choose_device, on_device, origin_keys, where_on};
 use crate::output::{Failure, Page, Report, Status, answer, caveats, problem_texts, trust};
 
@@ -24,6 +25,12 @@ pub struct PhasesArguments {
     /// The device that the answer is about.
     #[command(flatten)]
     pub device: DeviceChoice,
+    /// First step to list [default: all rows, also those outside of steps]
+    #[arg(long, value_name = "N")]
+    pub from_step: Option<u32>,
+    /// Last step to list
+    #[arg(long, value_name = "M")]
+    pub to_step: Option<u32>,
     /// Memory total
     #[arg(long, value_name = "M", default_value = "requested", value_parser = metric_parser())]
     pub metric: Metric,
@@ -37,6 +44,16 @@ impl PhasesArguments {
     pub fn given(&self) -> Given {
         let given = Given::of(&self.source.file).with("device", self.device.device).metric(self.metric);
         given.blocks(&self.blocks)
+    }
+
+    /// Whether only some steps are listed.
+    fn has_range(&self) -> bool {
+        self.from_step.is_some() || self.to_step.is_some()
+    }
+
+    fn is_listed(&self, row: &PhaseRow) -> bool {
+        let steps = self.from_step.unwrap_or(0)..=self.to_step.unwrap_or(u32::MAX);
+        !self.has_range() || row.step.is_some_and(|step| steps.contains(&step))
     }
 }
 
@@ -70,11 +87,20 @@ impl<'a> PhasesReport<'a> {
         let device = choose_device(trace, arguments.device.device)?;
         input.check_metric(device, metric)?;
         check_filter(arguments)?;
-        input.ask(|source, watch| {
+        let report = input.ask(|source, watch| {
             let rows = source.stages(device, metric, watch)?;
             let peak = source.moment(device, metric, peak_of(&rows).map(|(event, _)| event))?;
-            Ok(Self { trace, arguments, device, rows: phases(trace, device, metric, rows), peak })
-        })
+            let mut rows = phases(trace, device, metric, rows);
+            rows.retain(|row| arguments.is_listed(row));
+            Ok(Self { trace, arguments, device, rows, peak })
+        })?;
+        if report.rows.is_empty() && arguments.has_range() {
+            let option = |name: &str, step: Option<u32>| step.map(|step| format!("{name} {step}"));
+            let options = [option("--from-step", arguments.from_step), option("--to-step", arguments.to_step)];
+            let options: Vec<String> = options.into_iter().flatten().collect();
+            return Err(missing_step(&options.join(" "), input, device)?);
+        }
+        Ok(report)
     }
 }
 
@@ -108,6 +134,7 @@ impl Report for PhasesReport<'_> {
             0 => format!("{phases}, no steps marked"),
             steps => format!("{phases} in {}", count_of(steps, "step")),
         };
+        let counts = if self.arguments.has_range() { format!("{counts} listed") } else { counts };
         let on = where_on(self.trace, self.device);
         page.headline(&format!("Peak{on}: {}; {counts}.", how_much_and_when(&self.peak)))?;
         if let Some(filter) = self.arguments.blocks.filter.stated() {

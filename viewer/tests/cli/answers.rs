@@ -118,6 +118,15 @@ fn phases_say_what_each_did() {
 }
 
 #[test]
+fn phases_of_some_steps_are_listed_alone() {
+    check("phases step.snap --from-step 1", &expect![[r#""#]]);
+    let last = answer(trace(), "phases step.snap --to-step 0").unwrap();
+    assert!(last.contains("4 phases in 1 step listed") && last.contains('◀') && !last.contains("other"), "{last}");
+    let error = answer(trace(), "phases step.snap --from-step 2").unwrap_err().to_string();
+    assert_eq!(error, "--from-step 2: the recording has no such step; it has steps 0 to 1");
+}
+
+#[test]
 fn the_marked_phase_is_the_one_that_the_headline_names() {
     let step = |number: u32| {
         format!("step {number}\nphase forward\nalloc a{number} 900 activation\nphase backward\nfree a{number}\n")

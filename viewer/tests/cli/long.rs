@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::binary::{folder, highwater_with, names, stderr, stdout};
 
-const QUESTIONS: [&str; 38] = [
+const QUESTIONS: [&str; 39] = [
     "info FILE",
     "info FILE --json",
     "info FILE --device 0 --json",
@@ -22,6 +22,7 @@ const QUESTIONS: [&str; 38] = [
     "phases FILE",
     "phases FILE --metric active --json",
     "phases FILE --where category=activation --json",
+    "phases FILE --from-step 1 --to-step 1",
     "growth FILE",
     "growth FILE --json",
     "growth FILE --from-step 0 --by stack,op --json",

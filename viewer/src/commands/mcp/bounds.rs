@@ -9,7 +9,7 @@ const MAX_TEXT: usize = 6 << 10;
 const MAX_FACTS: usize = 9 << 10;
 
 /// Maximum bytes of the line that names what was cut off.
-const MAX_MISSING: usize = 160;
+const MAX_MISSING: usize = 240;
 
 /// Numbers of rows, and of characters in a text, that are tried one after another.
 const LIMITS: [(usize, usize); 8] =
@@ -27,7 +27,8 @@ pub(super) fn cut_text(text: &str) -> String {
         used += as_json(&line);
         if used > MAX_TEXT - MAX_MISSING {
             kept += &format!(
-                "… {} more lines: ask for fewer rows with `top`, or for fewer blocks with `where`, where the tool has them\n",
+                "… {} more lines: ask for fewer rows with `top`, for fewer steps with `from_step` and `to_step`, or for \
+                 fewer blocks with `where`, where the tool has them\n",
                 lines.len() - row
             );
             break;
