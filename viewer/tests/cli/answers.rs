@@ -119,7 +119,17 @@ fn phases_say_what_each_did() {
 
 #[test]
 fn phases_of_some_steps_are_listed_alone() {
-    check("phases step.snap --from-step 1", &expect![[r#""#]]);
+    check(
+        "phases step.snap --from-step 1",
+        &expect![[r#"
+        Peak: 20.98 KiB requested, at event 11, step 0, optimizer; 1 phase in 1 step listed.
+
+          step  phase   start       peak                end  at its peak
+             1  other  12 KiB  12.98 KiB  ██████  12.98 KiB  optimizer_state 8 KiB, parameter 4 KiB, input 1000 B
+
+        Next: highwater peak step.snap --by scope,op   for what is using memory at the peak
+    "#]],
+    );
     let last = answer(trace(), "phases step.snap --to-step 0").unwrap();
     assert!(last.contains("4 phases in 1 step listed") && last.contains('◀') && !last.contains("other"), "{last}");
     let error = answer(trace(), "phases step.snap --from-step 2").unwrap_err().to_string();
