@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory as _, ValueEnum as _};
 use clap_complete::{Shell, generate_to};
-use highwater::commands::Arguments;
+use highwater::Arguments;
 
 fn main() -> Result<()> {
     let folder = std::env::args_os().nth(1).map(PathBuf::from);

@@ -10,7 +10,7 @@ use clap::Args;
 use highwater_analysis::guess::RULES;
 use highwater_analysis::{Metric, Siblings};
 
-pub use values::{At, Categories, ComparedAt, GroupKeys, Where};
+pub(crate) use values::{At, Categories, ComparedAt, GroupKeys, Where};
 
 /// The arguments of a command for the given `words`; all others have their defaults.
 ///

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::output::Failure;
 
 /// The script of the page, which starts the app and connects it with the browser.
-pub const SCRIPT: &str = include_str!("../web/page.js");
+pub(crate) const SCRIPT: &str = include_str!("../web/page.js");
 
 /// The page without its scripts.
 const START: &str = include_str!("../web/page.html");
@@ -23,7 +23,7 @@ static MODULE: [&[u8]; 2] =
 
 /// The app as a WebAssembly module.
 #[derive(Clone, Copy, Debug)]
-pub struct Module {
+pub(crate) struct Module {
     /// The module, compressed with gzip.
     pub wasm: &'static [u8],
     /// The script that loads it, compressed with gzip.
@@ -35,7 +35,7 @@ pub struct Module {
 /// # Errors
 ///
 /// Fails if this program was built without it.
-pub fn module() -> Result<Module, Failure> {
+pub(crate) fn module() -> Result<Module, Failure> {
     let [wasm, loader] = MODULE;
     if wasm.is_empty() {
         let text = "this build does not include the browser app: run `rustup target add wasm32-unknown-unknown` and \
@@ -47,7 +47,7 @@ pub fn module() -> Result<Module, Failure> {
 
 /// A recording that the page opens.
 #[derive(Clone, Debug, Serialize)]
-pub struct Listed {
+pub(crate) struct Listed {
     /// The name that the app shows.
     pub name: String,
     /// The address, relative to the page's.
@@ -62,7 +62,7 @@ pub struct Listed {
 
 /// The name of a recording in the page: that of its file, or its path if one of `others` has the same name, with a
 /// number if that is used too. The page distinguishes recordings by their names.
-pub fn name_of(file: &Path, others: &[&str]) -> String {
+pub(crate) fn name_of(file: &Path, others: &[&str]) -> String {
     let name = recording_name(file);
     if is_stdin(file) {
         return name;

@@ -1,37 +1,37 @@
 //! The commands. Each file has a command's arguments, its execution and its report; code that only it uses is in a
 //! folder of the same name.
 
-pub mod next;
-pub mod info;
-pub mod peak;
-pub mod phases;
-pub mod explain;
-pub mod diff;
-pub mod growth;
-pub mod oom;
-pub mod events;
-pub mod verify;
-pub mod convert;
-pub mod symbolize;
-pub mod join;
+pub(crate) mod next;
+pub(crate) mod info;
+pub(crate) mod peak;
+pub(crate) mod phases;
+pub(crate) mod explain;
+pub(crate) mod diff;
+pub(crate) mod growth;
+pub(crate) mod oom;
+pub(crate) mod events;
+pub(crate) mod verify;
+pub(crate) mod convert;
+pub(crate) mod symbolize;
+pub(crate) mod join;
 pub mod whatif;
 #[cfg(feature = "engine")]
 pub mod record;
 #[cfg(not(feature = "engine"))]
 #[path = "commands/record_disabled.rs"]
 pub mod record;
-pub mod run;
-pub mod attach;
-pub mod simulate;
+pub(crate) mod run;
+pub(crate) mod attach;
+pub(crate) mod simulate;
 pub mod plan;
-pub mod render;
-pub mod check;
-pub mod serve;
+pub(crate) mod render;
+pub(crate) mod check;
+pub(crate) mod serve;
 pub mod top;
-pub mod completions;
-pub mod open;
-pub mod mcp;
-pub mod skill;
+pub(crate) mod completions;
+pub(crate) mod open;
+pub(crate) mod mcp;
+pub(crate) mod skill;
 
 use std::io::Write as _;
 use std::path::PathBuf;

@@ -39,7 +39,7 @@ pub struct Rates {
 
 /// The kind of arithmetic, which determines the peak rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arithmetic {
+pub(crate) enum Arithmetic {
     /// Products of matrices in bf16 or f16.
     HalfProduct,
     /// Products of matrices in f32.
@@ -62,7 +62,7 @@ const fn gpu(
 /// The known GPUs. Memory, multiprocessors and caches are those of public reports of CUDA's `deviceQuery` and PyTorch's
 /// `get_device_properties` on Linux.
 #[rustfmt::skip]
-pub const GPUS: &[Gpu] = &[
+pub(crate) const GPUS: &[Gpu] = &[
     gpu("h100", "NVIDIA H100 80GB HBM3", 85_028_896_768, (9, 0), 132, 52_428_800)
         // NVIDIA H100 Tensor Core GPU datasheet: SXM. Half of the rates with sparsity.
         .with_rates([989.5, 494.5, 67.0], 3350.0),
@@ -159,7 +159,7 @@ impl FromStr for Gpu {
 
 /// A GPU's rates, and how programs use it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Roofline {
+pub(crate) struct Roofline {
     /// The peak rates of the GPU.
     pub rates: Rates,
     /// Whether products of f32 matrices are computed in TF32; PyTorch does so only if the program allows it.
@@ -169,7 +169,7 @@ pub struct Roofline {
 impl Roofline {
     /// Returns the time in nanoseconds of an operation of `flops` floating-point operations that moves `bytes` bytes:
     /// that of its arithmetic or of its memory traffic, whichever is longer.
-    pub fn nanoseconds(&self, arithmetic: Arithmetic, flops: u64, bytes: u64) -> f64 {
+    pub(crate) fn nanoseconds(&self, arithmetic: Arithmetic, flops: u64, bytes: u64) -> f64 {
         let rate = match arithmetic {
             Arithmetic::HalfProduct => self.rates.half,
             Arithmetic::SingleProduct if self.tf32 => self.rates.tf32,

@@ -1,9 +1,9 @@
 //! The input of commands: recordings, devices, rules for categories.
 
-pub mod recording;
-pub mod categories;
-pub mod source;
-pub mod devices;
+pub(crate) mod recording;
+pub(crate) mod categories;
+pub(crate) mod source;
+pub(crate) mod devices;
 
 pub(crate) use categories::{read_with, reader};
 pub(crate) use devices::{compared_devices, covered, covered_phrase, on_device, on_devices, phrase, where_on};

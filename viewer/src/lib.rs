@@ -4,14 +4,31 @@
 //! [`highwater_analysis`]; command line and app print the same structs. Modules are declared in layer order: each uses
 //! only modules declared above it.
 
-pub mod gpu;
-pub mod args;
-pub mod output;
-pub mod input;
+mod gpu;
+mod args;
+mod output;
+mod input;
 mod carried;
 mod python_package;
-pub mod browser;
-pub mod commands;
+mod browser;
+mod commands;
+
+pub use args::Form;
+pub use commands::check::budgets::Budgets;
+pub use commands::check::report::CheckReport;
+pub use commands::diff::DiffReport;
+pub use commands::events::EventsListing;
+pub use commands::explain::ExplainReport;
+pub use commands::growth::GrowthReport;
+pub use commands::info::InfoReport;
+pub use commands::oom::OomReport;
+pub use commands::peak::PeakReport;
+pub use commands::phases::PhasesReport;
+pub use commands::verify::VerifyReport;
+pub use commands::{Arguments, Command, plan, record, top, whatif};
+pub use input::source::Input;
+pub use output::answer::{Failure, Report, Status};
+pub use output::page::{Page, versioned};
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -20,9 +37,9 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 
 use crate::commands::next::quoted;
+use crate::commands::on_stdout;
 use crate::commands::open::{Summary, open};
-use crate::commands::{Arguments, on_stdout};
-use crate::output::{Failure, Status, message, usage_error};
+use crate::output::{message, usage_error};
 
 /// Runs the command line `words`, which start with the program's name, and returns the exit code.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {

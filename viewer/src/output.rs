@@ -1,13 +1,13 @@
 //! The output of commands: pages, tables, exit status.
 
-pub mod usage;
+pub(crate) mod usage;
 mod terminal;
 pub(crate) mod message;
-pub mod page;
-pub mod caveats;
-pub mod key_cells;
-pub mod answer;
-pub mod peaks;
+pub(crate) mod page;
+pub(crate) mod caveats;
+pub(crate) mod key_cells;
+pub(crate) mod answer;
+pub(crate) mod peaks;
 
 pub(crate) use answer::{Failure, Report, Status, answer};
 pub(crate) use caveats::{problem_texts, trust};

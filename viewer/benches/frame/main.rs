@@ -21,8 +21,7 @@ use eframe::egui::{
 };
 use highwater_analysis::Metric;
 use highwater_app::command::Command;
-use highwater_app::gui::widgets::query::Computed as _;
-use highwater_app::gui::{App, Settings};
+use highwater_app::gui::{App, Computed as _, Settings};
 use highwater_app::session::Recording;
 use highwater_app::session::run::{MAX_RESIDENT_EVENTS, Run};
 use highwater_pytorch::open::open_file;

@@ -56,7 +56,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// # Errors
 ///
 /// Fails if the process cannot be recorded, or ends before the recording is written.
-pub fn run(arguments: &AttachArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+pub(crate) fn run(arguments: &AttachArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let pid = arguments.pid;
     if !is_running(pid) {
         return Err(Failure::Usage(format!("there is no process {pid} on this machine")));

@@ -1,8 +1,8 @@
 //! Runs `highwater check`: reads recordings and budgets, draws the picture, and prints the report.
 
-pub mod budgets;
+pub(crate) mod budgets;
 mod devices;
-pub mod report;
+pub(crate) mod report;
 mod markdown;
 
 use std::ffi::{OsStr, OsString};
@@ -124,7 +124,7 @@ impl CheckArguments {
 }
 
 /// Checks the recording against its budgets.
-pub fn run(arguments: &CheckArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+pub(crate) fn run(arguments: &CheckArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     // Report invalid options and destinations before a long read.
     let budgets = Budgets::of(arguments)?;
     check_destinations(arguments, &budgets)?;

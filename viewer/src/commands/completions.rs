@@ -16,7 +16,7 @@ pub struct CompletionsArguments {
 }
 
 /// Prints the completion script for a shell.
-pub fn run(arguments: &CompletionsArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+pub(crate) fn run(arguments: &CompletionsArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     // It panics if it cannot write, as when the reader of a pipe has closed it.
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut Arguments::command(), "highwater", &mut script);

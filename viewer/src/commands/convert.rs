@@ -1,11 +1,11 @@
 //! `highwater convert`: writes a recording in another format.
 
 #[cfg(feature = "parquet")]
-pub mod dataset;
+pub(crate) mod dataset;
 #[cfg(not(feature = "parquet"))]
 #[path = "convert/dataset_disabled.rs"]
 pub mod dataset;
-pub mod page;
+pub(crate) mod page;
 
 use std::io::{self, Read as _};
 use std::ops::{ControlFlow, Range};
@@ -145,7 +145,7 @@ fn events_of(text: &str) -> Result<Range<usize>, String> {
 }
 
 /// Converts to tables, to a page, or to a recording in another format.
-pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+pub(crate) fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     if arguments.with.is_some() && (arguments.wants_tables() || arguments.wants_page()) {
         return Err(with_is_for_traces());
     }

@@ -88,7 +88,7 @@ impl DiffArguments {
 }
 
 /// Runs `highwater diff`.
-pub fn run(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+pub(crate) fn run(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     if arguments.a.is_dir() || arguments.b.as_ref().is_some_and(|b| b.is_dir()) {
         return ranks::run(arguments, page);
     }

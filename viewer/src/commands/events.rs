@@ -61,7 +61,7 @@ impl EventsArguments {
 }
 
 /// Runs `highwater events`.
-pub fn run(arguments: &EventsArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+pub(crate) fn run(arguments: &EventsArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     answer_from(&arguments.source.file, &arguments.blocks.categories, |input| {
         let listing = EventsListing::of(input, arguments)?;
         // Once events are written, a damaged one ends the list.

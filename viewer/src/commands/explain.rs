@@ -67,7 +67,7 @@ impl ExplainArguments {
 }
 
 /// Runs `highwater explain`.
-pub fn run(arguments: &ExplainArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+pub(crate) fn run(arguments: &ExplainArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     answer_from(&arguments.source.file, &arguments.blocks.categories, |input| {
         let report = ExplainReport::of(input, arguments)?;
         answer(input.facts(), arguments.source.form, page, &report)

@@ -73,7 +73,7 @@ impl GrowthArguments {
 }
 
 /// Runs `highwater growth`.
-pub fn run(arguments: &GrowthArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+pub(crate) fn run(arguments: &GrowthArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     answer_from(&arguments.source.file, &arguments.blocks.categories, |input| {
         let report = GrowthReport::of(input, arguments)?;
         answer(input.facts(), arguments.source.form, page, &report)

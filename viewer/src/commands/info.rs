@@ -45,7 +45,7 @@ impl InfoArguments {
 }
 
 /// Runs `highwater info`.
-pub fn run(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+pub(crate) fn run(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let file = &arguments.source.file;
     if file.is_dir() && Windows::find_rotated(file).is_none() {
         return ranks::info(arguments, page);

@@ -67,7 +67,7 @@ impl FromStr for Seconds {
 }
 
 /// Reads the recordings, writes them as one, and prints the result for each device.
-pub fn run(arguments: &JoinArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+pub(crate) fn run(arguments: &JoinArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let names = names(&arguments.files)?;
     if arguments.offsets.len() >= arguments.files.len() {
         let text = format!(

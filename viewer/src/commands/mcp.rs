@@ -46,7 +46,7 @@ const VOCABULARY: &str = include_str!("mcp/vocabulary.md");
 const VOCABULARY_URI: &str = "highwater://vocabulary";
 
 /// Runs `highwater mcp`.
-pub fn run(arguments: &McpArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+pub(crate) fn run(arguments: &McpArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let access = Access::new(&arguments.files).map_err(Failure::Usage)?;
     let out = page.raw();
     let write = |answer: &Value| {

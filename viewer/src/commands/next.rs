@@ -28,7 +28,7 @@ impl Given {
 }
 
 /// The path relative to the current folder, if the file is inside it.
-pub fn shortened(file: &Path) -> PathBuf {
+pub(crate) fn shortened(file: &Path) -> PathBuf {
     let here = std::env::current_dir().ok();
     let inner = here.as_deref().and_then(|here| file.strip_prefix(here).ok());
     inner.unwrap_or(file).to_owned()
@@ -45,7 +45,7 @@ fn takes(command: &str, option: &str, value: &str) -> bool {
 }
 
 /// Quotes a word for a shell: in single quotes unless it consists of plain characters.
-pub fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./:=,+@%".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();

@@ -47,7 +47,7 @@ impl OomArguments {
 }
 
 /// Runs `highwater oom`.
-pub fn run(arguments: &OomArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+pub(crate) fn run(arguments: &OomArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     answer_from(&arguments.source.file, &arguments.categories, |input| {
         let turning = spinner("replaying");
         let report = OomReport::of(input, arguments);

@@ -96,7 +96,7 @@ fn show_app(_files: &[PathBuf]) -> Result<Option<String>, Failure> {
 /// # Errors
 ///
 /// Fails if recording or the app does.
-pub fn record(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+pub(crate) fn record(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let status = record::run(arguments, page)?;
     if let Some(file) = arguments.to_open() {
         page.raw().flush()?;

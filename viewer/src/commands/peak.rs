@@ -67,7 +67,7 @@ impl PeakArguments {
 }
 
 /// Runs `highwater peak`.
-pub fn run(arguments: &PeakArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+pub(crate) fn run(arguments: &PeakArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     answer_from(&arguments.source.file, &arguments.blocks.categories, |input| {
         let report = PeakReport::of(input, arguments)?;
         answer(input.facts(), arguments.source.form, page, &report)

@@ -58,7 +58,7 @@ impl PhasesArguments {
 }
 
 /// Runs `highwater phases`.
-pub fn run(arguments: &PhasesArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+pub(crate) fn run(arguments: &PhasesArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let filter = &arguments.blocks.filter.filter;
     answer_counting(&arguments.source.file, &arguments.blocks.categories, filter, |input| {
         let report = PhasesReport::of(input, arguments)?;

@@ -6,7 +6,7 @@ mod drawing;
 #[path = "render/drawing_disabled.rs"]
 mod drawing;
 
-pub use drawing::{Drawing, recording, run};
+pub(crate) use drawing::{Drawing, recording, run};
 
 use std::fmt;
 use std::path::PathBuf;

@@ -96,7 +96,7 @@ if sys.version_info >= (3, 9):
 
 /// Runs the program to its end, prints to standard error what was recorded, and returns the program's exit status.
 /// Standard input, output and error are the program's.
-pub fn run(arguments: &ProgramArguments, _page: &mut Page<'_>) -> Result<Status, Failure> {
+pub(crate) fn run(arguments: &ProgramArguments, _page: &mut Page<'_>) -> Result<Status, Failure> {
     let program = Program::find(&arguments.words)?;
     let file = file_of(arguments, &program)?;
     let library = Library::provide()?;

@@ -61,7 +61,7 @@ const SHORT_PATIENCE: Duration = Duration::from_millis(500);
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Serves the recordings until the user stops the program.
-pub fn run(arguments: &ServeArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+pub(crate) fn run(arguments: &ServeArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     browser::module()?;
     if arguments.stop_at_eof && arguments.files.iter().any(|file| is_stdin(file)) {
         let text = "--stop-at-eof waits for the end of standard input, which is a recording here: name its file";

@@ -119,7 +119,7 @@ const DEVICES_OF_RANKS: u32 = 8;
 /// # Errors
 ///
 /// Fails if the program cannot be started, or nothing was recorded.
-pub fn run(arguments: &SimulateArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+pub(crate) fn run(arguments: &SimulateArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     if arguments.ranks.is_some_and(|ranks| arguments.rank >= ranks) {
         return Err(Failure::Usage(format!("invalid value '{}' for --rank: ranks are counted from 0", arguments.rank)));
     }

@@ -41,7 +41,7 @@ const FILES: [(&str, &str); 7] = files![
 ];
 
 /// Runs `highwater skill`.
-pub fn run(arguments: &SkillArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+pub(crate) fn run(arguments: &SkillArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let Some(folder) = &arguments.install else {
         page.line(
             "The skill `highwater` teaches an assistant to answer questions about GPU memory with this program:",

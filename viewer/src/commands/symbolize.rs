@@ -52,7 +52,7 @@ pub struct SymbolizeArguments {
 const PLAIN: FileFormat = FileFormat { kind: FileKind::Snap, is_gzipped: false };
 
 /// Looks up the frames, writes the recording, and prints the result for each module.
-pub fn run(arguments: &SymbolizeArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+pub(crate) fn run(arguments: &SymbolizeArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let destination = arguments.out.as_ref().map(|out| destination(out, &arguments.file)).transpose()?;
     for folder in &arguments.debug_dirs {
         if !folder.is_dir() {

@@ -1,13 +1,17 @@
 //! `highwater top`: shows in a terminal how memory grows while a program writes its recording.
 
-pub mod curve;
-pub mod running;
-pub mod watched;
+mod curve;
+mod running;
+mod watched;
 mod target;
-pub mod answer;
+mod answer;
 mod keys;
-pub mod draw;
+mod draw;
 mod report;
+
+pub use answer::{Answer, Choice, Computed};
+pub use draw::draw;
+pub use watched::{State, Watched};
 
 use std::io::{self, IsTerminal as _};
 use std::mem::ManuallyDrop;
@@ -20,10 +24,8 @@ use clap::Args;
 use highwater_analysis::{GroupKey, Metric};
 use ratatui::crossterm::event;
 
-use self::answer::{Choice, Computed};
 use self::keys::{Act, act};
 use self::target::Target;
-use self::watched::Watched;
 use crate::output::{Failure, Page, Status};
 
 /// Arguments of `highwater top`.
@@ -125,7 +127,7 @@ fn show(view: &mut View, terminal: &mut ratatui::DefaultTerminal, stop: &AtomicB
         let now = view.watched.iter().map(Watched::version).collect::<Vec<_>>();
         if drawn.as_ref() != Some(&now) {
             let answer = view.computed.answer(&mut view.watched, view.choice);
-            terminal.draw(|frame| draw::draw(&answer, frame))?;
+            terminal.draw(|frame| draw(&answer, frame))?;
             drawn = Some(now);
         }
         // While a long recording is read for the first time, the picture follows at once.

@@ -26,7 +26,7 @@ pub struct VerifyArguments {
 }
 
 /// Runs `highwater verify`.
-pub fn run(arguments: &VerifyArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+pub(crate) fn run(arguments: &VerifyArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let file = &arguments.source.file;
     let report = answer_or_whole(|is_whole| open(file, is_whole), |input| VerifyReport::of(input, arguments));
     let report = report.inspect_err(|failure| {

@@ -21,7 +21,7 @@ pub(crate) fn read_with(file: &Path, choice: &CategoryChoice) -> Result<Recordin
 }
 
 /// Returns a function that reads one of many recordings without a progress bar, with categories according to `choice`.
-pub fn reader(choice: &CategoryChoice) -> Result<impl Fn(&Path) -> Result<Recording, Error> + Sync, Failure> {
+pub(crate) fn reader(choice: &CategoryChoice) -> Result<impl Fn(&Path) -> Result<Recording, Error> + Sync, Failure> {
     let rules = rules(choice)?;
     Ok(move |file: &Path| {
         let mut recording = open_file(file, &mut |_| ControlFlow::Continue(()))?;

@@ -13,7 +13,7 @@ const CPU_DRIVER: &str = "cpu";
 
 /// Returns the beginning of the first line of a report about `device`: `On device 1 of 3: ` if the recording has
 /// several devices, else nothing.
-pub fn on_device(trace: &Trace, device: DeviceId) -> String {
+pub(crate) fn on_device(trace: &Trace, device: DeviceId) -> String {
     on_devices(trace, &[device])
 }
 
@@ -37,7 +37,7 @@ fn where_phrase(trace: &Trace, devices: &[DeviceId]) -> Option<(&'static str, St
 
 /// Names devices: `device 1 of 3`, `all 3 devices`, `devices 0, 2 of 3`, `host memory`; `None` if the recording has
 /// only one device.
-pub fn phrase(trace: &Trace, devices: &[DeviceId]) -> Option<String> {
+pub(crate) fn phrase(trace: &Trace, devices: &[DeviceId]) -> Option<String> {
     let known = trace.device_ids();
     if known.len() < 2 {
         return None;
@@ -67,7 +67,7 @@ pub(crate) fn covered_phrase(trace: &Trace, devices: &[DeviceId]) -> Option<Stri
 
 /// Returns the devices that a check covers: the requested one, which must be in the recording, else all that have
 /// memory; host memory only if requested, or if there is nothing else.
-pub fn covered(trace: &Trace, wanted: Option<u16>) -> Result<Vec<DeviceId>, Failure> {
+pub(crate) fn covered(trace: &Trace, wanted: Option<u16>) -> Result<Vec<DeviceId>, Failure> {
     if wanted.is_some() {
         return Ok(vec![choose_device(trace, wanted)?]);
     }
@@ -91,7 +91,7 @@ pub(crate) fn compared_devices(
 }
 
 /// Adds the name of the side, A or B, to an error about it, if its text allows that.
-pub fn of_side(failure: Failure, side: usize) -> Failure {
+pub(crate) fn of_side(failure: Failure, side: usize) -> Failure {
     match failure {
         Failure::Usage(text) => Failure::Usage(format!("{}: {text}", ["A", "B"][side])),
         other => other,

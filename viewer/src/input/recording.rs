@@ -19,7 +19,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::output::Failure;
 
 /// A recording, and the file that it was read from.
-pub use highwater_pytorch::open::Opened as Recording;
+pub(crate) use highwater_pytorch::open::Opened as Recording;
 
 /// Files of fewer bytes are read without a progress bar.
 const QUICK_BYTES: u64 = 16 << 20;
@@ -29,7 +29,7 @@ const QUICK_BYTES: u64 = 16 << 20;
 /// # Errors
 ///
 /// Fails if the file cannot be read, or is so damaged or truncated that no event can be read.
-pub fn read(file: &Path) -> Result<Recording, Failure> {
+pub(crate) fn read(file: &Path) -> Result<Recording, Failure> {
     let recording = read_any(file)?;
     if recording.trace.is_unreadable() {
         return Err(Failure::Unreadable { file: file.to_owned(), why: why_unreadable(&recording.trace) });
@@ -132,7 +132,7 @@ pub(crate) fn reading_bar(doing: &str) -> ProgressBar {
 }
 
 /// Shows the progress of reading: a bar if the total is known.
-pub fn show(bar: &ProgressBar, now: Progress) {
+pub(crate) fn show(bar: &ProgressBar, now: Progress) {
     if now.bytes != u64::MAX && bar.length() != Some(now.bytes) {
         let template = "{spinner} {msg} [{bar:24}] {bytes} of {total_bytes}{prefix} ({elapsed})";
         bar.set_style(ProgressStyle::with_template(template).expect("the template is well formed"));
@@ -162,7 +162,7 @@ pub(crate) fn read_fleet(
 }
 
 /// Expands `paths` to recordings: files, and those in folders.
-pub fn list(paths: &[PathBuf]) -> Result<Inputs, Failure> {
+pub(crate) fn list(paths: &[PathBuf]) -> Result<Inputs, Failure> {
     Inputs::of(paths).map_err(|source| {
         let path = paths.first().cloned().unwrap_or_default();
         Failure::Read { file: path.clone(), source: highwater_snapshots::Error::Io { doing: "list", source, path } }
@@ -211,7 +211,7 @@ pub(crate) fn counting_bar(doing: &str, count: usize) -> ProgressBar {
 }
 
 /// Returns a spinner on standard error for long work; hidden unless that is a terminal.
-pub fn spinner(doing: &str) -> ProgressBar {
+pub(crate) fn spinner(doing: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
@@ -222,7 +222,7 @@ pub fn spinner(doing: &str) -> ProgressBar {
 }
 
 /// Returns the requested device, which must be in the recording, else the default one.
-pub fn choose_device(trace: &Trace, wanted: Option<u16>) -> Result<DeviceId, Failure> {
+pub(crate) fn choose_device(trace: &Trace, wanted: Option<u16>) -> Result<DeviceId, Failure> {
     let Some(wanted) = wanted.map(DeviceId) else {
         return Ok(trace.main_device());
     };

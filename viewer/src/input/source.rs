@@ -173,7 +173,7 @@ pub(crate) fn answer_or_whole<I, T>(
 /// # Errors
 ///
 /// Fails if the environment variable is not a number.
-pub fn open_windows(file: &Path, choice: &CategoryChoice) -> Result<Option<Windows>, Failure> {
+pub(crate) fn open_windows(file: &Path, choice: &CategoryChoice) -> Result<Option<Windows>, Failure> {
     let most = resident_events()?;
     if needs_whole(choice) || is_stdin(file) {
         return Ok(None);
@@ -200,7 +200,7 @@ fn needs_whole(choice: &CategoryChoice) -> bool {
 /// # Errors
 ///
 /// Fails if the environment variable is not a number, or if the rules for categories cannot be read.
-pub fn opener(
+pub(crate) fn opener(
     choice: &CategoryChoice,
 ) -> Result<impl Fn(&Path, bool) -> Result<Source<'static>, Error> + Sync, Failure> {
     opener_up_to(resident_events()?, choice)

@@ -45,7 +45,7 @@ pub trait Report {
 /// # Errors
 ///
 /// Fails if standard output cannot be written.
-pub fn answer(trace: &Trace, form: Form, page: &mut Page<'_>, report: &impl Report) -> Result<Status, Failure> {
+pub(crate) fn answer(trace: &Trace, form: Form, page: &mut Page<'_>, report: &impl Report) -> Result<Status, Failure> {
     if form.is_text() {
         caveats::lead(trace, "", page)?;
     }

@@ -6,7 +6,7 @@ use highwater_analysis::owners::is_of_program;
 use highwater_analysis::unmatched_skips;
 use highwater_app::report::Value;
 use highwater_snapshots::trace::Trust;
-use highwater_snapshots::{DeviceId, Trace, count_of, format_count};
+use highwater_snapshots::{Trace, count_of, format_count};
 use serde::Serialize;
 
 use crate::output::page::Page;
@@ -27,7 +27,7 @@ struct TrustFigures<'a> {
 }
 
 /// Returns the limits of the accuracy of `trace`, as figures.
-pub fn trust(trace: &Trace) -> Value {
+pub(crate) fn trust(trace: &Trace) -> Value {
     Value::of(TrustFigures {
         complete: trace.is_complete(),
         facts: &trace.trust,
@@ -44,7 +44,7 @@ pub(crate) fn problem_texts(trace: &Trace) -> Vec<String> {
 
 /// Prints a warning before the report if the recording (called `name` among several) is truncated, could not be read in
 /// full, or has inconsistent totals.
-pub fn lead(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()> {
+pub(crate) fn lead(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()> {
     let of = if name.is_empty() { String::new() } else { format!("{name}: ") };
     for problem in trace.problems.iter().filter(|problem| problem.is_of_sums) {
         warn(&format!("{of}Contradictory recording: {problem}."), page)?;
@@ -79,14 +79,9 @@ fn warn(text: &str, page: &mut Page<'_>) -> io::Result<()> {
     page.broken(0, text).iter().try_for_each(|line| page.warning(line))
 }
 
-/// Returns how many requests failed on `devices`.
-pub fn failed_requests(trace: &Trace, devices: &[DeviceId]) -> u64 {
-    devices.iter().map(|device| trace.failed_requests_on(*device).count() as u64).sum()
-}
-
 /// Returns a warning that `failed` requests failed, so that peaks and advice are valid only up to that point; `None` if
 /// none did.
-pub fn out_of_memory(failed: u64) -> Option<String> {
+pub(crate) fn out_of_memory(failed: u64) -> Option<String> {
     let requests = count_of(failed, "request");
     (failed > 0).then(|| {
         format!("Out of memory: {requests} failed, so the run may need more than was recorded; see `highwater oom`.")
@@ -119,7 +114,7 @@ pub(crate) fn simulated_beside(trace: &Trace, baseline: &Trace) -> Option<String
 const TOLD: usize = 5;
 
 /// Prints the limits of the accuracy, and the problems of the file; nothing if there are none.
-pub fn print(trace: &Trace, page: &mut Page<'_>) -> io::Result<()> {
+pub(crate) fn print(trace: &Trace, page: &mut Page<'_>) -> io::Result<()> {
     print_of(trace, "", page)
 }
 

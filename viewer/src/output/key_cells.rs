@@ -64,7 +64,7 @@ pub(crate) fn sum_names(rest_groups: u64) -> Vec<String> {
 }
 
 /// A group's key values, by the name of their key.
-pub fn named(keys: &[GroupKey], values: &[String]) -> Value {
+pub(crate) fn named(keys: &[GroupKey], values: &[String]) -> Value {
     let by_name: BTreeMap<&'static str, &String> = keys.iter().map(|key| key.name()).zip(values).collect();
     Value::Map(by_name.into_iter().map(|(name, value)| (name, value.clone().into())).collect())
 }

@@ -32,7 +32,7 @@ const MIN_WIDTH: usize = 40;
 
 /// The version of the keys of all JSON objects; incremented when a key is removed or changes its meaning, not when one
 /// is added.
-pub const SCHEMA_VERSION: u32 = 1;
+pub(crate) const SCHEMA_VERSION: u32 = 1;
 
 /// Returns `facts` with the schema version as the first one.
 pub fn versioned(facts: Facts<'_>) -> Facts<'_> {
@@ -195,7 +195,7 @@ impl<'a> Page<'a> {
 }
 
 /// A writer for JSON that escapes characters in strings that must not reach a terminal.
-pub struct JsonText<W>(pub W);
+pub(crate) struct JsonText<W>(pub W);
 
 impl<W: Write> Write for JsonText<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

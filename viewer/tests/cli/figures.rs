@@ -1,7 +1,7 @@
 //! Figures: what each command prints for programs, and that it adds up.
 
 use clap::CommandFactory as _;
-use highwater::commands::Arguments;
+use highwater::Arguments;
 use highwater_analysis::{Filter, GroupKey};
 use serde_json::Value;
 

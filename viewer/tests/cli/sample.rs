@@ -3,23 +3,10 @@
 use std::path::Path;
 
 use clap::Parser as _;
-use highwater::args::Form;
-use highwater::commands::check::budgets::Budgets;
-use highwater::commands::check::report::CheckReport;
-use highwater::commands::diff::DiffReport;
-use highwater::commands::events::EventsListing;
-use highwater::commands::explain::ExplainReport;
-use highwater::commands::growth::GrowthReport;
-use highwater::commands::info::InfoReport;
-use highwater::commands::oom::OomReport;
-use highwater::commands::peak::PeakReport;
-use highwater::commands::phases::PhasesReport;
-use highwater::commands::verify::VerifyReport;
-use highwater::commands::{Arguments, Command};
-use highwater::input::source::Input;
-use highwater::output::answer::Failure;
-use highwater::output::answer::Report as _;
-use highwater::output::page::Page;
+use highwater::{
+    Arguments, Budgets, CheckReport, Command, DiffReport, EventsListing, ExplainReport, Failure, Form, GrowthReport,
+    InfoReport, Input, OomReport, Page, PeakReport, PhasesReport, Report as _, VerifyReport,
+};
 use highwater_analysis::Source;
 use highwater_notation::trace_from_text;
 use highwater_pytorch::open::{FileFormat, FileKind};
@@ -144,7 +131,7 @@ fn answer_on(trace: Trace, words: &str, width: Option<usize>) -> Result<String, 
             report.write(arguments.source.form, page)?;
         }
         Command::WhatIf(arguments) => {
-            let report = highwater::commands::whatif::report(&input, &arguments)?;
+            let report = highwater::whatif::report(&input, &arguments)?;
             report.write(arguments.source.form, page)?;
         }
         Command::Check(arguments) => {

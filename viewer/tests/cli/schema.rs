@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser as _;
 use expect_test::expect_file;
-use highwater::commands::Arguments;
-use highwater::output::page::{Page, versioned};
+use highwater::{Arguments, Page, versioned};
 use highwater_app::figures::events::events_table;
 use highwater_app::report::{Content, Facts, Table, Unit, Value};
 use highwater_notation::trace_from_text;

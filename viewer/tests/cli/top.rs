@@ -4,9 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use highwater::commands::top::answer::{Answer, Choice, Computed};
-use highwater::commands::top::draw::draw;
-use highwater::commands::top::watched::{State, Watched};
+use highwater::top::{Answer, Choice, Computed, State, Watched, draw};
 use highwater_analysis::{GroupKey, Metric};
 use highwater_snapshots::format::write_trace;
 use highwater_snapshots::units::format_bytes;

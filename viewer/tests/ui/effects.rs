@@ -3,9 +3,7 @@
 use highwater_analysis::{GroupKey, Metric};
 use highwater_app::colour_by::ColourBy;
 use highwater_app::command::Command;
-use highwater_app::gui::views::list::{Bottom, Side};
-use highwater_app::gui::views::moment::MomentLook;
-use highwater_app::gui::views::timeline::Stacking;
+use highwater_app::gui::{Bottom, MomentLook, Side, Stacking};
 use highwater_app::selection::Axis;
 
 use super::seen::Seen;

@@ -8,10 +8,7 @@ use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
 use highwater_app::command::Command;
 use highwater_app::example::Examples;
-use highwater_app::gui::views::timeline::{Paint, TimelineStyle};
-use highwater_app::gui::widgets::query::Computed as _;
-use highwater_app::gui::window::dialog::Dialogs;
-use highwater_app::gui::{App, Settings};
+use highwater_app::gui::{App, Computed as _, Dialogs, Paint, Settings, TimelineStyle};
 use highwater_app::selection::View;
 use highwater_notation::trace_from_text;
 use highwater_snapshots::{BlockId, Trace};
@@ -48,9 +45,9 @@ pub(crate) fn steps() -> Trace {
 /// The app with `trace` open.
 pub(crate) fn harness(trace: Option<Trace>) -> Harness<'static, App> {
     let examples = Examples {
-        list: highwater::commands::record::EXAMPLES,
-        record: highwater::commands::record::example,
-        rerun: highwater::commands::plan::RERUN,
+        list: highwater::record::EXAMPLES,
+        record: highwater::record::example,
+        rerun: highwater::plan::RERUN,
     };
     let mut app = App::new(Settings::default());
     (app.examples, app.dialogs) = (examples, Dialogs::PathField);

@@ -17,7 +17,7 @@ fn the_welcome_page_says_how_to_begin() {
     harness.get_by_label("Open a recording…");
     harness.get_by_label_contains("or drop a file here");
     // With the engine an example can be recorded at once.
-    harness.get_by_label(match highwater::commands::record::EXAMPLES {
+    harness.get_by_label(match highwater::record::EXAMPLES {
         [] => "highwater record vit-l-16 --device meta --out step.snap",
         _ => "Record ViT-L/16",
     });
@@ -236,11 +236,11 @@ fn the_examples_show_what_their_descriptions_say() {
         ("vit-l-16", Phase::Optimizer, 0.0, "the peak is in the optimizer step, not in backward"),
         ("tiny-nerf", Phase::Backward, 0.95, "almost all of the peak is activations kept for backward"),
     ];
-    assert_eq!(highwater::commands::record::EXAMPLES.len(), expected.len());
-    for (example, (name, phase, least, claim)) in highwater::commands::record::EXAMPLES.iter().zip(expected) {
+    assert_eq!(highwater::record::EXAMPLES.len(), expected.len());
+    for (example, (name, phase, least, claim)) in highwater::record::EXAMPLES.iter().zip(expected) {
         assert!(example.name == name && example.about.contains(claim), "{}: {}", example.name, example.about);
         let file = folder.path().join("example.snap");
-        highwater::commands::record::example(name, &file).unwrap();
+        highwater::record::example(name, &file).unwrap();
         let mut harness = harness(None);
         open(&mut harness, &file);
         let open = harness.state().current().unwrap();

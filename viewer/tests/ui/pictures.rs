@@ -10,9 +10,9 @@ use std::sync::Arc;
 use eframe::egui::{Color32, ColorImage, Theme};
 use highwater_analysis::{GroupKey, Metric};
 use highwater_app::colour_by::ColourBy;
-use highwater_app::gui::surface::{DiffSheet, Paper, Sheet, SheetView, Surface, png};
-use highwater_app::gui::views::diff::DiffChoices;
-use highwater_app::gui::views::timeline::{Paint, Stacking, TimelineStyle};
+use highwater_app::gui::{
+    DiffChoices, DiffSheet, Paint, Paper, Sheet, SheetView, Stacking, Surface, TimelineStyle, png,
+};
 use highwater_app::selection::{Axis, Selection, View};
 use highwater_app::session::Recording;
 use highwater_notation::trace_from_text;

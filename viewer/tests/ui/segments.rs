@@ -7,10 +7,9 @@ use eframe::egui::{CentralPanel, Key, Panel, Pos2, Vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use highwater_analysis::{Filter, Matches};
-use highwater_app::gui::views::segments::SegmentsView;
-use highwater_app::gui::views::timeline::Timeline;
-use highwater_app::gui::views::view::{Action, Reason, RecordingView as _, Under, ViewContext};
-use highwater_app::gui::widgets::query::Computed as _;
+use highwater_app::gui::{
+    Action, Computed as _, Reason, RecordingView as _, SegmentsView, Timeline, Under, ViewContext,
+};
 use highwater_app::selection::{Pin, Selection};
 use highwater_app::session::Recording;
 use highwater_notation::trace_from_text;

@@ -5,7 +5,7 @@ use eframe::egui::{Key, Modifiers, Pos2, Role};
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use highwater_analysis::Metric;
 use highwater_app::command::Command;
-use highwater_app::gui::views::list::{Bottom, Side};
+use highwater_app::gui::{Bottom, Side};
 use highwater_notation::trace_from_text;
 use highwater_snapshots::tables::Module;
 use highwater_snapshots::{BlockId, ModuleId, StringId};

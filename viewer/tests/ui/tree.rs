@@ -85,7 +85,7 @@ fn run_all(harness: &mut Harness<'_, App>, commands: &[Command]) {
 
 #[test]
 fn the_first_screen_reads_as_it_did() {
-    let kept = match highwater::commands::record::EXAMPLES {
+    let kept = match highwater::record::EXAMPLES {
         [] => expect_file!["goldens/first_screen.txt"],
         _ => expect_file!["goldens/first_screen_with_examples.txt"],
     };

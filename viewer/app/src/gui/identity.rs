@@ -4,21 +4,21 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 /// The identity of a shared value, such as a recording. Values with equal contents have different identities.
-pub struct Identity<T>(Weak<T>);
+pub(crate) struct Identity<T>(Weak<T>);
 
 impl<T> Identity<T> {
     /// The identity of `value`, which does not keep it in memory.
-    pub fn of(value: &Arc<T>) -> Self {
+    pub(crate) fn of(value: &Arc<T>) -> Self {
         Self(Arc::downgrade(value))
     }
 
     /// The value, unless it was dropped.
-    pub fn get(&self) -> Option<Arc<T>> {
+    pub(crate) fn get(&self) -> Option<Arc<T>> {
         self.0.upgrade()
     }
 
     /// Whether it is the identity of `value`.
-    pub fn is(&self, value: &Arc<T>) -> bool {
+    pub(crate) fn is(&self, value: &Arc<T>) -> bool {
         std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(value))
     }
 }

@@ -17,7 +17,7 @@ use crate::{DeviceIndex, Recording, Selection};
 
 /// A moment of a recording, for which shares are computed.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub(crate) struct Asked {
     /// The recording whose blocks are coloured.
     pub recording: Arc<Recording>,
     /// Index of the device.
@@ -40,14 +40,19 @@ impl PartialEq for Asked {
 
 impl Asked {
     /// The moment after `moment` events of the selected device, in the colours of a timeline.
-    pub fn new(recording: &Arc<Recording>, selection: &Selection, moment: usize, colouring: &Arc<Colouring>) -> Self {
+    pub(crate) fn new(
+        recording: &Arc<Recording>,
+        selection: &Selection,
+        moment: usize,
+        colouring: &Arc<Colouring>,
+    ) -> Self {
         let (device, metric) = (selection.device, selection.metric);
         Self { recording: Arc::clone(recording), device, metric, moment, colouring: Arc::clone(colouring) }
     }
 
     /// The legend entries with their bytes, largest at the peak first, followed by entries for bytes outside of blocks;
     /// they add up to the total.
-    pub fn entries(&self) -> Vec<(Entry, u64)> {
+    pub(crate) fn entries(&self) -> Vec<(Entry, u64)> {
         let trace = &self.recording.trace;
         let index = &self.recording.devices[self.device];
         let (is_split, beside) = non_block_bytes(trace, (&index.series, &index.live), self.metric, self.moment);
@@ -71,7 +76,7 @@ impl Asked {
 
 /// Computes the legend's shares on a background thread: there may be a million live blocks.
 #[derive(Debug)]
-pub struct Shares {
+pub(crate) struct Shares {
     query: Query<Asked, Vec<(Entry, u64)>>,
 }
 
@@ -85,7 +90,7 @@ impl Default for Shares {
 
 impl Shares {
     /// Requests the shares at a moment, unless they were requested last.
-    pub fn ask(&mut self, ctx: &Context, asked: &Asked) {
+    pub(crate) fn ask(&mut self, ctx: &Context, asked: &Asked) {
         self.query.receive();
         self.query.ask(ctx, asked);
     }
@@ -326,7 +331,7 @@ const MAX_NAME: usize = 40;
 
 /// Describes the cause of a peak of `bytes`: `+2.87 GiB activation from forward`; with its share if it was not
 /// allocated in the peak's step.
-pub fn cause_text(trace: &Trace, cause: &PeakCause, bytes: u64) -> String {
+pub(crate) fn cause_text(trace: &Trace, cause: &PeakCause, bytes: u64) -> String {
     let amount =
         if cause.is_rise { format!("+{}", format_bytes(cause.bytes)) } else { format_share(cause.bytes, bytes) };
     let guess = if trace.trust.categories_guessed { " (guess)" } else { "" };

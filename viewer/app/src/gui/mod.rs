@@ -5,18 +5,18 @@ mod host;
 #[cfg(target_family = "wasm")]
 #[path = "host_web.rs"]
 mod host;
-pub mod identity;
-pub mod widgets;
-pub mod colouring;
-pub mod legend;
-pub mod filter;
-pub mod views;
-pub mod window;
-pub mod open_file;
+mod identity;
+mod widgets;
+mod colouring;
+mod legend;
+mod filter;
+mod views;
+mod window;
+mod open_file;
 mod granting;
 mod parts;
 mod steering;
-pub mod surface;
+mod surface;
 mod app;
 #[cfg(not(target_family = "wasm"))]
 mod desktop;
@@ -28,4 +28,16 @@ mod tests;
 pub use app::{App, Arrival};
 #[cfg(not(target_family = "wasm"))]
 pub use desktop::run;
+pub use surface::{DiffSheet, Format, Paper, Sheet, SheetView, Surface, png, save_view};
+pub use views::diff::{Align, DiffChoices, DiffLook, DiffView};
+pub use views::list::{Bottom, Side};
+pub use views::moment::MomentLook;
+pub use views::plan::PlanView;
+pub use views::run_chart::RunChart;
+pub use views::segments::SegmentsView;
+pub use views::timeline::{Paint, Stacking, Timeline, TimelineStyle};
+pub use views::view::{Action, Reason, RecordingView, Under, ViewContext};
+pub use widgets::keys;
+pub use widgets::query::Computed;
+pub use window::dialog::Dialogs;
 pub use window::settings::Settings;

@@ -30,7 +30,7 @@ use crate::{ColourBy, Command, Recording, Selection};
 
 /// The state of the view, which Undo restores.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Visit {
+pub(crate) struct Visit {
     pub(super) selection: Selection,
     pub(super) search: String,
     /// The numbers of the events shown, for a long recording that is shown in parts.

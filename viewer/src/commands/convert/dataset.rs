@@ -43,7 +43,7 @@ trait Rows {
 }
 
 /// Converts to a data set, or to a file with one table.
-pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+pub(crate) fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let report = if arguments.to.is_some() { data_set(arguments)? } else { one_table(arguments, page)? };
     report.write(arguments.form, page)?;
     Ok(if report.unread.is_empty() { Status::Fine } else { Status::Unsound })
@@ -218,7 +218,8 @@ fn with_rank<V: Rows>(mut columns: Vec<Column<V>>) -> Vec<Column<V>> {
 }
 
 /// Returns the columns of both tables as Markdown, as in `docs/ranks.md`.
-pub fn schema_page() -> String {
+#[cfg(test)]
+pub(crate) fn schema_page() -> String {
     fn rows<V>(title: &str, columns: &[Column<V>]) -> String {
         let row = |column: &Column<V>| {
             let null = if column.is_optional { "yes" } else { "" };

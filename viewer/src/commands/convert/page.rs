@@ -18,7 +18,7 @@ use crate::output::{Failure, Page, Report, Status, caveats};
 /// # Errors
 ///
 /// Fails if a recording cannot be read or the page cannot be written, and in a build without the app for browsers.
-pub fn convert(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+pub(crate) fn convert(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let (files, out) = arguments.files_and_out()?;
     if files.len() > 2 {
         let text = "a page shows one recording, or compares two; use `highwater serve FILE…` for several";

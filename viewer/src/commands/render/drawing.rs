@@ -13,9 +13,7 @@ use highwater_analysis::{DiffAt, GroupKey, Matches};
 use highwater_app::colour_by::ColourBy;
 use highwater_app::files::destination::same;
 use highwater_app::files::{is_stdin, recording_name};
-use highwater_app::gui::surface::{Format, Paper, Sheet, SheetView, save_view};
-use highwater_app::gui::views::plan::PlanView;
-use highwater_app::gui::views::timeline::{Paint, Stacking, TimelineStyle};
+use highwater_app::gui::{Format, Paint, Paper, PlanView, Sheet, SheetView, Stacking, TimelineStyle, save_view};
 use highwater_app::report::Facts;
 use highwater_app::selection::{Axis, Pin, Selection, View};
 use highwater_app::session::Recording;
@@ -29,7 +27,7 @@ use crate::input::{choose_device, event_range, on_device, read_with, spinner};
 use crate::output::{Failure, Page, Report, Status, caveats};
 
 /// Reads the recording, draws it, and prints what was written.
-pub fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+pub(crate) fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let drawing = Drawing::of(arguments)?;
     if let Content::One { view, keys } = &drawing.content
         && let Some(run) = long::open(arguments, *view)?
@@ -62,13 +60,13 @@ fn report(
 }
 
 /// Returns `trace`, read from `file`, with the data for drawing.
-pub fn recording(file: &Path, trace: Trace) -> Arc<Recording> {
+pub(crate) fn recording(file: &Path, trace: Trace) -> Arc<Recording> {
     Arc::new(Recording::new(recording_name(file), Some(file.to_owned()), trace))
 }
 
 /// A picture whose options have been checkedbefore the recordings are read.
 #[derive(Debug)]
-pub struct Drawing<'a> {
+pub(crate) struct Drawing<'a> {
     arguments: &'a RenderArguments,
     paper: Paper,
     content: Content,
@@ -85,7 +83,7 @@ enum Content {
 
 /// The facts about a written picture, for the answer.
 #[derive(Debug)]
-pub struct Written {
+pub(crate) struct Written {
     /// The drawn device of A and of B; twice the same for one recording.
     devices: [DeviceId; 2],
     /// Size of the file in bytes.
@@ -97,7 +95,7 @@ impl<'a> Drawing<'a> {
     ///
     /// # Errors
     /// If the options contradict each other, or the picture cannot be written.
-    pub fn of(arguments: &'a RenderArguments) -> Result<Self, Failure> {
+    pub(crate) fn of(arguments: &'a RenderArguments) -> Result<Self, Failure> {
         let theme = if arguments.theme == PictureTheme::Dark { Theme::Dark } else { Theme::Light };
         let paper = Paper::new(arguments.size.0, arguments.scale, theme);
         let paper = paper.map_err(|why| Failure::Usage(format!("--size, --scale: {why}")))?;
@@ -121,7 +119,7 @@ impl<'a> Drawing<'a> {
     ///
     /// # Errors
     /// If the recordings lack what the options name, or the file cannot be written.
-    pub fn draw(&self, recordings: &[Arc<Recording>]) -> Result<Written, Failure> {
+    pub(crate) fn draw(&self, recordings: &[Arc<Recording>]) -> Result<Written, Failure> {
         match &self.content {
             Content::One { view, keys } => draw(self.arguments, self.paper, (*view, keys), &recordings[0]),
             Content::Two { keys, at } => diff::draw(self.arguments, self.paper, (keys, *at), recordings),

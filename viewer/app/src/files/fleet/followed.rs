@@ -27,6 +27,8 @@ const LOOK_SHARE: u32 = 10;
 #[derive(Debug)]
 pub struct FollowedFleet {
     paths: Vec<PathBuf>,
+    /// Those of `paths` that were folders when they were last read.
+    folders: Vec<PathBuf>,
     due: Instant,
     /// The state of each recording when it was last read; `None` before the first time.
     known: Option<HashMap<PathBuf, (Stamp, Outcome)>>,
@@ -35,7 +37,7 @@ pub struct FollowedFleet {
 impl FollowedFleet {
     /// Follows the recordings among `paths`, and those in the folders among them.
     pub fn new(paths: Vec<PathBuf>) -> Self {
-        Self { paths, due: Instant::now(), known: None }
+        Self { paths, folders: Vec::new(), due: Instant::now(), known: None }
     }
 
     /// The time from which on it is worth to read again.
@@ -49,7 +51,7 @@ impl FollowedFleet {
     ///
     /// # Errors
     ///
-    /// Fails if a folder cannot be listed.
+    /// Fails if a folder cannot be listed, also if it does not exist any more.
     pub fn read(
         &mut self,
         open: impl Fn(&Path, bool) -> Result<Source<'static>, Error> + Sync,
@@ -66,7 +68,11 @@ impl FollowedFleet {
         open: impl Fn(&Path, bool) -> Result<Source<'static>, Error> + Sync,
         watch: impl Fn(usize, usize) -> ControlFlow<()> + Sync,
     ) -> io::Result<Option<Fleet>> {
+        for folder in &self.folders {
+            fs::read_dir(folder)?;
+        }
         let inputs = Inputs::of(&self.paths)?.with_rotations_joined();
+        self.folders = self.paths.iter().filter(|path| path.is_dir()).cloned().collect();
         let is_first = self.known.is_none();
         let known = self.known.get_or_insert_default();
         let count = known.len();

@@ -268,8 +268,13 @@ mod tests {
         write("rank1.snap");
         wait(&mut app, 2);
         std::fs::remove_dir_all(folder.path()).unwrap();
-        std::thread::sleep(Duration::from_millis(2500));
-        app.take_news(&ctx);
+        let due = |app: &App| app.folder.as_ref().unwrap().followed.as_ref().map(FollowedFleet::due);
+        let last = due(&app);
+        while due(&app).is_none_or(|due| Some(due) == last) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "the folder is never read again");
+            std::thread::sleep(Duration::from_millis(5));
+            app.take_news(&ctx);
+        }
         assert_eq!(app.fleet().unwrap().ranks.len(), 2, "what was read stays");
     }
 

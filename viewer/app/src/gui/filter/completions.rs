@@ -14,7 +14,7 @@ use crate::gui::widgets::{Query, computed, theme};
 
 /// The completions for a recording, and those that currently apply.
 #[derive(Debug)]
-pub struct Completions {
+pub(crate) struct Completions {
     vocabulary: Query<Identity<Recording>, Arc<Vocabulary>>,
     found: Vec<Completion>,
     /// The text and cursor position that they were computed for.
@@ -50,7 +50,7 @@ impl Completions {
 
     /// Handles the keys that select a completion, before the text field handles them. Returns the completed text and
     /// the byte position of the cursor after it.
-    pub fn keys(&mut self, ui: &Ui, field: Id, text: &str) -> Option<(String, usize)> {
+    pub(crate) fn keys(&mut self, ui: &Ui, field: Id, text: &str) -> Option<(String, usize)> {
         let is_open = self.is_offering() && ui.memory(|memory| memory.has_focus(field));
         if !is_open {
             return None;

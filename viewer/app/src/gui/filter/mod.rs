@@ -1,4 +1,4 @@
 //! The search box and the conditions that it applies.
 
-pub mod completions;
-pub mod search;
+pub(crate) mod completions;
+pub(crate) mod search;

@@ -15,7 +15,7 @@ use crate::{Command, Recording, drawn_metric};
 
 /// The moment at which blocks are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SearchPlace {
+pub(crate) struct SearchPlace {
     /// Index of the device.
     pub device: usize,
     /// The total, which determines how long a block counts.
@@ -300,13 +300,13 @@ fn explained() -> String {
 }
 
 /// The condition for highlighted blocks in each recording.
-pub type LightKey = Vec<(Identity<Recording>, Filter)>;
+pub(crate) type LightKey = Vec<(Identity<Recording>, Filter)>;
 
 /// The highlighted blocks of each recording.
-pub type Light = Query<LightKey, Vec<Arc<Matches>>>;
+pub(crate) type Light = Query<LightKey, Vec<Arc<Matches>>>;
 
 /// Finds the blocks on a background thread.
-pub fn light() -> Light {
+pub(crate) fn light() -> Light {
     Query::new("highwater-light", |key: &LightKey, _| {
         let of = |(recording, filter): &(Identity<Recording>, Filter)| {
             Some(Arc::new(Matches::of(&recording.get()?.trace, filter)))

@@ -1,14 +1,14 @@
 //! Draws the app's views into files without a window: with the same widgets, rasterized on the CPU.
 
-pub mod paper;
+pub(crate) mod paper;
 pub mod png;
 mod texture;
 mod raster;
 mod svg;
-pub mod save;
-pub mod sheet;
-pub mod views;
-pub mod diff_sheet;
+pub(crate) mod save;
+pub(crate) mod sheet;
+pub(crate) mod views;
+pub(crate) mod diff_sheet;
 #[cfg(test)]
 mod tests;
 

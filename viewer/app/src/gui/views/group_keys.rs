@@ -89,7 +89,7 @@ fn key_ui<K: Copy + PartialEq + Into<TreeKey>>(
 }
 
 /// The key after `now` among those for which `is_there` is true; module paths of all depths count as one key.
-pub fn next_key(now: TreeKey, is_there: impl Fn(TreeKey) -> bool) -> TreeKey {
+pub(crate) fn next_key(now: TreeKey, is_there: impl Fn(TreeKey) -> bool) -> TreeKey {
     let all: Vec<TreeKey> = TreeKey::all().collect();
     let row = all.iter().position(|key| key.name() == now.name()).unwrap_or(0);
     let following = (1..=all.len()).filter_map(|by| all.get((row + by) % all.len())).copied();

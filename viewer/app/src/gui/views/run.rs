@@ -20,7 +20,7 @@ const HEIGHT: f32 = 64.0;
 
 /// The overview of a long recording.
 #[derive(Debug)]
-pub struct RunView {
+pub(crate) struct RunView {
     /// The columns, and the key for which they were computed.
     columns: Memo<Key, Vec<RunColumn>>,
     /// The event at which the user started to draw a part.
@@ -57,7 +57,7 @@ impl PartialEq for PartKey {
 
 /// The part of a long recording to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub(crate) enum Wanted {
     /// The part with these events, and how to show it.
     Part(Range<u64>, Goal),
     /// The last part of the recording, with the number of events to show at its end.
@@ -87,7 +87,7 @@ pub enum Wanted {
 
 /// A part that has been read.
 #[derive(Debug)]
-pub struct Part {
+pub(crate) struct Part {
     /// The part; `None` if it is already shown.
     pub recording: Option<Recording>,
     /// How to show the part.
@@ -96,7 +96,7 @@ pub struct Part {
 
 /// The position to show in a part of the recording. Event numbers are those in the whole recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Goal {
+pub(crate) enum Goal {
     /// The whole part.
     Everything,
     /// The view that was saved for Undo.
@@ -160,7 +160,7 @@ fn read_part(run: &Arc<Run>, wanted: Wanted, cancel: &Cancel) -> Result<Part, St
 
 impl RunView {
     /// Starts to read a part of `run`, unless it is being read already.
-    pub fn ask(&mut self, ctx: &Context, run: &Arc<Run>, wanted: Wanted) {
+    pub(crate) fn ask(&mut self, ctx: &Context, run: &Arc<Run>, wanted: Wanted) {
         let key = PartKey { run: Arc::clone(run), wanted };
         if self.part.asked() != Some(&key) {
             // A former part may take long to read: another thread does not wait for it.
@@ -175,7 +175,7 @@ impl RunView {
     }
 
     /// Takes the requested part once it is read, or the reason why it cannot be read.
-    pub fn take(&mut self) -> Option<Result<Part, String>> {
+    pub(crate) fn take(&mut self) -> Option<Result<Part, String>> {
         let part = self.part.take();
         let part = part.or_else(|| self.part.failure().map(|why| Err(why.to_owned())))?;
         self.part.cancel();
@@ -183,7 +183,7 @@ impl RunView {
     }
 
     /// Shows the overview; returns the part that the user selects.
-    pub fn run_ui(
+    pub(crate) fn run_ui(
         &mut self,
         ui: &mut Ui,
         run: &Run,

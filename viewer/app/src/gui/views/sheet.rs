@@ -8,7 +8,7 @@ use crate::report::{Unit, Value};
 
 /// A column: its heading, and the type of its values.
 #[derive(Clone, Copy, Debug)]
-pub struct Heading {
+pub(crate) struct Heading {
     /// The column's name.
     pub name: &'static str,
     pub(crate) tooltip: &'static str,
@@ -24,14 +24,14 @@ pub struct Heading {
 
 impl Heading {
     /// A column of values in `unit`; a width of 0 means the remaining width.
-    pub const fn new(unit: Unit, name: &'static str, tooltip: &'static str, width: f32) -> Self {
+    pub(crate) const fn new(unit: Unit, name: &'static str, tooltip: &'static str, width: f32) -> Self {
         Self { name, tooltip, width, unit, swatch: None, keeps_end: false, has_bars: false }
     }
 }
 
 /// A row of a table.
 #[derive(Clone, Debug, Default)]
-pub struct Line {
+pub(crate) struct Line {
     /// One value per column.
     pub values: Vec<Value>,
     /// The action on double click and Enter.
@@ -40,7 +40,7 @@ pub struct Line {
 
 /// A table of figures as in Statistics and comparisons, with sentences above it.
 #[derive(Clone, Debug, Default)]
-pub struct Sheet {
+pub(crate) struct Sheet {
     /// The sheet's name.
     pub name: &'static str,
     /// The columns.
@@ -70,7 +70,7 @@ static NOTHING: Value = Value::Nothing;
 
 impl Sheet {
     /// Creates a sheet whose rows may have actions.
-    pub fn new(
+    pub(crate) fn new(
         name: &'static str,
         columns: impl IntoIterator<Item = Heading>,
         lines: impl IntoIterator<Item = Line>,
@@ -82,7 +82,7 @@ impl Sheet {
     }
 
     /// Creates a sheet whose rows have no actions.
-    pub fn of_rows(
+    pub(crate) fn of_rows(
         name: &'static str,
         columns: impl IntoIterator<Item = Heading>,
         rows: impl IntoIterator<Item = Vec<Value>>,
@@ -91,7 +91,7 @@ impl Sheet {
     }
 
     /// The rows, as a table shows them.
-    pub fn rows(&self) -> Rows<'_> {
+    pub(crate) fn rows(&self) -> Rows<'_> {
         let column = |(at, heading): (usize, &Heading)| {
             let Heading { name, tooltip, width, unit, swatch, keeps_end, has_bars } = *heading;
             let share = move |row: usize| Some((difference(self.value(row, at))? as f64 / self.largest as f64) as f32);
@@ -125,7 +125,7 @@ impl Sheet {
     }
 
     /// The short form of a value.
-    pub fn text(&self, row: usize, column: usize) -> String {
+    pub(crate) fn text(&self, row: usize, column: usize) -> String {
         match self.value(row, column) {
             Value::Nothing => "-".to_owned(),
             value => self.unit(column).text(value),
@@ -133,12 +133,12 @@ impl Sheet {
     }
 
     /// The exact form of a value; `None` if the short form is not rounded.
-    pub fn exact(&self, row: usize, column: usize) -> Option<String> {
+    pub(crate) fn exact(&self, row: usize, column: usize) -> Option<String> {
         self.unit(column).exact(self.value(row, column))
     }
 
     /// The length of a value's bar; `None` for values without bars.
-    pub fn length(&self, row: usize, column: usize) -> Option<u64> {
+    pub(crate) fn length(&self, row: usize, column: usize) -> Option<u64> {
         match (self.unit(column), self.value(row, column)) {
             (Unit::Bytes | Unit::Count, Value::Number(number)) => Some(*number),
             _ => None,
@@ -146,7 +146,7 @@ impl Sheet {
     }
 
     /// The columns that can be shown as a bar chart, judged by the first row.
-    pub fn measures(&self) -> Vec<usize> {
+    pub(crate) fn measures(&self) -> Vec<usize> {
         let columns = if self.measure.is_some() { self.columns.len() } else { 0 };
         (1..columns).filter(|column| self.length(0, *column).is_some()).collect()
     }

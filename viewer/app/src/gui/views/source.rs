@@ -14,7 +14,7 @@ const MAX_SIGNS: usize = 240;
 
 /// An excerpt of a source file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Excerpt {
+pub(crate) struct Excerpt {
     /// The number of the first line, from 1.
     pub first: u32,
     /// The lines; very long ones are shortened.
@@ -27,7 +27,7 @@ pub struct Excerpt {
 ///
 /// A recording may contain any path. Only absolute paths of regular files are opened, never network or device paths,
 /// and no more is read than needed to reach the line.
-pub fn excerpt(path: &str, line: u32) -> Option<Excerpt> {
+pub(crate) fn excerpt(path: &str, line: u32) -> Option<Excerpt> {
     if !is_local(path) {
         return None;
     }

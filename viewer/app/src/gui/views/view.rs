@@ -14,7 +14,7 @@ use crate::gui::widgets::{Computed, theme};
 use crate::{DeviceIndex, Recording, Selection};
 
 /// A closure that writes a table as CSV, on any thread.
-pub type WriteTable = Box<dyn FnOnce(&mut dyn io::Write) -> io::Result<()> + Send>;
+pub(crate) type WriteTable = Box<dyn FnOnce(&mut dyn io::Write) -> io::Result<()> + Send>;
 
 /// A view of a recording at the side of the timeline or below it. Its content is computed in the background.
 pub trait RecordingView: Computed {
@@ -109,7 +109,7 @@ impl<'a> ViewContext<'a> {
 
 /// A device of a recording, for the keys of background queries.
 #[derive(Clone, Debug, PartialEq)]
-pub struct OfDevice {
+pub(crate) struct OfDevice {
     /// The recording.
     pub recording: Identity<Recording>,
     /// Index of the device.
@@ -118,7 +118,7 @@ pub struct OfDevice {
 
 impl OfDevice {
     /// The device that is selected in `context`.
-    pub fn selected(context: &ViewContext<'_>) -> Self {
+    pub(crate) fn selected(context: &ViewContext<'_>) -> Self {
         Self { recording: Identity::of(context.recording), device: context.selection.device }
     }
 }

@@ -9,7 +9,7 @@ const MAX_NAME: f32 = 170.0;
 
 /// An entry of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChoiceEntry {
+pub(crate) struct ChoiceEntry {
     /// The text of the entry.
     pub name: String,
     /// The reason why it is disabled; `None` if it can be selected.

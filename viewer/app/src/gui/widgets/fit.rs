@@ -81,7 +81,7 @@ pub(crate) fn line(painter: &Painter, text: impl Into<String>, format: TextForma
 }
 
 /// The width of `text` in points.
-pub fn width(ui: &Ui, text: &str, font: &FontId) -> f32 {
+pub(crate) fn width(ui: &Ui, text: &str, font: &FontId) -> f32 {
     ui.fonts_mut(|fonts| text.chars().map(|sign| fonts.glyph_width(font, sign)).sum())
 }
 

@@ -6,7 +6,7 @@ use super::theme::{FLAME_ROW, MIN_BAR};
 
 /// A bar: its horizontal extent in points, its row, and what it shows.
 #[derive(Clone, Debug)]
-pub struct Bar<T> {
+pub(crate) struct Bar<T> {
     /// The left end, in points.
     pub left: f32,
     /// The right end, in points.
@@ -19,7 +19,7 @@ pub struct Bar<T> {
 
 /// A part of a node: a child, or several that are too narrow to show.
 #[derive(Clone, Debug)]
-pub struct Part<N, T> {
+pub(crate) struct Part<N, T> {
     /// The content of its bar.
     pub item: T,
     /// The size, in the same unit as that of the focus.
@@ -31,7 +31,7 @@ pub struct Part<N, T> {
 /// Lays out the bars in `width` points: `above`, the chain down to and including `focus`, at full width, and everything
 /// below `focus`, which has `size`. `parts` returns the parts of a node, in which those below the given size are
 /// merged. The result is ordered by row, then from left to right.
-pub fn bars<N, T>(
+pub(crate) fn bars<N, T>(
     above: impl Iterator<Item = T>,
     (focus, size): (N, u64),
     width: f32,

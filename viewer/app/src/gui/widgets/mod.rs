@@ -1,16 +1,16 @@
 //! Widgets and helpers shared by several views: colours, tables, keys, background work.
 
-pub mod theme;
-pub mod words;
+pub(crate) mod theme;
+pub(crate) mod words;
 pub mod keys;
-pub mod fit;
-pub mod choice;
-pub mod tile;
-pub mod flame;
-pub mod note;
-pub mod room;
-pub mod table;
-pub mod query;
+pub(crate) mod fit;
+pub(crate) mod choice;
+pub(crate) mod tile;
+pub(crate) mod flame;
+pub(crate) mod note;
+pub(crate) mod room;
+pub(crate) mod table;
+pub(crate) mod query;
 
 pub(crate) use choice::{ChoiceEntry, choice_ui, entries_ui, next_of, tabs_ui, value_menu_ui};
 pub(crate) use fit::fitted;

@@ -26,7 +26,7 @@ const BROKEN_OFF: &str = "internal error; please report it";
 
 /// Lets background work check whether its answer is still needed.
 #[derive(Debug)]
-pub struct Cancel {
+pub(crate) struct Cancel {
     latest: Arc<AtomicU64>,
     number: u64,
 }
@@ -61,7 +61,7 @@ impl<K, A> Link<K, A> {
 ///
 /// A view calls [`ask`](Self::ask) in every frame, which only compares keys, and shows the previous answer until the
 /// next one is ready. The thread starts with the first query and ends when this is dropped.
-pub struct Query<K, A> {
+pub(crate) struct Query<K, A> {
     name: &'static str,
     urgency: Urgency,
     /// Whether answers to queries other than the last are also shown.
@@ -88,7 +88,7 @@ pub struct Query<K, A> {
 impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
     /// Creates a query that `work` answers on a thread called `name`; it returns `None` if cancelled. The captures of
     /// `work` are its cache; after a panic, it starts again with a copy of their present values.
-    pub fn new(name: &'static str, work: impl FnMut(&K, &Cancel) -> Option<A> + Clone + Send + 'static) -> Self {
+    pub(crate) fn new(name: &'static str, work: impl FnMut(&K, &Cancel) -> Option<A> + Clone + Send + 'static) -> Self {
         #[cfg(test)]
         MADE.set(MADE.get() + 1);
         let begin = move || Box::new(work.clone()) as Work<K, A>;
@@ -129,7 +129,7 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
 
     /// Starts a query, unless `key` is that of the last one, and cancels the last one. `ctx` is repainted when the
     /// answer arrives.
-    pub fn ask(&mut self, ctx: &Context, key: &K) {
+    pub(crate) fn ask(&mut self, ctx: &Context, key: &K) {
         if self.asked.as_ref() == Some(key) {
             return;
         }
@@ -171,12 +171,12 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
     }
 
     /// The key of the last question, unless it was cancelled.
-    pub fn asked(&self) -> Option<&K> {
+    pub(crate) fn asked(&self) -> Option<&K> {
         self.asked.as_ref()
     }
 
     /// Receives an answer that has arrived. Returns whether there is a new one since the last call.
-    pub fn receive(&mut self) -> bool {
+    pub(crate) fn receive(&mut self) -> bool {
         while let Some(outcome) = self.link.as_ref().and_then(|link| link.inbox.try_recv().ok()) {
             self.take_outcome(outcome, self.shows_late);
         }
@@ -185,7 +185,7 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
 
     /// Waits for the answer to the last query, which the view receives in its next frame. For tests, and for pictures
     /// without a window.
-    pub fn wait(&mut self) {
+    pub(crate) fn wait(&mut self) {
         while self.is_busy()
             && let Some(outcome) = self.link.as_ref().and_then(|link| link.inbox.recv().ok())
         {
@@ -212,7 +212,7 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
     }
 
     /// The latest answer, possibly to an earlier query.
-    pub fn answer(&self) -> Option<&A> {
+    pub(crate) fn answer(&self) -> Option<&A> {
         self.answer.as_ref().map(|(_, answer)| answer)
     }
 
@@ -222,17 +222,17 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
     }
 
     /// The key of the latest answer.
-    pub fn answered(&self) -> Option<&K> {
+    pub(crate) fn answered(&self) -> Option<&K> {
         self.answer.as_ref().map(|(key, _)| key)
     }
 
     /// The answer to the last query; `None` until it is ready.
-    pub fn current(&self) -> Option<&A> {
+    pub(crate) fn current(&self) -> Option<&A> {
         self.answer().filter(|_| self.answered() == self.asked())
     }
 
     /// Removes and returns the answer, so that the next call returns only a new one.
-    pub fn take(&mut self) -> Option<A> {
+    pub(crate) fn take(&mut self) -> Option<A> {
         self.receive();
         self.answer.take().map(|(_, answer)| answer)
     }
@@ -252,14 +252,14 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
     }
 
     /// Drops query and answer, and the cache of the work.
-    pub fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.cancel();
         self.clear();
         self.link = None;
     }
 
     /// Drops the answer, and frees its memory in the background.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.is_new = false;
         if let Some((_, former)) = self.answer.take() {
             (self.discard)(former);
@@ -267,12 +267,12 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
     }
 
     /// Whether the last query is not answered yet.
-    pub fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.number != self.settled
     }
 
     /// The reason why there are no answers, if the work has failed.
-    pub fn failure(&self) -> Option<&str> {
+    pub(crate) fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
@@ -395,7 +395,7 @@ mod tests;
 
 /// The cached value, and its key.
 #[derive(Clone, Debug)]
-pub struct Memo<K, V>(Option<(K, V)>);
+pub(crate) struct Memo<K, V>(Option<(K, V)>);
 
 impl<K, V> Default for Memo<K, V> {
     fn default() -> Self {
@@ -405,17 +405,12 @@ impl<K, V> Default for Memo<K, V> {
 
 impl<K: PartialEq, V> Memo<K, V> {
     /// The value for `key`; computed by `make` unless the key is that of the cached value.
-    pub fn get(&mut self, key: K, make: impl FnOnce(&K) -> V) -> &V {
+    pub(crate) fn get(&mut self, key: K, make: impl FnOnce(&K) -> V) -> &V {
         let known = self.0.take().filter(|(known, _)| *known == key);
         let (_, value) = self.0.insert(known.unwrap_or_else(|| {
             let value = make(&key);
             (key, value)
         }));
         value
-    }
-
-    /// The cached value, for any key.
-    pub fn last(&self) -> Option<&V> {
-        self.0.as_ref().map(|(_, value)| value)
     }
 }

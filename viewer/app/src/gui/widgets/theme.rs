@@ -6,13 +6,13 @@ mod sizes;
 
 use eframe::egui::{self, Color32, Stroke};
 
-pub use palette::*;
-pub use shades::Shades;
+pub(crate) use palette::*;
+pub(crate) use shades::Shades;
 use shades::contrast_id;
-pub use sizes::*;
+pub(crate) use sizes::*;
 
 /// Sets fonts, spacing and widget colours of both themes, optionally with high contrast.
-pub fn install(ctx: &egui::Context, has_contrast: bool) {
+pub(crate) fn install(ctx: &egui::Context, has_contrast: bool) {
     ctx.data_mut(|data| data.insert_temp(contrast_id(), has_contrast));
     for theme in [egui::Theme::Dark, egui::Theme::Light] {
         let is_dark = theme == egui::Theme::Dark;
@@ -42,7 +42,7 @@ pub fn install(ctx: &egui::Context, has_contrast: bool) {
 }
 
 /// The placeholder of an empty field, in a faint italic font.
-pub fn placeholder(ui: &egui::Ui, text: &str) -> egui::RichText {
+pub(crate) fn placeholder(ui: &egui::Ui, text: &str) -> egui::RichText {
     egui::RichText::new(text).italics().color(Shades::in_ui(ui).faint.gamma_multiply(0.75))
 }
 

@@ -10,7 +10,7 @@ use crate::Recording;
 pub(crate) const MEANING_OF_NONE: &str = "the recording names none for these blocks";
 
 /// A name for the time before the events of `trace`, which may be a part of a long recording.
-pub fn before(trace: &Trace) -> &'static str {
+pub(crate) fn before(trace: &Trace) -> &'static str {
     if trace.start.events > 0 { "before this part" } else { "before the recording" }
 }
 
@@ -20,7 +20,7 @@ pub(crate) fn name_of_none(recording: &Recording, key: GroupKey) -> &'static str
 }
 
 /// Describes a moment: `step 1, optimizer, event 2,345`.
-pub fn when(moment: &Moment) -> String {
+pub(crate) fn when(moment: &Moment) -> String {
     let Some(event) = moment.number() else {
         return match moment.events_before {
             _ if moment.is_state => "in the state at the dump".to_owned(),
@@ -49,7 +49,7 @@ pub(crate) fn moment_text(moment: &Moment) -> String {
 }
 
 /// The category of a block, or that it leaks, as far as leaks are known.
-pub fn category(recording: &Recording, id: BlockId) -> &'static str {
+pub(crate) fn category(recording: &Recording, id: BlockId) -> &'static str {
     let block = recording.trace.blocks.get(id);
     let index = recording.devices.iter().find(|index| index.device == block.device);
     let leaks = index.and_then(|index| index.known_leaks()).is_some_and(|leaks| leaks.has(&recording.trace, id));
@@ -57,7 +57,7 @@ pub fn category(recording: &Recording, id: BlockId) -> &'static str {
 }
 
 /// The name of a block: its category and its operation.
-pub fn title(recording: &Recording, id: BlockId) -> String {
+pub(crate) fn title(recording: &Recording, id: BlockId) -> String {
     let category = category(recording, id);
     match recording.trace.tables.op_name(recording.trace.blocks.get(id).op) {
         "" => category.to_owned(),
@@ -66,7 +66,7 @@ pub fn title(recording: &Recording, id: BlockId) -> String {
 }
 
 /// The lifetime of a block, as text.
-pub fn life(trace: &Trace, id: BlockId) -> String {
+pub(crate) fn life(trace: &Trace, id: BlockId) -> String {
     // The free of such a block was requested before the recording, so that it has no event.
     if trace.was_waiting_at_start(id) {
         return format!("Freed {}, waiting for a stream", before(trace));
@@ -97,7 +97,7 @@ pub fn life(trace: &Trace, id: BlockId) -> String {
 }
 
 /// Step and phase at an event: `step 3 backward`; `None` if the recording has neither.
-pub fn phase(trace: &Trace, event: EventId) -> Option<String> {
+pub(crate) fn phase(trace: &Trace, event: EventId) -> Option<String> {
     let span = trace.spans.at(event).filter(|_| !trace.spans.is_all_setup())?;
     let step = span.step.map_or_else(String::new, |step| format!("step {step} "));
     Some(format!("{step}{}", span.phase))
@@ -109,7 +109,7 @@ fn place(trace: &Trace, event: EventId) -> String {
 }
 
 /// Step, phase and number of an event outside of the displayed part of a recording.
-pub fn outside(event: &Outside) -> String {
+pub(crate) fn outside(event: &Outside) -> String {
     let step = event.stage.step.map_or_else(String::new, |step| format!("step {step} {}, ", event.stage.phase));
     format!("{step}event {}", format_count(event.event))
 }
@@ -120,12 +120,12 @@ pub(crate) fn has_losses(trace: &Trace) -> bool {
 }
 
 /// The number of failed requests: `1 request failed`.
-pub fn failed_requests(count: u64) -> String {
+pub(crate) fn failed_requests(count: u64) -> String {
     format!("{} failed", count_of(count, "request"))
 }
 
 /// An event with its time; the text `none` if there is no event.
-pub fn event_text(trace: &Trace, event: EventId, none: &str) -> String {
+pub(crate) fn event_text(trace: &Trace, event: EventId, none: &str) -> String {
     if trace.events.time_of(event).is_none() {
         return none.to_owned();
     }
@@ -139,7 +139,7 @@ pub(crate) fn span_text(trace: &Trace, [first, last]: [EventId; 2]) -> Option<St
 }
 
 /// Each limit of the accuracy as a sentence, starting with inconsistent totals.
-pub fn doubts(trace: &Trace) -> Vec<String> {
+pub(crate) fn doubts(trace: &Trace) -> Vec<String> {
     let problems = |is_of_sums: bool| {
         let chosen = trace.problems.iter().filter(move |problem| problem.is_of_sums == is_of_sums);
         chosen.map(|problem| problem.what.clone())

@@ -16,7 +16,7 @@ use crate::files::output::write_whole;
 
 /// The purpose of a path.
 #[derive(Debug)]
-pub enum Ask {
+pub(crate) enum Ask {
     /// A recording to open.
     File,
     /// A folder of recordings to open.
@@ -27,10 +27,11 @@ pub enum Ask {
 
 /// The result of a dialog.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Chosen {
+pub(crate) enum Chosen {
     /// The user chose this path.
     Path(PathBuf),
     /// The user chose files, whose content will arrive separately.
+    #[cfg_attr(not(target_family = "wasm"), expect(dead_code, reason = "only dialogs of browsers answer later"))]
     Arriving,
     /// The user has closed the dialog without a choice.
     Cancelled,
@@ -50,7 +51,7 @@ pub enum Dialogs {
 
 impl Ask {
     /// The title of the dialog.
-    pub fn title(&self) -> &'static str {
+    pub(crate) fn title(&self) -> &'static str {
         match self {
             Self::File => "Open a recording",
             Self::Folder => "Open a folder of recordings",
@@ -61,7 +62,7 @@ impl Ask {
 
 /// A dialog shown to the user.
 #[derive(Debug)]
-pub struct Asking {
+pub(crate) struct Asking {
     /// The answer, once there is one.
     pub answer: Pending<(Ask, Chosen)>,
     /// Whether the dialog asks for a file to write.
@@ -70,7 +71,7 @@ pub struct Asking {
 
 impl Asking {
     /// Opens the dialog; `wake` is called when there is an answer.
-    pub fn start(ask: Ask, wake: impl FnOnce() + Send + 'static) -> Self {
+    pub(crate) fn start(ask: Ask, wake: impl FnOnce() + Send + 'static) -> Self {
         Self { is_saving: matches!(ask, Ask::Save(_)), answer: shown::ask(ask, wake) }
     }
 }
@@ -79,7 +80,7 @@ impl Asking {
 type WriteTo = Box<dyn FnOnce(&Path) -> Result<(), String> + Send>;
 
 /// A file to write once the user has chosen its path.
-pub struct Task {
+pub(crate) struct Task {
     /// The title of the dialog.
     pub title: &'static str,
     /// The suggested name.
@@ -97,19 +98,19 @@ impl std::fmt::Debug for Task {
 
 impl Task {
     /// A picture of `what`; `write` writes it as PNG or SVG, depending on the path's extension.
-    pub fn picture(what: &str, write: impl FnOnce(&Path) -> Result<(), String> + Send + 'static) -> Self {
+    pub(crate) fn picture(what: &str, write: impl FnOnce(&Path) -> Result<(), String> + Send + 'static) -> Self {
         let kinds: &[(&str, &[&str])] = &[("PNG", &["png"]), ("SVG", &["svg"])];
         Self { title: "Save a picture", name: format!("{what}.png"), kinds, write: Box::new(write) }
     }
 
     /// A screenshot of the window; `write` writes it as PNG.
-    pub fn window(what: &str, write: impl FnOnce(&Path) -> Result<(), String> + Send + 'static) -> Self {
+    pub(crate) fn window(what: &str, write: impl FnOnce(&Path) -> Result<(), String> + Send + 'static) -> Self {
         let name = format!("{what}.png");
         Self { title: "Save the window", name, kinds: &[("PNG", &["png"])], write: Box::new(write) }
     }
 
     /// A table of `what`; `write` writes its lines.
-    pub fn table(what: &str, write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static) -> Self {
+    pub(crate) fn table(what: &str, write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static) -> Self {
         let write = move |path: &Path| {
             let written = write_whole(path, |out| {
                 let mut out = BufWriter::new(out);
@@ -126,7 +127,7 @@ impl Task {
     /// # Errors
     ///
     /// Fails with a message if the file cannot be written.
-    pub fn write(self, path: &Path) -> Result<PathBuf, String> {
+    pub(crate) fn write(self, path: &Path) -> Result<PathBuf, String> {
         let mut path = path.to_owned();
         if path.extension().is_none() {
             path.set_extension(self.kinds[0].1[0]);

@@ -9,7 +9,7 @@ use crate::gui::widgets::Shades;
 
 /// The user's answer to a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub(crate) enum Answer {
     /// Try again.
     Retry,
     /// Dismiss the message.

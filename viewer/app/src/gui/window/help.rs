@@ -7,7 +7,7 @@ use crate::gui::widgets::{keys, theme};
 
 /// Help windows, shown over the window's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Help {
+pub(crate) enum Help {
     /// Every command with its keys.
     Keys,
     /// Name, version, purpose and licence.

@@ -11,13 +11,13 @@ const PALETTE_TOP: f32 = 60.0;
 
 /// The command palette, with the entered text.
 #[derive(Debug, Default)]
-pub struct Palette {
+pub(crate) struct Palette {
     text: String,
     chosen: usize,
 }
 
 /// The user's choice in the palette.
-pub enum Choice {
+pub(crate) enum Choice {
     /// A command to run.
     Run(Command),
     /// A step to go to.
@@ -104,7 +104,7 @@ fn step_of(text: &str) -> Option<u32> {
 
 /// The user's input in this frame.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Entered<T> {
+pub(crate) enum Entered<T> {
     /// Nothing yet: the field stays open.
     None,
     /// The user has closed the field.

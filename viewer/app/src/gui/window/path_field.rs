@@ -17,7 +17,7 @@ const MAX_OFFERS: usize = 12;
 
 /// The field in which the user enters a path.
 #[derive(Debug)]
-pub struct PathField {
+pub(crate) struct PathField {
     ask: Ask,
     text: String,
     is_focused: bool,
@@ -27,7 +27,7 @@ pub struct PathField {
 
 impl PathField {
     /// A field for the path that `ask` requests; for a file to write, it starts with the suggested name.
-    pub fn new(ask: Ask) -> Self {
+    pub(crate) fn new(ask: Ask) -> Self {
         let folder = std::env::current_dir().unwrap_or_default();
         let text = match &ask {
             Ask::Save(task) => folder.join(&task.name).display().to_string(),

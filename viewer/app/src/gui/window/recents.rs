@@ -15,7 +15,7 @@ type Known = Option<(u64, Option<SystemTime>)>;
 /// Facts about recent files. They are read on a background thread, so that a sleeping disk or a disconnected network
 /// drive does not block the window.
 #[derive(Debug, Default)]
-pub struct Recents {
+pub(crate) struct Recents {
     asked: Vec<PathBuf>,
     facts: HashMap<PathBuf, Known>,
     answers: Option<Receiver<(PathBuf, Known)>>,
@@ -23,7 +23,7 @@ pub struct Recents {
 
 /// The state of a file in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fact {
+pub(crate) enum Fact {
     /// Not known yet.
     Unknown,
     /// The file does not exist.
@@ -35,7 +35,7 @@ pub enum Fact {
 impl Recents {
     /// Requests the facts about `files`, once for each list, and receives available results. `wake` is called on the
     /// background thread when there is a new one.
-    pub fn refresh(&mut self, files: &[PathBuf], wake: impl Fn() + Send + 'static) {
+    pub(crate) fn refresh(&mut self, files: &[PathBuf], wake: impl Fn() + Send + 'static) {
         if let Some(answers) = &self.answers {
             self.facts.extend(answers.try_iter());
         }
@@ -61,7 +61,7 @@ impl Recents {
     }
 
     /// The state of `file`; `now` is the current time.
-    pub fn fact(&self, file: &Path, now: SystemTime) -> Fact {
+    pub(crate) fn fact(&self, file: &Path, now: SystemTime) -> Fact {
         match self.facts.get(file) {
             None => Fact::Unknown,
             Some(None) => Fact::Missing,

@@ -7,7 +7,7 @@ use eframe::egui::{Button, Id, Role, ScrollArea, Ui, WidgetInfo};
 
 /// The tab of an open file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tab {
+pub(crate) struct Tab {
     /// The name of the recording.
     pub name: String,
     /// The path of its file; `None` if it has none.
@@ -16,7 +16,7 @@ pub struct Tab {
 
 /// The action that the user requests by clicking a tab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TabAction {
+pub(crate) enum TabAction {
     /// Bring this one to the front.
     Show(usize),
     /// Close this one.

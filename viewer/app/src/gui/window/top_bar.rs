@@ -88,7 +88,7 @@ const MENUS: [(&str, &[&[Command]]); 6] = {
 };
 
 /// The user's choice in the menus.
-pub enum Picked {
+pub(crate) enum Picked {
     /// A command of the app.
     Command(Command),
     /// A recent file to open.

@@ -21,7 +21,7 @@ use crate::gui::widgets::{keys, labelled_button_ui};
 use crate::gui::window::recents::{Fact, Recents};
 
 /// The user's choice on the page.
-pub enum WelcomeAction {
+pub(crate) enum WelcomeAction {
     /// Ask for a file.
     Ask,
     /// Open this file.
@@ -34,7 +34,7 @@ pub enum WelcomeAction {
 
 /// The start screen: recent files, examples, and how to record.
 #[derive(Debug, Default)]
-pub struct Welcome {
+pub(crate) struct Welcome {
     recents: Recents,
     thumbnails: Thumbnails,
 }

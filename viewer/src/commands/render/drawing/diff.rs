@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use highwater_analysis::{DiffAt, GroupKey};
 use highwater_app::colour_by::ColourBy;
-use highwater_app::gui::surface::{DiffSheet, Paper, save_view};
-use highwater_app::gui::views::diff::{Align, DiffChoices, DiffLook};
-use highwater_app::gui::views::timeline::{Paint, Stacking};
+use highwater_app::gui::{Align, DiffChoices, DiffLook, DiffSheet, Paint, Paper, Stacking, save_view};
 use highwater_app::selection::Selection;
 use highwater_app::session::Recording;
 use highwater_pytorch::open::{FileFormat, FileKind};

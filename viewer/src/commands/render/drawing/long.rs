@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use highwater_analysis::{GroupKey, Moment, summary};
 use highwater_app::colour_by::ColourBy;
-use highwater_app::gui::surface::{Paper, Sheet, SheetView};
-use highwater_app::gui::views::run_chart::RunChart;
+use highwater_app::gui::{Paper, RunChart, Sheet, SheetView};
 use highwater_app::selection::Selection;
 use highwater_app::session::Recording;
 use highwater_app::session::run::{MAX_EVENTS, Run};

@@ -6,4 +6,4 @@ mod panel;
 mod menu;
 
 pub(crate) use menu::{block_menu_ui, menu_ui};
-pub use panel::BlockPanel;
+pub(crate) use panel::BlockPanel;

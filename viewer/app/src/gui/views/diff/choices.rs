@@ -99,7 +99,7 @@ fn differs(recordings: [&Recording; 2], metric: Metric) -> bool {
 
 /// The open files, and which of them are A and B.
 #[derive(Clone, Debug)]
-pub struct Files {
+pub(crate) struct Files {
     /// The names of the open files, in order.
     pub names: Vec<String>,
     /// The rows of A and B, which may be the same.
@@ -108,7 +108,7 @@ pub struct Files {
 
 /// An action that the user requests from the app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DiffAction {
+pub(crate) enum DiffAction {
     /// Compare this file, as side 0 or 1.
     Take {
         /// The side that shows the file: 0 for A, 1 for B.

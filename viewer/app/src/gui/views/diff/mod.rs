@@ -18,7 +18,8 @@ use highwater_analysis::{DiffAt, GroupKey, Metric, Moment};
 use highwater_snapshots::{format_bytes, format_count, format_signed_bytes};
 
 pub use alignment::Align;
-pub use choices::{DiffAction, DiffChoices, DiffLook, Files};
+pub(crate) use choices::{DiffAction, Files};
+pub use choices::{DiffChoices, DiffLook};
 
 use crate::figures::moment::total_name;
 use crate::gui::filter::search::{self, Light};

@@ -19,7 +19,8 @@ use highwater_analysis::tree::Part;
 use highwater_analysis::{Metric, NodeId, Question, TreeQuery};
 use highwater_snapshots::format_bytes;
 
-pub use choosers::{Choices, MomentLook};
+pub(crate) use choosers::Choices;
+pub use choosers::MomentLook;
 
 use crate::figures::moment::{peak_name, total_name};
 use crate::gui::legend::cause_text;

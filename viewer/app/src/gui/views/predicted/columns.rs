@@ -35,7 +35,7 @@ impl PartialEq for Key {
 
 /// The maximum of each displayed total in one column.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Column {
+pub(crate) struct Column {
     /// The centre on the axis.
     pub x: f64,
     /// The maxima as recorded, in bytes.
@@ -46,7 +46,7 @@ pub struct Column {
 
 /// The columns of a range of the axis.
 #[derive(Debug)]
-pub struct Curve {
+pub(crate) struct Curve {
     /// The columns.
     pub columns: Vec<Column>,
 }

@@ -20,8 +20,8 @@ use crate::gui::views::view::{Action, ViewContext};
 use crate::gui::widgets::{Query, Shades, computed, moment_text, theme};
 
 pub(super) use columns::Key;
-pub use columns::{Column, Curve};
-pub use run::PredictedRun;
+pub(crate) use columns::{Column, Curve};
+pub(crate) use run::PredictedRun;
 
 /// The upper end of the byte axis, as a multiple of the highest line.
 const HEADROOM: f64 = 1.1;
@@ -34,7 +34,7 @@ const DASH: f32 = 6.0;
 
 /// The appearance of a plot.
 #[derive(Clone, Copy, Debug)]
-pub struct CurveLook {
+pub(crate) struct CurveLook {
     /// The totals that are drawn.
     pub drawn: [Metric; 2],
     /// The name of the prediction, for the legend.
@@ -49,7 +49,7 @@ pub struct CurveLook {
 
 /// State of a plot.
 #[derive(Debug)]
-pub struct CurveView {
+pub(crate) struct CurveView {
     query: Query<Key, Curve>,
     /// The frame of the last drawn plot.
     frame: Option<PlotFrame>,
@@ -65,13 +65,13 @@ impl Default for CurveView {
 
 impl CurveView {
     /// The frame of the last drawn plot.
-    pub fn frame(&self) -> Option<&PlotFrame> {
+    pub(crate) fn frame(&self) -> Option<&PlotFrame> {
         self.frame.as_ref()
     }
 
     /// The current curve. For tests.
     #[cfg(test)]
-    pub fn shown(&self) -> Option<&Curve> {
+    pub(crate) fn shown(&self) -> Option<&Curve> {
         self.query.answer()
     }
 

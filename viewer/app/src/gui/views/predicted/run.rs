@@ -8,7 +8,7 @@ use highwater_snapshots::{DeviceId, EventId, Trace};
 
 /// A predicted recording of one device with its look-up tables.
 #[derive(Debug)]
-pub struct PredictedRun {
+pub(crate) struct PredictedRun {
     pub(super) trace: Arc<Trace>,
     /// The recorded event that corresponds to each of its events; non-decreasing.
     source: Vec<EventId>,
@@ -24,7 +24,7 @@ pub struct PredictedRun {
 impl PredictedRun {
     /// Indexes `trace`; `source` are the recorded events to which its events correspond, and `failure` is the recorded
     /// event at which it ends if a request fails.
-    pub fn of(trace: Arc<Trace>, source: Vec<EventId>, device: DeviceId, failure: Option<EventId>) -> Self {
+    pub(crate) fn of(trace: Arc<Trace>, source: Vec<EventId>, device: DeviceId, failure: Option<EventId>) -> Self {
         let series = Series::build(&trace, device);
         let peaks = Metric::ALL.map(|metric| {
             let (_, event) = series.peak(&trace, metric);
@@ -34,22 +34,22 @@ impl PredictedRun {
     }
 
     /// Sets the number of the recording's first event, if it is a part of a longer one.
-    pub fn from(self, first: u64) -> Self {
+    pub(crate) fn from(self, first: u64) -> Self {
         Self { first, ..self }
     }
 
     /// The predicted recording.
-    pub fn trace(&self) -> &Arc<Trace> {
+    pub(crate) fn trace(&self) -> &Arc<Trace> {
         &self.trace
     }
 
     /// Number of its events.
-    pub fn events(&self) -> usize {
+    pub(crate) fn events(&self) -> usize {
         self.trace.events.len()
     }
 
     /// The peak of `metric`, at a recorded event.
-    pub fn peak(&self, metric: Metric) -> Moment {
+    pub(crate) fn peak(&self, metric: Metric) -> Moment {
         let known = self.peaks.iter().find(|peak| peak.metric == metric);
         self.renumbered(known.unwrap_or(&self.peaks[0]))
     }
@@ -66,7 +66,7 @@ impl PredictedRun {
     }
 
     /// The last recorded moment before a request fails.
-    pub fn end(&self) -> Option<usize> {
+    pub(crate) fn end(&self) -> Option<usize> {
         self.failure.map(|event| event.0 as usize + 1)
     }
 
@@ -82,7 +82,7 @@ impl PredictedRun {
     }
 
     /// The predicted totals at the recorded `moment`; `None` after its end.
-    pub fn totals(&self, moment: usize) -> Option<Totals> {
+    pub(crate) fn totals(&self, moment: usize) -> Option<Totals> {
         let moments = self.moments(moment, moment)?;
         Some(self.series.before_position(&self.trace, moments.end - 1))
     }

@@ -15,7 +15,7 @@ use crate::gui::widgets::{before, failed_requests};
 
 /// Identifies one device of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CellPlace {
+pub(crate) struct CellPlace {
     /// Index of the open file, or of the rank in its folder.
     pub file: usize,
     /// Index of the device in the file.
@@ -46,7 +46,7 @@ pub(super) struct Cell {
 
 /// The source of the strip's cells.
 #[derive(Clone, Copy, Debug)]
-pub enum ShownCell<'a> {
+pub(crate) enum ShownCell<'a> {
     /// The open files, a cell for each device.
     Files(&'a [&'a Arc<Recording>]),
     /// The ranks of a folder, open or not.

@@ -15,11 +15,11 @@ use crate::answers::outliers::Standing;
 use crate::gui::views::timeline::paint_cross;
 use crate::gui::widgets::{Shades, pressed_keys, theme};
 
-pub use self::cells::{CellPlace, ShownCell};
+pub(crate) use self::cells::{CellPlace, ShownCell};
 
 /// The strip, which caches the cells of each recording and total.
 #[derive(Debug, Default)]
-pub struct Ranks {
+pub(crate) struct Ranks {
     cells: Vec<Cell>,
     /// The content for which the cells were computed.
     known: Option<(Known, Metric)>,
@@ -104,11 +104,6 @@ impl Ranks {
             }
         });
         action
-    }
-
-    /// The text of every cell, for screen readers and tests.
-    pub fn words(&self, metric: Metric) -> Vec<String> {
-        self.cells.iter().map(|cell| cell.words(metric)).collect()
     }
 
     fn refresh(&mut self, shown: ShownCell<'_>, metric: Metric) {
@@ -293,7 +288,7 @@ mod tests {
         let files: Vec<_> = (0..8).map(|rank| recording(rank, if rank == 5 { 1812 } else { 1000 })).collect();
         let mut ranks = Ranks::default();
         ranks.refresh(ShownCell::Files(&files.iter().collect::<Vec<_>>()), Metric::Requested);
-        let words = ranks.words(Metric::Requested);
+        let words: Vec<String> = ranks.cells.iter().map(|cell| cell.words(Metric::Requested)).collect();
         assert!(words[5].ends_with("This is 812 MiB above the median of 8 ranks."), "{}", words[5]);
         assert!(words[4].ends_with("1000 B of it were live before the recording."), "{}", words[4]);
     }

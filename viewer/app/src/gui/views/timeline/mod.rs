@@ -19,12 +19,13 @@ use highwater_analysis::bands::{Across, BandWindow, Stack};
 use highwater_analysis::{Matches, Metric, Totals};
 use highwater_snapshots::{BlockId, EventId, format_count};
 
-pub use frame::PlotFrame;
+pub(crate) use frame::PlotFrame;
 pub(crate) use labels::Labels;
 pub(crate) use marks::{
     FailedMark, paint_axis_name, paint_capacity, paint_cross, paint_note, paint_ooms, paint_peak, paint_tagged,
 };
-pub use picture::{Picture, Stacking};
+pub(crate) use picture::Picture;
+pub use picture::Stacking;
 pub(crate) use plot::{lines_ui, ruled, ruled_within};
 pub(crate) use pointer::wheel;
 

@@ -80,7 +80,7 @@ pub(super) struct Opening {
 
 /// A predicted recording, ready to be shown.
 #[derive(Debug)]
-pub struct Predicted {
+pub(crate) struct Predicted {
     /// The predicted recording.
     pub recording: Recording,
     /// Whether to compare it with its original.

@@ -21,7 +21,7 @@ use crate::gui::widgets::{Query, Shades, TableState, answer_ui, computed, scroll
 use form::{Act, Applied, Field, Form};
 use job::{Key, Opening, Other, Outcome, Replayed};
 
-pub use job::Predicted;
+pub(crate) use job::Predicted;
 
 /// Share of the width used by the form.
 const FORM_SHARE: f32 = 0.43;

@@ -6,7 +6,7 @@ use crate::report::{Unit, Value};
 
 /// The content of a cell.
 #[derive(Clone, Debug, Default)]
-pub struct Cell {
+pub(crate) struct Cell {
     /// The text, on one line.
     pub text: String,
     /// The colour of a square before the text.
@@ -26,7 +26,7 @@ pub struct Cell {
 }
 
 /// A column of a table whose rows are identified by index.
-pub struct Column<'a> {
+pub(crate) struct Column<'a> {
     /// The heading, and its name in CSV.
     pub name: &'static str,
     /// The tooltip of its heading.
@@ -47,7 +47,7 @@ pub struct Column<'a> {
 
 impl<'a> Column<'a> {
     /// A column of `width` points with the value of each row.
-    pub fn new<V: Into<Value>>(
+    pub(crate) fn new<V: Into<Value>>(
         unit: Unit,
         (name, width): (&'static str, f32),
         tooltip: &'static str,
@@ -59,7 +59,7 @@ impl<'a> Column<'a> {
     }
 
     /// Creates a column of sizes in bytes.
-    pub fn bytes<V: Into<Value>>(
+    pub(crate) fn bytes<V: Into<Value>>(
         head: (&'static str, f32),
         tooltip: &'static str,
         value: impl Fn(usize) -> V + 'a,
@@ -68,7 +68,7 @@ impl<'a> Column<'a> {
     }
 
     /// Creates a column of counts.
-    pub fn count<V: Into<Value>>(
+    pub(crate) fn count<V: Into<Value>>(
         head: (&'static str, f32),
         tooltip: &'static str,
         value: impl Fn(usize) -> V + 'a,
@@ -77,7 +77,7 @@ impl<'a> Column<'a> {
     }
 
     /// Creates a column of texts.
-    pub fn text<V: Into<Value>>(
+    pub(crate) fn text<V: Into<Value>>(
         head: (&'static str, f32),
         tooltip: &'static str,
         value: impl Fn(usize) -> V + 'a,
@@ -86,12 +86,16 @@ impl<'a> Column<'a> {
     }
 
     /// Creates a column of texts that consist of numbers, such as shares, and are aligned like numbers.
-    pub fn figure(head: (&'static str, f32), tooltip: &'static str, value: impl Fn(usize) -> String + 'a) -> Self {
+    pub(crate) fn figure(
+        head: (&'static str, f32),
+        tooltip: &'static str,
+        value: impl Fn(usize) -> String + 'a,
+    ) -> Self {
         Self::new(Unit::Number, head, tooltip, value)
     }
 
     /// Disables sorting by the column.
-    pub fn fixed(self) -> Self {
+    pub(crate) fn fixed(self) -> Self {
         Self { is_sortable: false, ..self }
     }
 
@@ -106,17 +110,17 @@ impl<'a> Column<'a> {
     }
 
     /// Modifies each cell by `look`.
-    pub fn look(self, look: impl Fn(usize, Cell) -> Cell + 'a) -> Self {
+    pub(crate) fn look(self, look: impl Fn(usize, Cell) -> Cell + 'a) -> Self {
         Self { look: Some(Box::new(look)), ..self }
     }
 
     /// Uses `tip` as the tooltip of each cell instead of its full value.
-    pub fn tip(self, tip: impl Fn(usize) -> Option<String> + 'a) -> Self {
+    pub(crate) fn tip(self, tip: impl Fn(usize) -> Option<String> + 'a) -> Self {
         Self { tip: Some(Box::new(tip)), ..self }
     }
 
     /// The value of a row.
-    pub fn value(&self, row: usize) -> Value {
+    pub(crate) fn value(&self, row: usize) -> Value {
         (self.value)(row)
     }
 
@@ -143,7 +147,7 @@ impl<'a> Column<'a> {
 }
 
 /// The columns of a table, and the number of its rows.
-pub struct Rows<'a> {
+pub(crate) struct Rows<'a> {
     /// The columns.
     pub columns: Vec<Column<'a>>,
     /// Number of rows, including sums.
@@ -154,12 +158,12 @@ pub struct Rows<'a> {
 
 impl<'a> Rows<'a> {
     /// A table of `count` rows, all of which can be sorted.
-    pub fn new(count: usize, columns: impl IntoIterator<Item = Column<'a>>) -> Self {
+    pub(crate) fn new(count: usize, columns: impl IntoIterator<Item = Column<'a>>) -> Self {
         Self { columns: columns.into_iter().collect(), count, sums: 0 }
     }
 
     /// Keeps only the columns with these indices, in this order.
-    pub fn narrowed(self, shown: &[usize]) -> Self {
+    pub(crate) fn narrowed(self, shown: &[usize]) -> Self {
         let mut columns: Vec<Option<Column<'a>>> = self.columns.into_iter().map(Some).collect();
         let columns = shown.iter().filter_map(|column| columns.get_mut(*column)?.take()).collect();
         Self { columns, ..self }

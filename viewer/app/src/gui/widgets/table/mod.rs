@@ -7,14 +7,14 @@ mod sorted;
 
 use eframe::egui::{self, Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
-pub use column::{Cell, Column, Rows};
-pub use sorted::SortedTable;
+pub(crate) use column::{Cell, Column, Rows};
+pub(crate) use sorted::SortedTable;
 
 use crate::gui::widgets::theme;
 
 /// The state of a table, kept between frames.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct TableState {
+pub(crate) struct TableState {
     /// The first visible row. In rows rather than points, which would lose precision among millions of rows.
     pub first: usize,
     /// The selected row.
@@ -35,18 +35,18 @@ pub struct TableState {
 
 impl TableState {
     /// Selects a row, as a click would, and scrolls to it when the table is next shown.
-    pub fn choose(&mut self, row: usize) {
+    pub(crate) fn choose(&mut self, row: usize) {
         self.chosen = Some(row);
         self.reveal(row);
     }
 
     /// Moves the keyboard focus to the table when it is next shown.
-    pub fn focus(&mut self) {
+    pub(crate) fn focus(&mut self) {
         self.wants_focus = true;
     }
 
     /// Scrolls to a row when the table is next shown, unless it is already visible.
-    pub fn reveal(&mut self, row: usize) {
+    pub(crate) fn reveal(&mut self, row: usize) {
         self.due = Some(row);
     }
 
@@ -64,7 +64,7 @@ impl TableState {
 
 /// The user's actions on a table in this frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Touched {
+pub(crate) struct Touched {
     /// The row under the pointer.
     pub hovered: Option<usize>,
     /// The row that was selected, by click or by key.

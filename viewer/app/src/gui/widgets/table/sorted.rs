@@ -9,7 +9,7 @@ use crate::report::Value;
 
 /// The state of a sorted table. Rows are identified by their index in the unsorted table.
 #[derive(Clone, Debug, Default)]
-pub struct SortedTable {
+pub(crate) struct SortedTable {
     state: TableState,
     /// The rows in the displayed order.
     order: Vec<usize>,
@@ -17,7 +17,7 @@ pub struct SortedTable {
 
 impl SortedTable {
     /// Replaces the rows. The sort order is kept if its column still exists, and no row is selected.
-    pub fn renew(&mut self, rows: &Rows<'_>) {
+    pub(crate) fn renew(&mut self, rows: &Rows<'_>) {
         self.state.sort = self.state.sort.filter(|(column, _)| *column < rows.columns.len());
         self.state.chosen = None;
         self.sort(rows);
@@ -51,24 +51,24 @@ impl SortedTable {
     }
 
     /// The rows in the order shown.
-    pub fn order(&self) -> &[usize] {
+    pub(crate) fn order(&self) -> &[usize] {
         &self.order
     }
 
     /// The selected row.
-    pub fn chosen(&self) -> Option<usize> {
+    pub(crate) fn chosen(&self) -> Option<usize> {
         self.order.get(self.state.chosen?).copied()
     }
 
     /// Selects a row, as a click would, and scrolls to it when the table is next shown.
-    pub fn choose(&mut self, row: usize) {
+    pub(crate) fn choose(&mut self, row: usize) {
         if let Some(at) = self.place(row) {
             self.state.choose(at);
         }
     }
 
     /// Selects a row, or none, without scrolling.
-    pub fn mark(&mut self, row: Option<usize>) {
+    pub(crate) fn mark(&mut self, row: Option<usize>) {
         self.state.chosen = row.and_then(|row| self.place(row));
     }
 
@@ -82,12 +82,12 @@ impl SortedTable {
     }
 
     /// Moves the keyboard focus to the table when it is next shown.
-    pub fn focus(&mut self) {
+    pub(crate) fn focus(&mut self) {
         self.state.focus();
     }
 
     /// The rows in the displayed order as CSV, with exact figures.
-    pub fn csv(&self, rows: &Rows<'_>) -> String {
+    pub(crate) fn csv(&self, rows: &Rows<'_>) -> String {
         let columns = rows.columns.iter();
         let columns = columns.map(|column| report::Column::text(column.name, "", |row| column.value(self.order[row])));
         Table::new(self.order.len(), columns).csv()

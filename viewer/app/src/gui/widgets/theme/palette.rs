@@ -25,7 +25,7 @@ const DISTINCT: [Color32; 9] = [
 pub(crate) const NEUTRAL: Color32 = Color32::from_rgb(0x6f, 0x75, 0x7d);
 
 /// The fixed colour of a category.
-pub const fn category(category: Category) -> Color32 {
+pub(crate) const fn category(category: Category) -> Color32 {
     match category {
         Category::Parameter => DISTINCT[0],
         Category::Buffer => DISTINCT[4],
@@ -40,13 +40,13 @@ pub const fn category(category: Category) -> Color32 {
 }
 
 /// The colour of the entry with this index; the first ones have the strongest contrast.
-pub fn entry(index: usize) -> Color32 {
+pub(crate) fn entry(index: usize) -> Color32 {
     DISTINCT[index % DISTINCT.len()]
 }
 
 /// A colour derived from a name: equal names always have the same colour; different names may have the same of the
 /// nine.
-pub fn named(name: &str) -> Color32 {
+pub(crate) fn named(name: &str) -> Color32 {
     // FNV-1a, which, unlike the standard library's hashes, is stable.
     let mix = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     let hash = name.bytes().fold(0x811c_9dc5, mix);
@@ -54,7 +54,7 @@ pub fn named(name: &str) -> Color32 {
 }
 
 /// The colour of a stack frame, in which the program's frames stand out from internal ones.
-pub const fn role(role: LineRole) -> Color32 {
+pub(crate) const fn role(role: LineRole) -> Color32 {
     match role {
         LineRole::Program => DISTINCT[4],
         LineRole::Framework => NEUTRAL,
@@ -64,7 +64,7 @@ pub const fn role(role: LineRole) -> Color32 {
 
 /// The colour of a group's change in a comparison: violet for less, red for more, dark for groups on only one side,
 /// grey for no change. Except for grey, none is the colour of a category, and colour-blind people can distinguish them.
-pub const fn change(change: Change) -> Color32 {
+pub(crate) const fn change(change: Change) -> Color32 {
     match change {
         Change::OnlyInA => Color32::from_rgb(0x4b, 0x2f, 0xd0),
         Change::Shrunk => Color32::from_rgb(0xb0, 0xa6, 0xff),
@@ -84,24 +84,24 @@ pub(crate) fn ink(colour: Color32) -> Color32 {
 
 /// Varies `colour` for block `row` if its band is tall enough, so that neighbours in a stack differ slightly in
 /// lightness. The variation is pseudo-random, so that blocks at regular distances do not all look the same.
-pub fn instance(colour: Color32, row: usize) -> Color32 {
+pub(crate) fn instance(colour: Color32, row: usize) -> Color32 {
     const LIGHTNESS: [f32; 4] = [1.0, 0.88, 0.96, 0.92];
     let scattered = (row as u32).wrapping_mul(0x9e37_79b9) >> 30;
     scale(colour, LIGHTNESS[scattered as usize])
 }
 
 /// Varies `colour` for every second layer of a model, so that neighbouring layers can be distinguished.
-pub fn second_layer(colour: Color32) -> Color32 {
+pub(crate) fn second_layer(colour: Color32) -> Color32 {
     scale(colour, 0.88)
 }
 
 /// The variant of `colour` for the edge between two bands.
-pub fn edge(colour: Color32) -> Color32 {
+pub(crate) fn edge(colour: Color32) -> Color32 {
     scale(colour, 0.72)
 }
 
 /// The variant of `colour` for a block that does not match the filter.
-pub fn left_out(colour: Color32) -> Color32 {
+pub(crate) fn left_out(colour: Color32) -> Color32 {
     let grey = (u16::from(colour.r()) + u16::from(colour.g()) + u16::from(colour.b())) / 3;
     let grey = (grey / 4 + 96) as u8;
     Color32::from_rgba_unmultiplied(grey, grey, grey, 90)

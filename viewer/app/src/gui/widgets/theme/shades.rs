@@ -11,7 +11,7 @@ pub(super) fn contrast_id() -> egui::Id {
 
 /// The colours that depend on the theme: light or dark.
 #[derive(Clone, Copy, Debug)]
-pub struct Shades {
+pub(crate) struct Shades {
     /// Background of the bands.
     pub canvas: Color32,
     /// Lines of the grid.
@@ -46,7 +46,7 @@ pub struct Shades {
 
 impl Shades {
     /// The colours of `theme`.
-    pub const fn of(theme: egui::Theme) -> Self {
+    pub(crate) const fn of(theme: egui::Theme) -> Self {
         match theme {
             egui::Theme::Dark => Self {
                 canvas: Color32::from_rgb(0x12, 0x14, 0x18),
@@ -145,28 +145,28 @@ impl Shades {
     }
 
     /// The colour of a phase in its lane.
-    pub const fn phase(&self, phase: Phase) -> Color32 {
+    pub(crate) const fn phase(&self, phase: Phase) -> Color32 {
         self.lanes[phase as usize]
     }
 
     /// The colour of a step in its lane, which alternates between even and odd steps.
-    pub const fn step(&self, step: u32) -> Color32 {
+    pub(crate) const fn step(&self, step: u32) -> Color32 {
         self.lanes[if step.is_multiple_of(2) { 1 } else { 5 }]
     }
 
     /// The colour of a total's line.
-    pub fn metric(&self, metric: Metric) -> Stroke {
+    pub(crate) fn metric(&self, metric: Metric) -> Stroke {
         let row = Metric::ALL.iter().position(|other| *other == metric).unwrap_or(0);
         Stroke::new(if metric == Metric::Requested { 1.2 } else { 1.1 }, self.lines[row])
     }
 
     /// The stroke of a predicted total, which is dashed over the recorded one.
-    pub fn predicted(&self, metric: Metric) -> Stroke {
+    pub(crate) fn predicted(&self, metric: Metric) -> Stroke {
         Stroke::new(2.0, self.metric(metric).color)
     }
 
     /// The colour of the capacity's line.
-    pub fn capacity(&self) -> Stroke {
+    pub(crate) fn capacity(&self) -> Stroke {
         Stroke::new(1.5, self.lines[5])
     }
 }

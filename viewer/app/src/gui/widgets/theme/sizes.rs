@@ -17,9 +17,9 @@ pub(crate) const X_LABEL_HALF: f64 = 26.0;
 /// Minimum distance between two labelled ticks of the byte axis, in points.
 pub(crate) const Y_TICK_DISTANCE: f64 = 38.0;
 /// Width of a share next to the bar of a cell, in points.
-pub const SHARE_WIDTH: f32 = 42.0;
+pub(crate) const SHARE_WIDTH: f32 = 42.0;
 /// Width of a figure next to the bar of a cell, in points.
-pub const FIGURE_WIDTH: f32 = 76.0;
+pub(crate) const FIGURE_WIDTH: f32 = 76.0;
 /// Width of a column of differences without bars, in points.
 pub(crate) const DIFFERENCE_WIDTH: f32 = 96.0;
 /// Height of a row in tables, in points.
