@@ -28,8 +28,8 @@ const BUDGETS: [Budget; 15] = [
     Budget { folder: "snapshots/pytorch", lines: 12_100, homonyms: 0 },
     Budget { folder: "tests/notation", lines: 550, homonyms: 0 },
     Budget { folder: "tests/stand-in", lines: 3_950, homonyms: 0 },
-    Budget { folder: "viewer", lines: 20_000, homonyms: 3 },
-    Budget { folder: "viewer/app", lines: 37_250, homonyms: 12 },
+    Budget { folder: "viewer", lines: 20_150, homonyms: 2 },
+    Budget { folder: "viewer/app", lines: 37_250, homonyms: 6 },
 ];
 
 /// Below its budget by more than this, a package has to lower it.
