@@ -7,7 +7,6 @@
 mod patterns;
 pub mod roles;
 mod recorded;
-mod forward_tail;
 pub mod phases;
 pub mod merge;
 mod outline;

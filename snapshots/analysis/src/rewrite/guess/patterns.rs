@@ -52,6 +52,11 @@ pub enum Role {
 }
 
 impl Role {
+    /// Whether modules may do it while they compute, as program code may elsewhere.
+    pub(super) fn is_of_any_phase(self) -> bool {
+        matches!(self, Self::ModelSetup | Self::Buffer | Self::Cache | Self::Constructor | Self::Data | Self::Workspace)
+    }
+
     /// Whether modules compute without keeping anything for backward.
     pub(super) fn is_inference(self) -> bool {
         matches!(self, Self::Inference | Self::ProfilingRun | Self::GraphCapture)

@@ -11,27 +11,29 @@
 //!    threads run no Python. If C++ frames were recorded, they decide, and this rule is not used.
 //! 4. A free without its own stack, after an optimizer and outside backward, of a block that backward allocated,
 //!    is zero_grad.
-//! 5. Other Python code ends backward, optimizer, zero_grad and evaluation, but not forward: a loss is computed outside
-//!    modules. Scratch space, caches and buffers change nothing.
-//! 6. If no backward follows, forward ends before other code that frees a graph (`SavedVariable`), loads data or moves
-//!    a module; that frees in a row more than [`NOISE`] blocks of modules; or that allocates more than [`NOISE`] blocks
-//!    before modules run again, of whose former blocks at most [`NOISE`] are left. Nor does it include frees by other
-//!    code after its last allocation. What comes then, until the next evidence, is [`Phase::Other`].
+//! 5. Other Python code ends every phase, and [`Phase::Other`] begins. A free without its own stack may end forward.
+//!    Scratch space, caches and buffers change nothing.
+//!
+//! What follows forward belongs to it if backward comes next: a loss is computed outside modules. So does a pause, after
+//! which modules run again or the recording ends: code that neither drops a graph (`SavedVariable`), loads data, moves a
+//! module, nor frees more than [`NOISE`] blocks of modules; and allocates at most [`NOISE`] blocks, unless more blocks of
+//! the modules before are live. Frees without their own stacks are a pause if no other code allocates next.
 //!
 //! Noise is absorbed: a gap between two runs of backward belongs to backward if a hook of autograd's threads makes it,
 //! or with at most [`NOISE`] allocations, and so does a stretch of forward of at most [`NOISE`] allocations; an equally
 //! short stretch of backward between two of forward that is based only on rule 3 is forward. Optimizer and zero_grad
 //! stretches from stacks or recorded phases are kept, however short.
 
-pub use super::forward_tail::NOISE;
-use super::forward_tail::{Code, Mark, Seen, Tail};
 use super::recorded::{Recorded, says_phases};
 use super::roles::{Role, Roles};
 use highwater_snapshots::Phase;
 use highwater_snapshots::event::EventKind;
-use highwater_snapshots::ids::{BlockId, DeviceId, EventId, StackId};
+use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::yielding::tick;
+
+/// Maximum number of allocations, or of frees, that count as noise.
+pub const NOISE: u32 = 2;
 
 /// A range of one device's events in which one phase runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +54,14 @@ pub struct Run {
     allocs: u32,
     /// Whether the phase is derived from a recorded phase or a frame, rather than from the absence of frames.
     is_exact: bool,
+    /// Number of frees of blocks that modules allocated.
+    dropped: u32,
+    /// Whether frees or allocations in it have their own stacks.
+    has_stacks: bool,
     /// Whether the program's own thread allocates or frees in it.
     is_of_program: bool,
+    /// Whether code runs in it that never runs within forward.
+    is_foreign: bool,
 }
 
 impl Run {
@@ -67,14 +75,27 @@ impl Run {
             last_event: EventId::NONE,
             allocs: 0,
             is_exact,
+            dropped: 0,
+            has_stacks: false,
             is_of_program: false,
+            is_foreign: false,
         }
+    }
+
+    /// Whether this may be a part of the forward before it, of whose modules `kept` blocks are live. If nothing follows,
+    /// it `is_last`.
+    fn is_pause(&self, kept: u32, is_last: bool) -> bool {
+        let is_drop = self.dropped > NOISE && (self.has_stacks || is_last);
+        let frees_last = is_last && self.has_stacks && self.allocs == 0;
+        !self.is_foreign && !is_drop && !frees_last && (self.allocs <= NOISE || kept > NOISE)
     }
 
     /// Adds `later`, a run of the same phase.
     fn add(&mut self, later: &Self) {
         self.last_recorded = later.last_recorded;
-        self.last_alloc = self.last_alloc.max(later.last_alloc);
+        if later.allocs > 0 {
+            self.last_alloc = later.last_alloc;
+        }
         if later.last_event.is_some() {
             self.last_event = later.last_event;
         }
@@ -172,7 +193,8 @@ struct Walker {
     obtained: Option<[EventId; 2]>,
     /// Whether phases are guessed.
     is_guessed: bool,
-    tail: Tail,
+    /// The first event of the latest forward, and how many blocks that its modules allocated are live.
+    forward: (EventId, u32),
 }
 
 impl Default for Walker {
@@ -190,7 +212,7 @@ impl Default for Walker {
             is_after_optimizer: false,
             obtained: None,
             is_guessed: true,
-            tail: Tail::default(),
+            forward: (first, 0),
         }
     }
 }
@@ -213,36 +235,49 @@ impl Walker {
             Phase::Forward => self.is_after_optimizer = false,
             _ => {}
         }
+        self.end_pause(Some(phase));
         match self.runs.last_mut() {
             Some(run) if run.phase == phase => {
                 run.last_recorded = event;
                 run.is_exact |= is_exact;
             }
             _ => {
-                if phase != Phase::Backward
-                    && let Some(mark) = self.tail.last_frees()
-                {
-                    self.end_forward(mark);
+                if phase == Phase::Forward {
+                    self.forward = (event, 0);
                 }
-                self.tail = Tail::default();
                 self.runs.push(Run::begun(phase, event, is_exact));
             }
         }
     }
 
-    /// Records that forward, which runs, ended at `mark`.
-    fn end_forward(&mut self, mark: Mark) {
-        if let Some(run) = self.runs.last_mut() {
-            (run.last_event, run.last_alloc) = (mark.last_event, mark.last_alloc);
+    /// Adds what follows forward to it, if it belongs to it and `next` is the next phase.
+    fn end_pause(&mut self, next: Option<Phase>) {
+        if let [.., forward, pause] = self.runs.as_mut_slice()
+            && (forward.phase, pause.phase) == (Phase::Forward, Phase::Other)
+            && (next == Some(Phase::Backward) || pause.is_pause(self.forward.1, next != Some(Phase::Forward)))
+        {
+            let pause = *pause;
+            forward.add(&pause);
+            self.runs.pop();
         }
-        self.runs.push(Run::begun(Phase::Other, mark.first, false));
     }
 
-    /// Records that code outside backward, optimizer, zero_grad and evaluation runs at `event`.
+    /// Records that code outside of all phases runs at `event`.
     fn leave(&mut self, event: EventId) {
-        if matches!(self.phase(), Phase::Backward | Phase::Optimizer | Phase::ZeroGrad | Phase::Eval) {
-            self.enter(Phase::Other, event, false);
+        // A few frees without their own stacks belong to the modules before.
+        if self.runs.last().is_some_and(|run| !run.has_stacks && run.dropped <= NOISE) {
+            self.end_pause(Some(Phase::Forward));
         }
+        if !matches!(self.phase(), Phase::Setup | Phase::Other) && (self.is_guessed || self.phase() != Phase::Forward) {
+            self.bare = None;
+            self.runs.push(Run::begun(Phase::Other, event, false));
+        }
+    }
+
+    /// Whether modules run, or may run again after a pause.
+    fn is_in_forward(&self) -> bool {
+        let before = self.runs.iter().rev().map(|run| run.phase).find(|phase| *phase != Phase::Other);
+        before == Some(Phase::Forward)
     }
 
     /// Processes the next event of the device.
@@ -254,8 +289,7 @@ impl Walker {
         }
         let obtained = self.obtained.take();
         if matches!(kind, EventKind::Alloc | EventKind::FreeRequested) {
-            let first = obtained.filter(|_| kind == EventKind::Alloc).map_or(event, |[first, _]| first);
-            self.take_of_block(trace, roles, event, first, recorded);
+            self.take_of_block(trace, roles, event, recorded);
         }
         let Some(run) = self.runs.last_mut() else { return };
         if let Some([first, last]) = obtained {
@@ -269,8 +303,7 @@ impl Walker {
         }
     }
 
-    /// Processes an allocation or a free; `first` is the first of the segments that are reserved for it, or `event`.
-    fn take_of_block(&mut self, trace: &Trace, roles: &Roles, event: EventId, first: EventId, recorded: Option<Phase>) {
+    fn take_of_block(&mut self, trace: &Trace, roles: &Roles, event: EventId, recorded: Option<Phase>) {
         let row = event.0 as usize;
         let kind = trace.events.kind[row];
         let stack = trace.events.stack[row];
@@ -283,50 +316,34 @@ impl Walker {
             self.note_recomputing(role, event);
             self.note_preparing(role, event);
         }
-        let code = code_of(roles, role, stack, has_own_stack, is_alloc);
-        if recorded.is_none() && self.is_guessed && self.phase() == Phase::Forward {
-            let made_in_module = !is_alloc && roles.is_in_module(made_by);
-            self.take_in_forward(trace, block, code, is_alloc, made_in_module, first);
-        }
         if let Some(phase) = recorded {
             self.enter(phase, event, true);
+        } else if has_own_stack && role.is_of_any_phase() && roles.is_in_module(stack) && self.is_in_forward() {
+            self.enter(Phase::Forward, event, false);
         } else if has_own_stack {
             self.take_role(role, event, is_alloc, roles.bare_may_be_backward());
         } else if self.is_after_optimizer && self.phase() != Phase::Backward && self.is_of_backward(trace, role, block)
         {
             self.enter(Phase::ZeroGrad, event, false);
+        } else if self.phase() == Phase::Forward {
+            self.leave(event);
         }
-        if is_alloc && let Some(run) = self.runs.last_mut() {
+        let is_of_module = roles.is_in_module(made_by);
+        let made = block.index().and_then(|row| trace.blocks.alloc.get(row)).copied().unwrap_or_default();
+        let Some(run) = self.runs.last_mut() else { return };
+        if is_alloc {
             run.last_alloc = event;
             run.allocs = run.allocs.saturating_add(1);
-            if run.phase == Phase::Forward && code == Some(Code::Module) {
-                self.tail.keep();
-            }
+            self.forward.1 += u32::from(run.phase == Phase::Forward && is_of_module);
+        } else if is_of_module {
+            run.dropped = run.dropped.saturating_add(1);
+            let is_of_forward = made.is_some() && made >= self.forward.0;
+            self.forward.1 = self.forward.1.saturating_sub(u32::from(is_of_forward));
         }
-        if has_own_stack
-            && self.is_guessed
-            && let Some(run) = self.runs.last_mut()
-        {
-            run.is_of_program |= roles.is_of_program(stack);
-        }
-    }
-
-    /// Ends forward if what `code` does with `block` shows that it has ended.
-    fn take_in_forward(
-        &mut self,
-        trace: &Trace,
-        block: BlockId,
-        code: Option<Code>,
-        is_alloc: bool,
-        is_of_module: bool,
-        first: EventId,
-    ) {
-        let (Some(code), Some(run)) = (code, self.runs.last()) else { return };
-        let made = block.index().and_then(|row| trace.blocks.alloc.get(row)).copied().unwrap_or_default();
-        let is_of_forward = is_of_module && made.is_some() && made >= run.first;
-        let here = Mark { first, last_event: run.last_event, last_alloc: run.last_alloc };
-        if let Some(mark) = self.tail.take(Seen { code, is_alloc, is_of_module, is_of_forward }, here) {
-            self.end_forward(mark);
+        if has_own_stack {
+            run.has_stacks = true;
+            run.is_of_program |= self.is_guessed && roles.is_of_program(stack);
+            run.is_foreign |= matches!(role, Role::Data | Role::ModelSetup) || roles.releases_saved(stack);
         }
     }
 
@@ -392,9 +409,7 @@ impl Walker {
         if let (Some(run), Some([_, last])) = (self.runs.last_mut(), self.obtained) {
             run.last_event = last;
         }
-        if let Some(mark) = self.tail.last_frees() {
-            self.end_forward(mark);
-        }
+        self.end_pause(None);
         let mut rows = absorb(self.runs);
         let firsts: Vec<EventId> = rows.iter().skip(1).map(|run| run.first).chain([end]).collect();
         rows.iter_mut().zip(firsts).for_each(|(run, next)| run.end = next);
@@ -412,36 +427,12 @@ fn absorb(runs: Vec<Run>) -> Vec<Run> {
         {
             out.pop();
         }
-        // The loss, which backward follows.
-        if let [.., forward, between] = out.as_mut_slice()
-            && (forward.phase, between.phase, run.phase) == (Phase::Forward, Phase::Other, Phase::Backward)
-        {
-            let between = *between;
-            forward.add(&between);
-            out.pop();
-        }
         match out.last_mut() {
             Some(last) if last.phase == run.phase => last.add(&run),
             _ => out.push(run),
         }
     }
     out
-}
-
-/// The code that runs at an event while forward does; `None` if it may be a part of anything.
-fn code_of(roles: &Roles, role: Role, stack: StackId, has_own_stack: bool, is_alloc: bool) -> Option<Code> {
-    match role {
-        _ if !has_own_stack => Some(Code::Unknown),
-        Role::Bare if !is_alloc => Some(Code::Unknown),
-        Role::Forward => Some(Code::Module),
-        Role::Unknown | Role::Data | Role::ModelSetup | Role::Constructor if roles.is_in_module(stack) => {
-            Some(Code::Module)
-        }
-        Role::Data | Role::ModelSetup => Some(Code::Foreign),
-        Role::Unknown if !is_alloc && roles.releases_saved(stack) => Some(Code::Foreign),
-        Role::Unknown | Role::Constructor => Some(Code::Other),
-        _ => None,
-    }
 }
 
 /// Whether `run`, between two runs of `around`, is noise.

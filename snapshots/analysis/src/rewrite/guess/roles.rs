@@ -24,7 +24,7 @@ struct Node {
     is_in_apply: bool,
     /// Whether autograd releases saved tensors in it.
     releases_saved: bool,
-    /// Whether a module calls it.
+    /// Whether a module or one of its functions runs it.
     is_in_module: bool,
     /// Whether the program's own thread runs it, rather than one of autograd's.
     is_of_program: bool,
@@ -48,25 +48,29 @@ impl Roles {
         Self { nodes, has_engine_frames: frames.has_engine_frames, says_anything }
     }
 
+    fn node(&self, stack: StackId) -> &Node {
+        stack.index().and_then(|row| self.nodes.get(row)).unwrap_or(&ROOT)
+    }
+
     /// The role of `stack`; [`Role::Bare`] if there is none.
     pub fn role(&self, stack: StackId) -> Role {
-        stack.index().and_then(|row| self.nodes.get(row)).map_or(Role::Bare, |node| node.role)
+        self.node(stack).role
     }
 
     /// Whether `stack` is autograd releasing tensors that an operation saved for backward. For the stack of a free,
     /// this means that the block was saved; only C++ frames show it.
     pub(crate) fn releases_saved(&self, stack: StackId) -> bool {
-        stack.index().and_then(|row| self.nodes.get(row)).is_some_and(|node| node.releases_saved)
+        self.node(stack).releases_saved
     }
 
     /// Whether a module runs in `stack`.
     pub(crate) fn is_in_module(&self, stack: StackId) -> bool {
-        stack.index().and_then(|row| self.nodes.get(row)).is_some_and(|node| node.is_in_module)
+        self.node(stack).is_in_module
     }
 
     /// Whether the program's own thread runs `stack`, which waits while backward runs in autograd's threads.
     pub(crate) fn is_of_program(&self, stack: StackId) -> bool {
-        stack.index().and_then(|row| self.nodes.get(row)).is_some_and(|node| node.is_of_program)
+        self.node(stack).is_of_program
     }
 
     /// Whether a stack of [`Role::Bare`] may belong to one of autograd's threads: not if C++ frames were recorded.
@@ -129,7 +133,7 @@ impl Node {
             role,
             is_in_apply: self.is_in_apply || frame.sense == FrameSense::FunctionApply,
             releases_saved: self.releases_saved || frame.sense == FrameSense::SavedTensors,
-            is_in_module: self.is_in_module || frame.sense == As(Role::Forward),
+            is_in_module: self.is_in_module || role == Role::Forward,
             is_of_program: self.is_of_program || frame.sense == FrameSense::Program,
         }
     }
