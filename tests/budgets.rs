@@ -24,7 +24,7 @@ const BUDGETS: [Budget; 15] = [
     Budget { folder: "recorder/simulate", lines: 3_100, homonyms: 0 },
     Budget { folder: "recorder/simulate/library", lines: 50, homonyms: 0 },
     Budget { folder: "snapshots", lines: 13_800, homonyms: 0 },
-    Budget { folder: "snapshots/analysis", lines: 24_260, homonyms: 2 },
+    Budget { folder: "snapshots/analysis", lines: 24_270, homonyms: 2 },
     Budget { folder: "snapshots/pytorch", lines: 12_100, homonyms: 0 },
     Budget { folder: "tests/notation", lines: 550, homonyms: 0 },
     Budget { folder: "tests/stand-in", lines: 3_950, homonyms: 0 },
