@@ -184,20 +184,27 @@ impl OomAnalysis {
         }
     }
 
-    /// Returns the cause as a sentence that includes how certain it is.
-    pub fn cause_text(&self) -> String {
+    /// Returns the cause and how certain it is, as a clause.
+    pub fn verdict_text(&self) -> String {
         let cause = match self.cause() {
             Verdict::Capacity => "the device is too small",
             cause => cause.name(),
         };
+        let certainty = if self.is_tested() { "Cause (confirmed by replay)" } else { "Probable cause" };
+        format!("{certainty}: {cause}")
+    }
+
+    /// Returns the cause as a sentence that includes how certain it is.
+    pub fn cause_text(&self) -> String {
+        let verdict = self.verdict_text();
         match &self.trials {
-            Ok(_) if self.is_tested() => format!("Cause (confirmed by replay): {cause}."),
+            Ok(_) if self.is_tested() => format!("{verdict}."),
             Ok(Trials { divergence: Some(event), .. }) => {
                 let event = format_count(self.number(*event));
-                format!("Probable cause: {cause}. The replay differs from the recording from event {event} on.")
+                format!("{verdict}. The replay differs from the recording from event {event} on.")
             }
-            Ok(_) => format!("Probable cause: {cause}. No remedy that was tried lets the request succeed in a replay."),
-            Err(why) => format!("Probable cause: {cause}. Not tested: {why}."),
+            Ok(_) => format!("{verdict}. No remedy that was tried lets the request succeed in a replay."),
+            Err(why) => format!("{verdict}. Not tested: {why}."),
         }
     }
 

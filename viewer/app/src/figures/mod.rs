@@ -7,4 +7,5 @@ pub mod predicted;
 pub mod planned;
 pub mod leaks;
 pub mod requests;
+pub mod cause;
 pub mod ranks;

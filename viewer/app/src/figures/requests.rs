@@ -29,21 +29,24 @@ pub fn failure_text(failure: &RequestFailure) -> String {
 /// fragmentation.
 pub fn short_failure_text(trace: &Trace, failure: &RequestFailure, free_in_segments: u64) -> String {
     let [requested, free] = format_bytes_apart([failure.requested, failure.device_free]);
-    let in_segments = format_bytes(free_in_segments);
-    let enough = failure.device_free.saturating_add(free_in_segments);
-    let sizes = if (failure.device_free + 1..=enough).contains(&failure.requested) {
-        format!(
-            "Probably fragmentation: {requested} requested, {free} free on the device and {in_segments} in segments"
-        )
-    } else {
-        format!("{requested} requested, {free} free on the device, {in_segments} free in segments")
-    };
+    let sizes = free_text(failure, free_in_segments, &format!("{requested} requested, {free}"));
     let stack = failure.event.index().map(|row| trace.events.stack[row]);
     let line = stack.and_then(|stack| leading_frame(&trace.tables, stack)).map(|frame| place(trace, frame));
     let when = at_event(failure.number, failure.step, failure.phase);
     let parts = std::iter::once(sizes);
     let parts = parts.chain(line).chain([when]);
     parts.collect::<Vec<String>>().join("  ·  ")
+}
+
+/// Describes the memory that was free: `5 MiB free on the device, 2 GiB free in segments`, where `device` is the first
+/// figure, with what precedes it. If the sum of both would be sufficient, it names fragmentation.
+pub fn free_text(failure: &RequestFailure, free_in_segments: u64, device: &str) -> String {
+    let in_segments = format_bytes(free_in_segments);
+    let enough = failure.device_free.saturating_add(free_in_segments);
+    match (failure.device_free + 1..=enough).contains(&failure.requested) {
+        true => format!("Probably fragmentation: {device} free on the device and {in_segments} in segments"),
+        false => format!("{device} free on the device, {in_segments} free in segments"),
+    }
 }
 
 /// Formats the stream: `on stream 3`; if guessed, `probably on stream 3`. `None` if unknown.
@@ -53,7 +56,7 @@ pub fn stream_text(request: &FailedRequest) -> Option<String> {
 }
 
 /// Formats a source line without the folders of its file: `train.py:12 step`.
-fn place(trace: &Trace, frame: LeadingFrame) -> String {
+pub(super) fn place(trace: &Trace, frame: LeadingFrame) -> String {
     let Some(line) = frame.line() else { return frame.text(&trace.tables) };
     let [function, file] = [line.function, line.file].map(|text| trace.tables.string(text));
     let file = file.rsplit(['/', '\\']).next().unwrap_or_default();

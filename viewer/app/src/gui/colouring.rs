@@ -59,6 +59,7 @@ impl Colouring {
     pub fn build(recording: &Recording, device: usize, by: ColourBy, metric: Metric, matches: &Arc<Matches>) -> Self {
         let trace = &recording.trace;
         let ColourBy(key) = by;
+        // The peak's label names what leaks, whatever the colours.
         let leaks = recording.devices[device].leaks(&recording.source).filter(|_| key == GroupKey::Category);
         let values = Values { of_blocks: BlockValues::of(trace, key), leaks, trace };
         // The legend covers the chosen device only.
@@ -99,8 +100,7 @@ impl Colouring {
         let entry_of = entry_of.collect();
         let others = weights.iter().zip(&rows).filter(|(weight, row)| weight.blocks > 0 && **row == rest).count();
         if others > 0 {
-            let name = format!("{others} others");
-            entries.push(Entry { rank: entries.len(), values: others, ..Entry::neutral(name) });
+            entries.push(Entry { rank: entries.len(), values: others, ..Entry::neutral("others".to_owned()) });
         }
         Self { entries, entry_of, matches: Arc::clone(matches), by }
     }
@@ -389,7 +389,8 @@ mod tests {
         let recording = Recording::new("many", None, trace_from_text(&text).unwrap());
         let colouring = Colouring::build(&recording, 0, ColourBy(GroupKey::Op), Metric::Requested, &Arc::default());
         assert_eq!(colouring.entries.len(), theme::MAX_ENTRIES);
-        assert_eq!(colouring.entries.last().unwrap().name, "93 others");
+        let last = colouring.entries.last().unwrap();
+        assert_eq!((last.name.as_str(), last.values), ("others", 93));
         assert_eq!(colouring.entries[0].name, "op99");
         assert_eq!(colouring.entry(BlockId(3)), theme::MAX_ENTRIES - 1);
     }

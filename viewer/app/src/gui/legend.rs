@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use eframe::egui::{
-    Color32, Context, CursorIcon, FontId, Galley, Painter, Rect, Response, Role, Sense, Stroke, Ui, Vec2, WidgetInfo,
-    pos2, vec2,
+    Color32, Context, CursorIcon, FontId, Galley, Painter, Rect, Response, RichText, Role, Sense, Stroke, Ui, Vec2,
+    WidgetInfo, pos2, vec2,
 };
 use highwater_analysis::beside::non_block_bytes;
-use highwater_analysis::{DeviceSummary, Metric, PeakCause, bytes_of};
-use highwater_snapshots::line_text::shorten_line;
-use highwater_snapshots::{Category, Trace, format_bytes, format_share};
+use highwater_analysis::{DeviceSummary, Metric, Moment, bytes_of};
+use highwater_snapshots::line_text::LineText;
+use highwater_snapshots::{Trace, count_of, format_bytes, format_count, format_share};
 
 use crate::gui::colouring::{Colouring, Entry};
-use crate::gui::widgets::{MEANING_OF_NONE, Query, Shades, computed, fitted, theme};
+use crate::figures::cause::cause_text;
+use crate::gui::widgets::{MEANING_OF_NONE, Query, Shades, capital, computed, fit, fitted, theme, when};
 use crate::{DeviceIndex, Recording, Selection};
 
 /// A moment of a recording, for which shares are computed.
@@ -95,12 +96,12 @@ impl Shares {
         self.query.ask(ctx, asked);
     }
 
-    /// Shows the legend in at most `most_rows` rows, with the latest shares until new ones are computed. Until the
-    /// first are computed, shows an empty row, so that the size of the timeline below rarely changes. Returns the
-    /// condition of a clicked entry.
-    pub(crate) fn legend_ui(&self, ui: &mut Ui, most_rows: usize) -> Option<String> {
+    /// Shows the legend in at most `most_rows` rows after the text `when`, with the latest shares until new ones are
+    /// computed. Until the first are computed, shows an empty row, so that the size of the timeline below rarely
+    /// changes. Returns the condition of a clicked entry.
+    pub(crate) fn legend_ui(&self, ui: &mut Ui, most_rows: usize, when: &str) -> Option<String> {
         match self.query.answer() {
-            Some(entries) => legend_ui(ui, entries, most_rows),
+            Some(entries) => legend_ui(ui, entries, most_rows, when),
             None => {
                 ui.horizontal_wrapped(|ui| ui.allocate_space(vec2(0.0, theme::ROW_HEIGHT)));
                 None
@@ -109,33 +110,73 @@ impl Shares {
     }
 }
 
+/// The moment of a legend's figures, as its first words: `At the peak:`, `At event 2,684:`.
+pub(crate) fn at_text(moment: &Moment, is_peak: bool) -> String {
+    match moment.number() {
+        _ if is_peak => "At the peak:".to_owned(),
+        Some(event) => format!("At event {}:", format_count(event)),
+        None => format!("{}:", capital(&when(moment))),
+    }
+}
+
 /// The opacity of an entry without bytes.
 const ABSENT: f32 = 0.35;
 
-/// Shows the legend with each entry's share, wrapped into at most `most_rows` rows. If there is not enough room, the
-/// smallest entries are counted in a last one, which lists them when hovered. Returns the condition of a clicked entry.
-pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize) -> Option<String> {
-    let total = entries.iter().map(|(_, bytes)| bytes).sum();
-    // Entries that are left out are counted with the others, if these have a separate entry.
-    let sums: Vec<u64> = entries.iter().map(|(entry, bytes)| if entry.values > 1 { 0 } else { *bytes }).collect();
-    let values: Vec<usize> = entries.iter().map(|(entry, _)| entry.values).collect();
-    let chips: Vec<Chip> = entries
-        .iter()
-        .map(|(entry, bytes)| Chip::new(ui, &entry.name, &format_share(*bytes, total), *bytes > 0))
-        .collect();
-    let widths: Vec<f32> = chips.iter().map(Chip::width).collect();
-    let shown = largest_that_fit(&sums, |shown| fits(ui, (&widths, &values), shown, most_rows, "100%"));
+/// Maximum widths of names in a legend, in points: shorter ones where the longer do not fit. Only the first has room
+/// for the functions of source lines.
+const NAME_WIDTHS: [f32; 4] = [Chip::MAX_NAME, 150.0, 110.0, 84.0];
+
+/// Shows the legend with each entry's share after the text `when`, wrapped into at most `most_rows` rows, with names as
+/// long as fit. If there is not enough room, the smallest entries share the last one, which lists them when hovered.
+/// Returns the condition of a clicked entry.
+pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize, when: &str) -> Option<String> {
+    let (total, most_rows) = (entries.iter().map(|(_, bytes)| bytes).sum(), most_rows.min(entries.len().max(1)));
+    let named = entries.iter().filter(|(entry, _)| entry.values == 1);
+    let (sums, exact): (Vec<u64>, Vec<String>) = named
+        .clone()
+        .map(|(entry, bytes)| {
+            let why = if entry.name == "(none)" { format!("; {MEANING_OF_NONE}") } else { String::new() };
+            (*bytes, format!("{}: {} of {}{why}", entry.name, format_bytes(*bytes), format_bytes(total)))
+        })
+        .unzip();
+    let chip = |(entry, bytes): &(Entry, u64), room: f32| {
+        Chip::within(ui, &entry.name, &format_share(*bytes, total), *bytes > 0, room)
+    };
+    let mut others = Others::default();
+    for (entry, bytes) in entries.iter().filter(|(entry, _)| entry.values > 1) {
+        let values = count_of(entry.values as u64, "further group");
+        others.push(entry.colour, *bytes, format!("{values}: {} of {}", format_bytes(*bytes), format_bytes(total)));
+    }
+    let lead = lead_width(ui, when);
+    let fits = |chips: &[Chip], shown: &[bool], rows: usize| {
+        let is_whole = others.lines.is_empty() && shown.iter().all(|is_shown| *is_shown);
+        let last = (!is_whole).then(|| Chip::new(ui, OTHERS, "100%", false).width());
+        let shown = chips.iter().zip(shown).filter(|(_, is_shown)| **is_shown).map(|(chip, _)| chip.width());
+        rows_of(lead.into_iter().chain(shown).chain(last), ui.available_width()) <= rows
+    };
+    let chips = |room: f32| named.clone().map(|entry| chip(entry, room)).collect::<Vec<Chip>>();
+    let all = vec![true; sums.len()];
+    // Names are cut a little before there is a second row, and most if there is no further one.
+    let forms = (1..=most_rows).flat_map(|rows| {
+        let cut = if rows == most_rows { NAME_WIDTHS.len() } else { NAME_WIDTHS.len() - 1 };
+        NAME_WIDTHS[..cut].iter().map(move |room| (rows, *room))
+    });
+    let fitting = forms.map(|(rows, room)| (rows, chips(room))).find(|(rows, chips)| fits(chips, &all, *rows));
+    let shown = match &fitting {
+        Some(_) => all,
+        None => {
+            let least = chips(NAME_WIDTHS[NAME_WIDTHS.len() - 1]);
+            largest_that_fit(&sums, |shown| fits(&least, shown, most_rows))
+        }
+    };
+    let chips = fitting.map_or_else(|| chips(NAME_WIDTHS[NAME_WIDTHS.len() - 1]), |(_, chips)| chips);
     let mut clicked = None;
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
-        let mut others = Others::default();
-        for ((chip, (entry, bytes)), is_shown) in chips.into_iter().zip(entries).zip(shown) {
-            let why = if entry.name == "(none)" { format!("; {MEANING_OF_NONE}") } else { String::new() };
-            let exact = format!("{}: {} of {}{why}", entry.name, format_bytes(*bytes), format_bytes(total));
+        lead_ui(ui, when);
+        for (((chip, (entry, bytes)), is_shown), exact) in chips.into_iter().zip(named).zip(shown).zip(exact) {
             if !is_shown {
-                others.count += entry.values;
-                others.bytes += bytes;
-                others.lines.push((entry.colour, exact));
+                others.push(entry.colour, *bytes, exact);
                 continue;
             }
             let sign = |painter: &Painter, rect: Rect| {
@@ -153,37 +194,50 @@ pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize)
             }
         }
         let sign = |painter: &Painter, rect: Rect| _ = painter.rect_filled(rect, 2.0, theme::NEUTRAL);
-        others.others_ui(ui, &format_share(others.bytes, total), sign);
+        others.others_ui(ui, OTHERS, &format_share(others.bytes, total), sign);
     });
     clicked
 }
 
-/// Whether the chips that are shown, and one for all others, fit into `most_rows` rows.
-fn fits(ui: &Ui, (widths, values): (&[f32], &[usize]), shown: &[bool], most_rows: usize, amount: &str) -> bool {
-    let left_out: usize = values.iter().zip(shown).filter(|(_, is_shown)| !**is_shown).map(|(values, _)| values).sum();
-    let last = (left_out > 0).then(|| Chip::new(ui, &format!("+{left_out} others"), amount, false).width());
-    let shown = widths.iter().zip(shown).filter(|(_, is_shown)| **is_shown).map(|(width, _)| *width);
-    rows_of(shown.chain(last), ui.available_width()) <= most_rows
+/// The font size of a legend.
+const LETTERS: f32 = 13.0;
+/// The name of the entry for all groups without their own.
+const OTHERS: &str = "others";
+/// The distance of the first entry from the text before it, in points.
+const AFTER_LEAD: f32 = 10.0;
+
+/// The width of the text before a legend, with the distance to the first entry; `None` without text.
+fn lead_width(ui: &Ui, text: &str) -> Option<f32> {
+    (!text.is_empty()).then(|| fit::width(ui, text, &FontId::proportional(LETTERS)) + AFTER_LEAD)
+}
+
+fn lead_ui(ui: &mut Ui, text: &str) {
+    if !text.is_empty() {
+        ui.label(RichText::new(text).size(LETTERS).weak());
+        ui.add_space(AFTER_LEAD);
+    }
 }
 
 /// The entries omitted from a legend.
 #[derive(Default)]
 struct Others {
-    count: usize,
     bytes: u64,
     /// The colour and text of each entry, for the tooltip.
     lines: Vec<(Color32, String)>,
 }
 
 impl Others {
-    /// Shows how many there are, and lists them on hover.
-    fn others_ui(&self, ui: &mut Ui, amount: &str, sign: impl Fn(&Painter, Rect)) {
-        let name = match self.count {
-            0 => return,
-            1 => "+1 other".to_owned(),
-            count => format!("+{count} others"),
-        };
-        Chip::new(ui, &name, amount, false).show(ui, sign).on_hover_ui(|ui| {
+    fn push(&mut self, colour: Color32, bytes: u64, text: String) {
+        self.bytes += bytes;
+        self.lines.push((colour, text));
+    }
+
+    /// Shows an entry for all of them, if there are any, and lists them on hover.
+    fn others_ui(&self, ui: &mut Ui, name: &str, amount: &str, sign: impl Fn(&Painter, Rect)) {
+        if self.lines.is_empty() {
+            return;
+        }
+        Chip::new(ui, name, amount, false).show(ui, sign).on_hover_ui(|ui| {
             for (colour, text) in &self.lines {
                 ui.horizontal(|ui| {
                     theme::swatch_ui(ui, *colour);
@@ -220,30 +274,25 @@ fn rows_of(widths: impl Iterator<Item = f32>, available: f32) -> usize {
     rows
 }
 
-/// Shows the legend of the lines over the bands, with the device's totals at some moment, in one row; entries that do
-/// not fit are listed when the last one is hovered. `summary` describes the whole device; `is_apart` returns whether
-/// two lines differ visibly anywhere in the picture.
+/// The name of the entry for all lines without their own.
+const MORE: &str = "more";
+
+/// Shows the legend of the totals, with their values at some moment after the text `when`, in one row; entries that do
+/// not fit are listed when the last one is hovered. `summary` describes the whole device; `bands` is the total of the
+/// bands, and `is_drawn` returns whether a total is drawn at all.
 pub(crate) fn lines_ui(
     ui: &mut Ui,
     trace: &Trace,
     index: &DeviceIndex,
     summary: &DeviceSummary,
-    moment: usize,
-    is_apart: impl Fn([Metric; 2]) -> bool,
+    (moment, when): (usize, &str),
+    (bands, is_drawn): (Metric, impl Fn(Metric) -> bool),
 ) {
     let shades = Shades::in_ui(ui);
     let totals = index.series.before_position(trace, moment);
-    let is_sampled = summary.peak(Metric::DeviceUsed).is_some();
-    // A total that is the one above it everywhere in the picture has no line, and no entry.
-    let is_covered = |metric: Metric| match metric {
-        Metric::Allocated => !is_apart([metric, Metric::Requested]),
-        Metric::Active => !is_apart([metric, Metric::Requested]) || !is_apart([metric, Metric::Allocated]),
-        _ => false,
-    };
-    let metrics = Metric::ALL.into_iter().filter(|metric| *metric != Metric::DeviceUsed || is_sampled);
-    let metrics = metrics.filter(|metric| !is_covered(*metric));
+    let metrics = Metric::ALL.into_iter().filter(|metric| is_drawn(*metric));
     // What is left out last has the highest rank; the capacity's is between.
-    let rank = |metric: Metric| if matches!(metric, Metric::Requested | Metric::Reserved) { 4 } else { 2 };
+    let rank = |metric: Metric| if metric == bands || metric == Metric::Reserved { 4 } else { 2 };
     let lines = metrics.map(|metric| (metric.name(), shades.metric(metric), totals.get(metric), rank(metric)));
     let name = if summary.capacity_is_inferred { "capacity (inferred)" } else { "capacity" };
     let capacity = (summary.capacity_bytes > 0).then(|| (name, shades.capacity(), summary.capacity_bytes, 3));
@@ -251,22 +300,32 @@ pub(crate) fn lines_ui(
     let texts = lines.iter().map(|(name, _, bytes, _)| (name.replace('_', " "), format_bytes(*bytes)));
     let chips: Vec<Chip> = texts.map(|(name, amount)| Chip::new(ui, &name, &amount, true)).collect();
     let widths: Vec<f32> = chips.iter().map(Chip::width).collect();
-    let ranks: Vec<u64> = lines.iter().map(|(.., rank)| *rank).collect();
-    let shown = largest_that_fit(&ranks, |shown| fits(ui, (&widths, &vec![1; widths.len()]), shown, 1, ""));
+    let (ranks, lead): (Vec<u64>, _) = (lines.iter().map(|(.., rank)| *rank).collect(), lead_width(ui, when));
+    let more = Chip::new(ui, MORE, "", false).width();
+    let shown = largest_that_fit(&ranks, |shown| {
+        let last = shown.contains(&false).then_some(more);
+        let shown = widths.iter().zip(shown).filter(|(_, is_shown)| **is_shown).map(|(width, _)| *width);
+        rows_of(lead.into_iter().chain(shown).chain(last), ui.available_width()) <= 1
+    });
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
+        lead_ui(ui, when);
         let mut others = Others::default();
         for ((chip, (name, stroke, bytes, _)), is_shown) in chips.into_iter().zip(&lines).zip(shown) {
             if !is_shown {
-                others.count += 1;
-                others.lines.push((stroke.color, format!("{}: {}", name.replace('_', " "), format_bytes(*bytes))));
+                let text = format!("{}: {}", name.replace('_', " "), format_bytes(*bytes));
+                others.push(stroke.color, *bytes, text);
                 continue;
             }
             chip.show(ui, |painter, rect| {
-                painter.hline(rect.x_range(), rect.center().y, Stroke::new(2.0, stroke.color));
+                let y = if *name == bands.name() { rect.top() + 2.0 } else { rect.center().y };
+                if *name == bands.name() {
+                    painter.rect_filled(rect.with_min_y(y), 0.0, theme::NEUTRAL);
+                }
+                painter.hline(rect.x_range(), y, Stroke::new(2.0, stroke.color));
             });
         }
-        others.others_ui(ui, "", |_, _| ());
+        others.others_ui(ui, MORE, "", |_, _| ());
     });
 }
 
@@ -284,10 +343,18 @@ impl Chip {
 
     /// Lays out the texts; in a paler colour if the amount is zero.
     pub(crate) fn new(ui: &Ui, name: &str, amount: &str, is_present: bool) -> Self {
+        Self::within(ui, name, amount, is_present, Self::MAX_NAME)
+    }
+
+    /// Like [`new`](Self::new), with a name of at most `room` points.
+    fn within(ui: &Ui, name: &str, amount: &str, is_present: bool, room: f32) -> Self {
         let shades = Shades::in_ui(ui);
-        let font = FontId::proportional(13.0);
+        let font = FontId::proportional(LETTERS);
         let colour = if is_present { shades.strong } else { shades.faint };
-        let name = fitted(ui, name, &font, Self::MAX_NAME, true).unwrap_or_default().into_owned();
+        let line = LineText::parse(name);
+        let is_bare = room < Self::MAX_NAME && line.line > 0 && !line.path.is_empty();
+        let name = if is_bare { &LineText { function: "", ..line }.to_string() } else { name };
+        let name = fitted(ui, name, &font, room, true).unwrap_or_default().into_owned();
         Self {
             name: ui.painter().layout_no_wrap(name, font.clone(), colour),
             amount: ui.painter().layout_no_wrap(amount.to_owned(), font, shades.faint),
@@ -326,23 +393,11 @@ impl Chip {
     }
 }
 
-/// Maximum length of an operation or line in the cause of a peak.
-const MAX_NAME: usize = 40;
-
-/// Describes the cause of a peak of `bytes`: `+2.87 GiB activation from forward`; with its share if it was not
-/// allocated in the peak's step.
-pub(crate) fn cause_text(trace: &Trace, cause: &PeakCause, bytes: u64) -> String {
-    let amount =
-        if cause.is_rise { format!("+{}", format_bytes(cause.bytes)) } else { format_share(cause.bytes, bytes) };
-    let guess = if trace.trust.categories_guessed { " (guess)" } else { "" };
-    let name = cause.cause.name();
-    match (cause.cause.category, cause.allocated_by.as_ref().map(|by| shorten_line(by, MAX_NAME))) {
-        // A line says more than that the category is unknown.
-        (Category::Unknown, Some(by)) => format!("{amount} by {by}"),
-        (Category::Unknown, None) => format!("{amount} {name}"),
-        (_, Some(by)) => format!("{amount} {name}{guess}, {by}"),
-        (_, None) => format!("{amount} {name}{guess}"),
-    }
+/// The cause of a total's peak on a device, as text; see [`cause_text`].
+pub(crate) fn peak_cause(recording: &Recording, device: usize, metric: Metric) -> Option<String> {
+    let (index, trace) = (&recording.devices[device], &recording.trace);
+    let cause = index.cause(&recording.source, metric);
+    cause_text(trace, &index.peak(trace, metric), cause, index.leaked(trace, metric))
 }
 
 #[cfg(test)]

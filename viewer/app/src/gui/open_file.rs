@@ -26,7 +26,7 @@ use crate::gui::window::settings::Settings;
 use crate::gui::window::{status, top_bar};
 use crate::history::History;
 use crate::session::run::MAX_RESIDENT_EVENTS;
-use crate::{ColourBy, Command, Recording, Selection};
+use crate::{ColourBy, Command, Recording, Selection, drawn_metric};
 
 /// The state of the view, which Undo restores.
 #[derive(Clone, Debug, PartialEq)]
@@ -272,7 +272,7 @@ impl OpenFile {
             if settings.side != Side::Statistics {
                 actions.extend(leaks_ui(ui, &self.recording, &self.selection));
             }
-            actions.extend(self.legend_ui(ui));
+            actions.extend(self.legend_ui(ui, settings.paint.has_lines));
             let lit = self.lit(ui.ctx(), settings.side);
             let look = TimelineStyle {
                 paint: Paint { is_hiding: settings.paint.is_hiding && lit.is_none(), ..settings.paint },
@@ -280,6 +280,7 @@ impl OpenFile {
                 matches: lit.unwrap_or_else(|| Arc::clone(self.search.matches())),
             };
             let before = self.selection.pin;
+            self.timeline.set_failure_cause(self.views.segments.failure_cause());
             let plot = self.timeline.timeline_ui(ui, &self.recording, &mut self.selection, &look);
             let target = self.timeline.menu_target();
             actions.extend(menu_ui(&plot, &self.recording, &mut self.selection, target));
@@ -401,19 +402,21 @@ impl OpenFile {
 
     /// Shows the legends of colours and lines, at the moment of the panels. A click on a colour selects its blocks, or
     /// all blocks if they are already selected.
-    fn legend_ui(&mut self, ui: &mut Ui) -> Option<Action> {
-        let (moment, _) = self.moment();
-        let position = moment.position();
+    fn legend_ui(&mut self, ui: &mut Ui, has_lines: bool) -> Option<Action> {
+        let (moment, reason) = self.moment();
+        let (position, when) = (moment.position(), legend::at_text(&moment, reason == Reason::Peak));
+        // A low timeline needs the room itself.
+        let is_low = ui.available_height() < theme::MIN_WITH_TOTALS;
         if let Some(picture) = self.timeline.picture() {
             let asked = Asked::new(&self.recording, &self.selection, position, &picture.colouring);
             self.shares.ask(ui.ctx(), &asked);
         }
-        let clicked = self.shares.legend_ui(ui, 1);
+        let clicked = self.shares.legend_ui(ui, if is_low { 1 } else { 2 }, &when);
         let index = &self.recording.devices[self.selection.device];
-        // A low timeline needs the room itself.
-        if ui.available_height() >= theme::MIN_WITH_TOTALS {
-            let is_apart = |totals| self.timeline.is_apart(&self.selection, totals);
-            legend::lines_ui(ui, &self.recording.trace, index, &index.summary, position, is_apart);
+        if !is_low {
+            let (drawn, trace) = (drawn_metric(self.selection.metric), &self.recording.trace);
+            let is_drawn = |total| self.timeline.is_drawn(&self.recording, &self.selection, has_lines, total);
+            legend::lines_ui(ui, trace, index, &index.summary, (position, &when), (drawn, is_drawn));
         }
         ui.add_space(2.0);
         let is_selected = |condition: &String| self.search.text() == condition;

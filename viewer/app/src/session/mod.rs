@@ -57,6 +57,8 @@ pub struct DeviceIndex {
     leaks: OnceLock<Option<(Leaks, Option<String>)>>,
     /// The cause of each total's peak; computed on first use.
     causes: [OnceLock<Option<PeakCause>>; Metric::ALL.len()],
+    /// The bytes of leaks at each total's peak; computed on first use once leaks are known.
+    leaked: [OnceLock<Option<u64>>; Metric::ALL.len()],
 }
 
 impl Recording {
@@ -158,7 +160,8 @@ impl DeviceIndex {
         let last = trace.events.device.iter().rposition(is_ours);
         let moments = first.unwrap_or(0)..last.map_or(0, |last| last + 1) + 1;
         let summary = summary::of_indexed(source, trace, device);
-        Self { device, summary, index, moments, leaks: OnceLock::new(), causes: Default::default() }
+        let (causes, leaked) = Default::default();
+        Self { device, summary, index, moments, leaks: OnceLock::new(), causes, leaked }
     }
 
     /// Returns the leaks of requested memory, as found by `highwater growth`; `None` without complete steps, or in a
@@ -197,6 +200,17 @@ impl DeviceIndex {
     pub fn cause(&self, source: &Source<'_>, metric: Metric) -> Option<&PeakCause> {
         let find = || PeakCause::of(source, &self.peak(source.facts(), metric)).ok().flatten();
         self.causes[metric as usize].get_or_init(find).as_ref()
+    }
+
+    /// Returns the leaks, and their bytes at the peak of `metric`. `None` if they have not been computed, or are hardly
+    /// any of the peak.
+    pub fn leaked(&self, trace: &Trace, metric: Metric) -> Option<(&Leaks, u64)> {
+        let leaks = self.known_leaks()?;
+        let sum = || {
+            let peak = self.peak(trace, metric);
+            leaks.bytes_at(trace, &peak, &self.live.before_position(trace, metric, peak.position()))
+        };
+        Some((leaks, (*self.leaked[metric as usize].get_or_init(sum))?))
     }
 
     /// Returns the first moment at which `metric` is largest.

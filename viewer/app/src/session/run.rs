@@ -29,13 +29,15 @@ pub struct Run {
     is_one_file: bool,
 }
 
-/// The largest total in a part of a run, for a column of a chart.
+/// The largest and the smallest total in a part of a run, for a column of a chart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunColumn {
     /// The largest total in bytes.
     pub bytes: u64,
     /// The event that first reaches it, or the first event of the part if that is later.
     pub event: u64,
+    /// The smallest total, in bytes.
+    pub least: u64,
     /// Requested bytes by category where `requested` is largest.
     pub by_category: [u64; Category::ALL.len()],
 }
@@ -154,7 +156,7 @@ impl Run {
         if half >= MANY_COLUMNS { most.min(half) } else { most }
     }
 
-    /// The largest total of a device in each of `count` equal parts of `range`, with the resolution of the summaries.
+    /// The largest and the smallest total of a device in each of `count` equal parts of `range`, with the resolution of the summaries.
     pub fn columns(&self, device: DeviceId, metric: Metric, range: &Range<u64>, count: usize) -> Vec<RunColumn> {
         let windows = self.windows();
         let rows = windows.summaries();
@@ -175,11 +177,11 @@ impl Run {
             let first = column_of(row.first).min(count);
             columns[next.min(first)..first].iter_mut().for_each(|empty| *empty = empty.or(Some(before)));
             next = next.max(first);
-            let slot = &mut columns[at];
-            if slot.is_none_or(|known| known.bytes < column.bytes) {
-                *slot = Some(column);
-            }
-            before = RunColumn { bytes: end_of(row, device, metric), ..column };
+            let least = columns[at].map_or(column.least, |known| known.least.min(column.least));
+            let known = columns[at].filter(|known| known.bytes >= column.bytes);
+            columns[at] = Some(RunColumn { least, ..known.unwrap_or(column) });
+            let end = end_of(row, device, metric);
+            before = RunColumn { bytes: end, least: end, ..column };
         }
         columns.into_iter().map(|column| column.unwrap_or(before)).collect()
     }
@@ -196,7 +198,8 @@ fn column_in(row: &Summary, device: DeviceId, metric: Metric) -> Option<RunColum
     let summary = row.devices.iter().find(|summary| summary.device == device)?;
     let found = summary.largest(metric);
     let event = row.first + u64::from(found.after.saturating_sub(1));
-    Some(RunColumn { bytes: found.bytes, event, by_category: summary.by_category })
+    let least = summary.smallest[metric as usize].bytes;
+    Some(RunColumn { bytes: found.bytes, event, least, by_category: summary.by_category })
 }
 
 fn end_of(row: &Summary, device: DeviceId, metric: Metric) -> u64 {
@@ -236,6 +239,7 @@ mod tests {
             let at = (peak as usize * count) / run.events() as usize;
             assert_eq!((columns[at].bytes, columns[at].event), (most, peak), "{count} columns");
             assert_eq!(columns[at].by_category.iter().sum::<u64>(), most);
+            assert!(columns.iter().all(|column| column.least <= column.bytes) && columns[0].least < most);
         }
     }
 

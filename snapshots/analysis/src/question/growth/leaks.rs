@@ -296,6 +296,14 @@ impl Leaks {
         self.has_origin_of(trace, id) && outlives(id)
     }
 
+    /// The bytes of leaks among `blocks`, which are live at `peak`; `None` if they are less than a hundredth of it, or
+    /// if the total is not a sum over blocks.
+    pub fn bytes_at(&self, trace: &Trace, peak: &Moment, blocks: &[BlockId]) -> Option<u64> {
+        let leaking = blocks.iter().filter(|id| peak.metric.is_of_blocks() && self.has(trace, **id));
+        let bytes = leaking.map(|id| bytes_of(trace, peak.metric, *id)).sum();
+        (bytes > peak.bytes / 100).then_some(bytes)
+    }
+
     fn has_origin_of(&self, trace: &Trace, id: BlockId) -> bool {
         !self.lines.is_empty() && self.places.contains(&place(trace, id))
     }

@@ -152,6 +152,7 @@ impl Sheet {
         }
         self.timeline.receive(ui.ctx());
         self.caption_ui(ui);
+        self.timeline.set_failure_cause(self.views.segments.failure_cause());
         self.timeline.timeline_ui(ui, &self.recording, &mut self.selection, &self.look);
         self.timeline.finish()
     }
@@ -173,8 +174,10 @@ impl Sheet {
         let (device, position) = (selection.device, moment.position());
         let colouring = Colouring::build(recording, device, ColourBy::default(), selection.metric, &look.matches);
         let asked = legend::Asked::new(recording, selection, position, &Arc::new(colouring));
-        legend::legend_ui(ui, &asked.entries(), usize::MAX);
-        legend::lines_ui(ui, &recording.trace, &recording.devices[device], &whole.summary, position, |_| false);
+        legend::legend_ui(ui, &asked.entries(), usize::MAX, "");
+        let has_line = |total| !matches!(total, Metric::Allocated | Metric::Active) && whole.summary.peak(total).is_some();
+        let (index, drawn) = (&recording.devices[device], (selection.metric, has_line));
+        legend::lines_ui(ui, &recording.trace, index, &whole.summary, (position, ""), drawn);
         ui.add_space(2.0);
         whole.chart_ui(ui);
     }
@@ -199,10 +202,11 @@ impl Sheet {
             return;
         };
         let at_peak = legend::Asked::new(&self.recording, &self.selection, position, &picture.colouring);
-        legend::legend_ui(ui, &at_peak.entries(), usize::MAX);
+        legend::legend_ui(ui, &at_peak.entries(), usize::MAX, "");
         let index = &self.recording.devices[self.selection.device];
-        let is_apart = |totals| self.timeline.is_apart(&self.selection, totals);
-        legend::lines_ui(ui, &self.recording.trace, index, &index.summary, position, is_apart);
+        let has_lines = self.look.paint.has_lines;
+        let is_drawn = |total| self.timeline.is_drawn(&self.recording, &self.selection, has_lines, total);
+        legend::lines_ui(ui, &self.recording.trace, index, &index.summary, (position, ""), (drawn, is_drawn));
         ui.add_space(2.0);
     }
 }

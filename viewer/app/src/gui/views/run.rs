@@ -233,11 +233,12 @@ impl RunView {
             ui.set_cursor_icon(CursorIcon::Crosshair);
             let event = place.event(pointer);
             let column = columns.get(((pointer.x - rect.left()) / rect.width() * columns.len() as f32) as usize);
-            let bytes = column.map_or(0, |column| column.bytes);
+            let (least, bytes) = column.map_or((0, 0), |column| (column.least, column.bytes));
             let step = run.step_at(event).map_or_else(String::new, |step| format!("step {step}, "));
             response.clone().on_hover_text_at_pointer(format!(
-                "{step}event {}: up to {}\nClick to show the part here; drag to choose a part.",
+                "{step}event {}: {} to {}\nClick to show the part here; drag to choose a part.",
                 format_count(event),
+                format_bytes(least),
                 format_bytes(bytes)
             ));
         }
@@ -308,16 +309,15 @@ fn paint_strip(
     Some(peak)
 }
 
-/// Paints the size of the peak and the length of the run next to the columns.
+/// Paints the size of the peak, what is pale, and the length of the run next to the columns.
 fn paint_legend(painter: &Painter, whole: Rect, rect: Rect, run: &Run, peak: Option<RunColumn>, shades: &Shades) {
     let font = FontId::proportional(11.0);
     let text = |row: f32, text: String| {
         let place = pos2(rect.left() - 6.0, whole.top() + 4.0 + row * 14.0);
         painter.text(place, Align2::RIGHT_TOP, text, font.clone(), shades.faint);
     };
-    // Columns show the largest totals of their events.
-    text(0.0, "up to".to_owned());
-    text(1.0, peak.map_or_else(String::new, |peak| format_bytes(peak.bytes)));
-    text(2.0, format!("{} M", format_count(run.events() / 1_000_000)));
-    text(3.0, "events".to_owned());
+    text(0.0, peak.map_or_else(String::new, |peak| format_bytes(peak.bytes)));
+    text(1.0, "pale: above".to_owned());
+    text(2.0, "the smallest".to_owned());
+    text(3.0, format!("{} M events", format_count(run.events() / 1_000_000)));
 }

@@ -4,17 +4,19 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use eframe::egui::{FontId, Rect, Shape, Ui, pos2, vec2};
+use eframe::egui::{Color32, FontId, Rect, Shape, Ui, pos2, vec2};
 use egui_plot::{Line, Plot, PlotPoints};
-use highwater_analysis::{DeviceSummary, Metric, Moment, PeakCause};
-use highwater_snapshots::{Category, format_count};
+use highwater_analysis::{DeviceSummary, Leaks, Metric, Moment, PeakCause, Source};
+use highwater_snapshots::{Category, format_bytes, format_count};
 
 use super::timeline::{
     FailedMark, Labels, PlotFrame, lines_ui, paint_axis_name, paint_capacity, paint_note, paint_ooms, paint_peak,
-    ruled_within,
+    peak_text, ruled_within,
 };
-use crate::gui::legend::cause_text;
-use crate::gui::widgets::{Shades, theme};
+use crate::answers::request_failure::RequestFailure;
+use crate::figures::cause::cause_text;
+use crate::figures::moment::at_event;
+use crate::gui::widgets::{Shades, capital, theme};
 use crate::selection::HEADROOM;
 use crate::session::run::{Run, RunColumn};
 use crate::{Axis, View};
@@ -42,6 +44,8 @@ pub struct RunChart {
     pub failed: Vec<u64>,
     /// The cause of the peak; `None` if unknown.
     cause: Option<String>,
+    /// The last failed request in the chart, and the title and the lines of its label.
+    failure: Option<(u64, (String, String))>,
     /// The number of columns, and the columns.
     columns: Option<(usize, Totals)>,
     /// The rectangle of the plot when it was last drawn.
@@ -60,13 +64,19 @@ impl RunChart {
         peak: Moment,
         events: Range<u64>,
     ) -> Result<Self, highwater_snapshots::Error> {
-        let failed = run.source().failed_requests()?;
-        let failed =
-            failed.into_iter().filter(|(_, device)| *device == summary.device).map(|(event, _)| event).collect();
         let source = run.source();
+        let failed = source.failed_requests()?.into_iter().filter(|(_, device)| *device == summary.device);
+        let failed: Vec<u64> = failed.map(|(event, _)| event).collect();
+        let last = RequestFailure::last(&source, summary.device)?;
+        let failure = last.map(|failure| {
+            let title = format!("Out of memory: {} requested", format_bytes(failure.requested));
+            (failure.number, (title, failure_place(&failure)))
+        });
         let cause = PeakCause::of(&source, &peak).ok().flatten();
-        let cause = cause.map(|cause| cause_text(source.facts(), &cause, peak.bytes));
-        Ok(Self { run, summary, peak, events, failed, cause, columns: None, room: None })
+        let leaks = Leaks::of_all_steps(&source, summary.device);
+        let leaked = leaks.as_ref().and_then(|leaks| Some((leaks, bytes_leaked(&source, &peak, leaks)?)));
+        let cause = cause_text(source.facts(), &peak, cause.as_ref(), leaked);
+        Ok(Self { run, summary, peak, events, failed, cause, failure, columns: None, room: None })
     }
 
     /// Shows the chart in the available space.
@@ -100,20 +110,21 @@ impl RunChart {
         paint_axis_name(ui.painter(), &frame, Axis::Event, &shades);
         let mut labels = Labels::default();
         let middle = |event: u64| event as f64 + 1.5;
-        paint_ooms(
-            ui.painter(),
-            &frame,
-            self.failed.iter().map(|event| FailedMark::at(middle(*event))),
-            &mut labels,
-            &shades,
-        );
-        let at = self.peak.number().map_or(0.5, middle);
         let is_above = |place: Rect| frame.screen_y(highest as f64) > place.bottom();
-        let peak = (&self.peak, self.cause.as_deref());
-        paint_peak(ui.painter(), &frame, at, peak, (&mut labels, is_above), &shades);
+        let failed = self.failed.iter().map(|event| {
+            let label = self.failure.as_ref().filter(|(failed, _)| failed == event).map(|(_, label)| label.clone());
+            FailedMark { label, ..FailedMark::at(middle(*event)) }
+        });
+        paint_ooms(ui.painter(), &frame, failed, (&mut labels, is_above), &shades);
+        let at = self.peak.number().map_or(0.5, middle);
+        let text = match self.failure {
+            Some(_) => String::new(),
+            None => peak_text(&self.peak, self.cause.as_deref()),
+        };
+        paint_peak(ui.painter(), &frame, at, (&self.peak, &text), (&mut labels, is_above), &shades);
         let capacity = self.summary.capacity_bytes;
         paint_capacity(ui.painter(), &frame, capacity, &mut labels, is_above, &shades);
-        let note = "each column: the largest total of its events";
+        let note = "each column: the largest total of its events, pale above the smallest";
         paint_note(ui.painter(), &frame, note, &mut labels, is_above, &shades);
         self.room = Some(frame.rect);
     }
@@ -169,8 +180,24 @@ impl RunChart {
     }
 }
 
-/// The columns as bars from the lower edge of `rect` up, divided by category if the categories add up to the total.
-/// Equal neighbours are merged.
+/// Step, phase and event of a failed request.
+fn failure_place(failure: &RequestFailure) -> String {
+    let place = at_event(failure.number, failure.step, failure.phase);
+    capital(&place)
+}
+
+/// The bytes of leaks at the peak; `None` if they are hardly any of it.
+fn bytes_leaked(source: &Source<'_>, peak: &Moment, leaks: &Leaks) -> Option<u64> {
+    let window = source.window_at(peak.number()).ok()?;
+    let live = &window.index(peak.device).live;
+    leaks.bytes_at(&window.trace, peak, &live.before_position(&window.trace, peak.metric, window.events.end))
+}
+
+/// The opacity of the part of a column above its smallest total.
+const SWING: f32 = 0.45;
+
+/// The columns as bars from the lower edge of `rect` up, divided by category if the categories add up to the total, and
+/// paler above the column's smallest total. Equal neighbours are merged.
 pub(super) fn column_shapes(
     rect: Rect,
     points_per_byte: f64,
@@ -184,7 +211,7 @@ pub(super) fn column_shapes(
             && column.by_category.iter().map(|bytes| u128::from(*bytes)).sum::<u128>() == u128::from(column.bytes)
     };
     let is_alike = |one: &RunColumn, other: &RunColumn| {
-        one.bytes == other.bytes
+        (one.bytes, one.least) == (other.bytes, other.least)
             && is_divided(one) == is_divided(other)
             && (!is_divided(one) || one.by_category == other.by_category)
     };
@@ -192,11 +219,16 @@ pub(super) fn column_shapes(
     for alike in columns.chunk_by(is_alike) {
         let (column, to) = (&alike[0], from + alike.len());
         let across = rect.left() + from as f32 * width..=rect.left() + to as f32 * width;
-        let mut top = rect.bottom();
-        let mut bar = |bytes: u64, colour| {
-            let next = top - (bytes as f64 * points_per_byte) as f32;
-            shapes.push(Shape::rect_filled(Rect::from_x_y_ranges(across.clone(), next..=top), 0.0, colour));
-            top = next;
+        let mut below = 0;
+        let mut bar = |bytes: u64, colour: Color32| {
+            let [low, middle, high] = [below, column.least.clamp(below, below + bytes), below + bytes]
+                .map(|bytes| rect.bottom() - (bytes as f64 * points_per_byte) as f32);
+            for (top, bottom, colour) in [(middle, low, colour), (high, middle, colour.gamma_multiply(SWING))] {
+                if top < bottom {
+                    shapes.push(Shape::rect_filled(Rect::from_x_y_ranges(across.clone(), top..=bottom), 0.0, colour));
+                }
+            }
+            below += bytes;
         };
         if is_divided(column) {
             let present = Category::ALL.iter().filter(|category| column.by_category[**category as usize] > 0);

@@ -248,7 +248,7 @@ impl DiffView {
     /// Shows the comparison without controls, for a picture file. Returns whether everything is complete.
     pub(crate) fn picture_ui(&mut self, ui: &mut Ui, recordings: [&Arc<Recording>; 2], paint: &Paint) -> bool {
         /// Share of the height used by the timelines.
-        const UPPER: f32 = 0.64;
+        const UPPER: f32 = 0.74;
         self.pair.reading = 0.0;
         let moments = self.refresh(ui.ctx(), recordings);
         let alignment = self.alignment(recordings, moments.clone().ok());

@@ -11,7 +11,7 @@ use super::alignment::Alignment;
 use crate::figures::moment::total_name;
 use crate::gui::filter::search::Search;
 use crate::gui::identity::Identity;
-use crate::gui::legend::{Asked, Shares};
+use crate::gui::legend::{Asked, Shares, at_text};
 use crate::gui::views::timeline::{Timeline, TimelineStyle};
 use crate::gui::widgets::{Shades, computed, place_ui, theme, when};
 use crate::selection::{FLATTEST, MIN_ROOM, NARROWEST, within};
@@ -285,24 +285,25 @@ impl Pair {
             }
             if is_low {
                 ui.add_space(8.0);
-                self.legend_ui(ui, shown, row);
+                self.legend_ui(ui, shown, row, "");
             }
         });
         if !is_low {
-            self.legend_ui(ui, shown, row);
+            let when = shown.moments.map_or_else(String::new, |moments| at_text(&moments[row], false));
+            self.legend_ui(ui, shown, row, &when);
         }
     }
 
-    /// The legend at the compared moment. A click on an entry selects its blocks on both sides, or all blocks if they
+    /// The legend at the compared moment, after the text `when`. A click on an entry selects its blocks on both sides, or all blocks if they
     /// are already selected.
-    fn legend_ui(&mut self, ui: &mut Ui, shown: &Shown<'_>, row: usize) {
+    fn legend_ui(&mut self, ui: &mut Ui, shown: &Shown<'_>, row: usize, when: &str) {
         let (side, recording) = (&mut self.sides[row], shown.recordings[row]);
         let position = shown.moments.map_or(0, |moments| moments[row].position());
         if let Some(picture) = side.timeline.picture() {
             let asked = Asked::new(recording, &side.selection, position, &picture.colouring);
             side.shares.ask(ui.ctx(), &asked);
         }
-        if let Some(condition) = side.shares.legend_ui(ui, 1) {
+        if let Some(condition) = side.shares.legend_ui(ui, 1, when) {
             let is_selected = self.sides[0].search.text() == condition;
             let text = if is_selected { "" } else { condition.as_str() };
             for (side, recording) in self.sides.iter_mut().zip(shown.recordings) {

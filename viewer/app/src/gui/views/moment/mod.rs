@@ -23,7 +23,7 @@ pub(crate) use choosers::Choices;
 pub use choosers::MomentLook;
 
 use crate::figures::moment::{peak_name, total_name};
-use crate::gui::legend::cause_text;
+use crate::gui::legend::peak_cause;
 use crate::gui::views::view::{Action, Reason, RecordingView, ViewContext, WriteTable, whole_table};
 use crate::gui::widgets::{Query, Shades, TableState, computed, least_height_ui, moment_text, place_ui, theme};
 use details::Ask;
@@ -245,9 +245,8 @@ impl MomentPanel {
             if context.moment.is_state { String::new() } else { format!(" · {}", moment_text(&context.moment)) };
         ui.weak(format!("{}{of_reserved}{moment}", total_name(metric)));
         if context.moment == context.index().peak(&recording.trace, metric)
-            && let Some(cause) = context.index().cause(&recording.source, metric)
+            && let Some(text) = peak_cause(recording, context.selection.device, metric)
         {
-            let text = cause_text(&recording.trace, cause, context.moment.bytes);
             ui.strong(text).on_hover_text("The cause of the peak; see Explain.");
         }
         self.filter_hint_ui(ui, context);

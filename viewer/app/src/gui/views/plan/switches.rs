@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
-use eframe::egui::{Checkbox, Grid, Response, Role, Ui, WidgetInfo, vec2};
+use eframe::egui::{Checkbox, Grid, Response, Role, Stroke, Ui, WidgetInfo, vec2};
 use highwater_snapshots::format_bytes;
 
 use super::job::{Chosen, Found};
 use crate::answers::plan::{Change, PlanLine, Proof, Setup, name, recomputed};
 use crate::figures::planned::{costs, shares};
+use crate::gui::widgets::Shades;
 
 /// Minimum width at which there is a column for the phase of the peak, in points.
 const ROOM_FOR_PLACE: f32 = 560.0;
@@ -154,6 +155,8 @@ pub(super) fn name_ui<R>(ui: &mut Ui, width: f32, show: impl FnOnce(&mut Ui) -> 
     ui.vertical(|ui| {
         ui.set_width(width);
         ui.spacing_mut().item_spacing.y = 0.0;
+        // What can be picked stands out from the background.
+        ui.visuals_mut().widgets.inactive.bg_stroke = Stroke::new(1.0, Shades::in_ui(ui).faint);
         show(ui)
     })
     .inner

@@ -12,7 +12,7 @@ use highwater_snapshots::format_bytes;
 
 use crate::View;
 use crate::gui::identity::Identity;
-use crate::gui::legend::Chip;
+use crate::gui::legend::{Chip, at_text};
 use crate::gui::views::timeline::{
     FailedMark, Labels, PlotFrame, lines_ui, paint_axis_name, paint_note, paint_ooms, paint_tagged, ruled, wheel,
 };
@@ -175,7 +175,8 @@ fn legend_ui(ui: &mut Ui, context: &ViewContext<'_>, run: &PredictedRun, look: &
     let predicted = run.totals(moment);
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
-        ui.weak("At the cursor: ");
+        let is_peak = context.moment == context.index().peak(&context.recording.trace, context.moment.metric);
+        ui.weak(format!("{} ", at_text(&context.moment, is_peak)));
         for metric in look.drawn {
             let stroke = Stroke::new(2.0, shades.metric(metric).color);
             let solid = |painter: &egui::Painter, rect: egui::Rect| {
@@ -214,21 +215,33 @@ fn marks_ui(
     }
     let mut labels = Labels::default();
     let end = run.end().map(|end| FailedMark::at(selection.middle_of(trace, end)));
-    paint_ooms(painter, frame, end.into_iter(), &mut labels, shades);
+    let is_free = |place: egui::Rect| is_free(frame, columns, look, place);
+    paint_ooms(painter, frame, end.into_iter(), (&mut labels, is_free), shades);
     if let Some(metric) = look.marked {
-        peaks_ui(painter, frame, context, (run, metric, look.predicted), &mut labels, shades);
+        peaks_ui(painter, frame, context, (run, metric, look.predicted), (&mut labels, is_free), shades);
     }
     if let Some((name, bytes)) = look.limit.filter(|(_, bytes)| *bytes as f64 > frame.view.y.end) {
         let text = format!("{name} {} is above this view", format_bytes(bytes));
-        let lies_below = |place: egui::Rect| {
-            let over = columns.iter().filter(|column| place.x_range().contains(frame.screen_x(column.x)));
-            let bytes =
-                over.flat_map(|column| column.measured.into_iter().chain(column.predicted.into_iter().flatten()));
-            bytes.max().is_none_or(|bytes| frame.screen_y(bytes as f64) > place.bottom())
-        };
-        paint_note(painter, frame, &text, &mut labels, lies_below, shades);
+        paint_note(painter, frame, &text, &mut labels, is_free, shades);
     }
     paint_axis_name(painter, frame, selection.axis(), shades);
+}
+
+/// Whether no line crosses `place`: each is on one side of it, from the column before it to the one after it.
+fn is_free(frame: &PlotFrame, columns: &[Column], look: &CurveLook, place: egui::Rect) -> bool {
+    let first = columns.partition_point(|column| frame.screen_x(column.x) < place.left());
+    let end = columns.partition_point(|column| frame.screen_x(column.x) <= place.right());
+    let over = &columns[first.saturating_sub(1)..(end + 1).min(columns.len()).max(first.saturating_sub(1))];
+    let is_beside = |bytes: &mut dyn Iterator<Item = u64>| {
+        let (low, high) = bytes.fold((u64::MAX, 0), |(low, high), bytes| (low.min(bytes), high.max(bytes)));
+        frame.screen_y(low as f64) < place.top() || frame.screen_y(high as f64) > place.bottom()
+    };
+    let is_line_beside = |row: usize| {
+        is_beside(&mut over.iter().map(|column| column.measured[row]))
+            && is_beside(&mut over.iter().filter_map(|column| Some(column.predicted?[row])))
+    };
+    (0..look.drawn.len()).all(is_line_beside)
+        && look.limit.is_none_or(|(_, bytes)| is_beside(&mut std::iter::once(bytes)))
 }
 
 /// Marks the peaks of a total, as recorded and as predicted.
@@ -237,7 +250,7 @@ fn peaks_ui(
     frame: &PlotFrame,
     context: &ViewContext<'_>,
     (run, metric, predicted): (&PredictedRun, Metric, &str),
-    labels: &mut Labels,
+    (labels, is_free): (&mut Labels, impl Fn(egui::Rect) -> bool),
     shades: &Shades,
 ) {
     let trace = &context.recording.trace;
@@ -246,7 +259,7 @@ fn peaks_ui(
     for (peak, name) in peaks.into_iter().take(if is_same { 1 } else { 2 }) {
         let x = context.selection.middle_of(trace, peak.position());
         let text = format!("{} {name}", format_bytes(peak.bytes));
-        paint_tagged(painter, frame, [x, peak.bytes as f64], &text, labels, shades);
+        paint_tagged(painter, frame, [x, peak.bytes as f64], &text, (&mut *labels, &is_free), shades);
     }
 }
 

@@ -100,6 +100,13 @@ impl SegmentsView {
         self.state.answer().map(|state| self.list.csv(state))
     }
 
+    /// The cause of the failed request that was analysed last, with its event.
+    pub(crate) fn failure_cause(&self) -> Option<(EventId, String)> {
+        let (known, event) = self.tested.answered()?;
+        let is_current = self.known.as_ref().is_some_and(|current| known.is(current));
+        self.tested.answer().filter(|_| is_current).map(|analysis| (*event, analysis.verdict_text()))
+    }
+
     /// Whether the analysis of a failed request is shown.
     pub(crate) fn shows_failure(&self, context: &ViewContext<'_>) -> bool {
         let failed = self.state.answer().and_then(|state| state.failed.as_ref());

@@ -41,6 +41,7 @@ fn byte_ticks(range: &Range<f64>, step: f64) -> Vec<Tick> {
     };
     let step = step.max(unit / 2.0);
     ticks(range, step, |bytes| match step < unit {
+        _ if bytes == 0.0 => "0".to_owned(),
         true => format!("{:.1} {name}", bytes / unit),
         false => format!("{} {name}", format_count((bytes / unit) as u64)),
     })
@@ -100,18 +101,18 @@ mod tests {
     #[test]
     fn bytes_stand_at_round_binary_sizes() {
         let gib = f64::from(1 << 30);
-        assert_eq!(labels(&byte_ticks(&(0.0..3.5 * gib), 0.6 * gib)), ["0 GiB", "1 GiB", "2 GiB", "3 GiB"]);
-        assert_eq!(labels(&byte_ticks(&(0.0..1.2 * gib), 0.4 * gib)), ["0.0 GiB", "0.5 GiB", "1.0 GiB"]);
+        assert_eq!(labels(&byte_ticks(&(0.0..3.5 * gib), 0.6 * gib)), ["0", "1 GiB", "2 GiB", "3 GiB"]);
+        assert_eq!(labels(&byte_ticks(&(0.0..1.2 * gib), 0.4 * gib)), ["0", "0.5 GiB", "1.0 GiB"]);
         assert_eq!(
             labels(&byte_ticks(&(0.9 * gib..1.0 * gib), 0.02 * gib)),
             ["928 MiB", "960 MiB", "992 MiB", "1,024 MiB"]
         );
         assert_eq!(
             labels(&byte_ticks(&(0.0..2.2 * gib), 0.1 * gib)),
-            ["0.0 GiB", "0.5 GiB", "1.0 GiB", "1.5 GiB", "2.0 GiB"],
+            ["0", "0.5 GiB", "1.0 GiB", "1.5 GiB", "2.0 GiB"],
             "never eighths"
         );
-        assert_eq!(labels(&byte_ticks(&(0.0..0.3 * gib), 0.1 * gib)), ["0 MiB", "128 MiB", "256 MiB"]);
+        assert_eq!(labels(&byte_ticks(&(0.0..0.3 * gib), 0.1 * gib)), ["0", "128 MiB", "256 MiB"]);
         let deep = 4.0 * gib..4.0 * gib + 1500.0;
         assert_eq!(labels(&byte_ticks(&deep, 500.0)), ["4194304.0 KiB", "4194304.5 KiB", "4194305.0 KiB"]);
         assert_eq!(labels(&byte_ticks(&(100.0..140.0), 9.0)), ["112 B", "128 B"]);

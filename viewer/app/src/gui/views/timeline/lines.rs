@@ -13,6 +13,8 @@ const APART: f64 = 1.5;
 const STEEP: f64 = 4.0;
 /// Minimum number of columns of a line segment; shorter ones on a slope would look like noise.
 const SHORTEST: usize = 6;
+/// Minimum number of columns of a line's segments on average, with which the line is drawn.
+const PIECE: usize = 40;
 
 impl Timeline {
     /// The lines of the totals, the outermost first, so that the selected total is drawn on top.
@@ -23,38 +25,11 @@ impl Timeline {
         look: &TimelineStyle,
         shades: &Shades,
     ) -> Vec<Line<'static>> {
-        let Some(shown) = self.detail.as_ref().or(self.whole.as_ref()) else {
-            return Vec::new();
-        };
         let summary = &recording.devices[selection.device].summary;
-        let is_known = |metric: &Metric| summary.peaks.iter().any(|peak| peak.metric == *metric);
-        let drawn = drawn_metric(selection.metric);
-        let scale = self.points_per_byte(selection);
-        let inside = selection.whole(recording).x;
-        let points_of = |metric: Metric| -> Vec<[f64; 2]> {
-            points_of(shown, metric).into_iter().filter(|[x, _]| inside.contains(x)).collect()
-        };
-        let upper_edge = points_of(drawn);
         let mut lines = Vec::new();
-        for metric in Metric::ALL.into_iter().rev().filter(is_known) {
-            let is_asked = look.paint.has_lines || metric == selection.metric;
-            if metric != drawn && !is_asked {
-                continue;
-            }
-            let points = points_of(metric);
-            let is_apart = |(a, b): (&[f64; 2], &[f64; 2])| (a[1] - b[1]).abs() * scale > APART;
-            if metric != drawn && !points.iter().zip(&upper_edge).any(is_apart) {
-                continue;
-            }
-            // The edges of the bands show the same as the lines that follow them.
-            let steepest = if metric.is_of_blocks() { STEEP } else { f64::INFINITY };
-            let parts: Vec<_> = level_parts(&points, steepest / scale).collect();
-            // In pieces, a line says less than the edges that it follows.
-            if parts.iter().map(|part| part.len()).sum::<usize>() < points.len() / 5 * 4 {
-                continue;
-            }
-            for part in parts {
-                let line = Line::new(metric.name(), PlotPoints::new(part.to_vec()));
+        for metric in Metric::ALL.into_iter().rev() {
+            for part in self.line_parts(recording, selection, look.paint.has_lines, metric) {
+                let line = Line::new(metric.name(), PlotPoints::new(part));
                 lines.push(line.stroke(shades.metric(metric)).allow_hover(false));
             }
         }
@@ -67,11 +42,53 @@ impl Timeline {
         lines
     }
 
-    /// Whether the lines of two totals are visibly apart anywhere in the picture.
-    pub(crate) fn is_apart(&self, selection: &Selection, [one, other]: [Metric; 2]) -> bool {
-        let Some(shown) = self.detail.as_ref().or(self.whole.as_ref()) else { return false };
+    /// The parts of a total's line. There are none if it was not recorded or is not asked for, if it coincides with the
+    /// upper edge of the bands, or if it would be in pieces.
+    fn line_parts(
+        &self,
+        recording: &Recording,
+        selection: &Selection,
+        has_lines: bool,
+        metric: Metric,
+    ) -> Vec<Vec<[f64; 2]>> {
+        let Some(shown) = self.detail.as_ref().or(self.whole.as_ref()) else { return Vec::new() };
+        let is_known = recording.devices[selection.device].summary.peak(metric).is_some();
+        let drawn = drawn_metric(selection.metric);
+        if !is_known || metric != drawn && !has_lines && metric != selection.metric {
+            return Vec::new();
+        }
         let scale = self.points_per_byte(selection);
-        shown.picture.totals.iter().any(|totals| totals.get(one).abs_diff(totals.get(other)) as f64 * scale > APART)
+        let inside = selection.whole(recording).x;
+        let points_of = |metric: Metric| -> Vec<[f64; 2]> {
+            points_of(shown, metric).into_iter().filter(|[x, _]| inside.contains(x)).collect()
+        };
+        let points = points_of(metric);
+        let is_apart = |(a, b): (&[f64; 2], &[f64; 2])| (a[1] - b[1]).abs() * scale > APART;
+        // One line is enough where two coincide.
+        let others = [drawn, Metric::Allocated].into_iter().take(if metric == Metric::Active { 2 } else { 1 });
+        for other in others.filter(|other| *other != metric) {
+            if !points.iter().zip(&points_of(other)).any(is_apart) {
+                return Vec::new();
+            }
+        }
+        // The edges of the bands show the same as the lines that follow them.
+        let steepest = if metric.is_of_blocks() { STEEP } else { f64::INFINITY };
+        let parts: Vec<_> = level_parts(&points, steepest / scale).map(<[_]>::to_vec).collect();
+        // In pieces, a line says less than the edges that it follows.
+        let is_long = parts.iter().map(Vec::len).sum::<usize>() >= points.len() / 5 * 4;
+        if is_long && parts.len() <= points.len() / PIECE + 1 { parts } else { Vec::new() }
+    }
+
+    /// Whether a total is drawn: as bands, or as a line.
+    pub(crate) fn is_drawn(
+        &self,
+        recording: &Recording,
+        selection: &Selection,
+        has_lines: bool,
+        metric: Metric,
+    ) -> bool {
+        metric == drawn_metric(selection.metric)
+            || !self.line_parts(recording, selection, has_lines, metric).is_empty()
     }
 
     /// Points per byte on the screen.

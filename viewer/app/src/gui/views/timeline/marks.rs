@@ -11,23 +11,28 @@ use super::labels::Labels;
 use crate::Axis;
 use crate::gui::widgets::{Shades, when};
 
+/// The lines of a peak's label below its title: its cause and its place.
+pub(crate) fn peak_text(peak: &Moment, cause: Option<&str>) -> String {
+    cause.into_iter().map(str::to_owned).chain([when(peak)]).collect::<Vec<_>>().join("\n")
+}
+
 /// Paints the peak's marker at `x` on the axis: a diamond at the total with a label above it, or, if the peak is
-/// outside the view, a label at that side. The label names the cause, and is placed where `is_clear` is true, if
-/// possible.
+/// outside the view, a label at that side. The label has the lines of `text`, and is placed where `is_clear` is true;
+/// without such a place, the marker stands alone.
 pub(crate) fn paint_peak(
     painter: &Painter,
     frame: &PlotFrame,
     x: f64,
-    (peak, cause): (&Moment, Option<&str>),
+    (peak, text): (&Moment, &str),
     (labels, is_clear): (&mut Labels, impl Fn(Rect) -> bool),
     shades: &Shades,
 ) {
     let painter = painter.with_clip_rect(frame.rect);
     let title = format!("Peak {}", format_bytes(peak.bytes));
-    let title = painter.layout_no_wrap(title, FontId::proportional(14.0), shades.on_peak);
     let place = pos2(frame.screen_x(x), frame.screen_y(peak.bytes as f64));
     let is_left = place.x < frame.rect.left();
     if is_left || place.x > frame.rect.right() {
+        let title = painter.layout_no_wrap(title, FontId::proportional(14.0), shades.on_peak);
         let size = title.size() + vec2(30.0, 8.0);
         let left = if is_left { frame.rect.left() + 6.0 } else { frame.rect.right() - 6.0 - size.x };
         let rect = Rect::from_min_size(pos2(left, frame.rect.top() + 6.0), size);
@@ -42,45 +47,82 @@ pub(crate) fn paint_peak(
         labels.add(rect);
         return;
     }
-    let small = |text: String| painter.layout_no_wrap(text, FontId::proportional(11.5), shades.on_peak);
-    let below = small(cause.into_iter().map(str::to_owned).chain([when(peak)]).collect::<Vec<_>>().join("\n"));
-    // In little height, one line beside the title.
-    let beside = small(cause.map_or_else(|| when(peak), str::to_owned));
-    let size = vec2(title.size().x.max(below.size().x) + 16.0, title.size().y + below.size().y + 8.0);
-    let low = vec2(title.size().x + beside.size().x + 24.0, title.size().y + 6.0);
     let point = pos2(place.x, place.y.clamp(frame.rect.top(), frame.rect.bottom()));
-    let places = [size, low].into_iter().flat_map(|size| peak_places(frame.rect, point, size));
-    let mut places = places.filter(|place| frame.rect.contains_rect(*place) && !labels.meets(*place));
-    let place = places.find(|place| is_clear(place.expand(2.0)));
+    let mark = Rect::from_center_size(point, egui::Vec2::splat(11.0));
+    // A failed request in the same place says more.
+    if labels.meets(mark) {
+        return;
+    }
     // A line from the point to the axis would hide a narrow peak.
     let foot = frame.rect.bottom();
     painter.vline(point.x, foot - 7.0..=foot, Stroke::new(2.0, shades.peak));
-    // Without room above the data, the mark stands alone.
-    if let Some(rect) = place {
-        painter.line_segment([rect.clamp(point), point], Stroke::new(1.0, shades.peak));
-        painter.rect_filled(rect, 4.0, shades.peak);
-        painter.galley(rect.left_top() + vec2(8.0, 3.0), title.clone(), shades.on_peak);
-        let (text, at) = if rect.height() < size.y {
-            let at = vec2(16.0 + title.size().x, 3.0 + title.size().y - beside.size().y);
-            (beside, at)
-        } else {
-            (below, vec2(8.0, 4.0 + title.size().y))
-        };
-        painter.galley(rect.left_top() + at, text, shades.on_peak);
-        labels.add(rect);
-    }
+    paint_flag(&painter, frame.rect, point, (title, text), [shades.peak, shades.on_peak], (labels, is_clear));
     diamond(&painter, point, 5.5, shades.peak, shades.on_peak);
-    labels.add(Rect::from_center_size(point, egui::Vec2::splat(11.0)));
+    labels.add(mark);
 }
 
-/// Paints a diamond at `[x, bytes]` on the axes with `text` next to it, at a position without other labels; nothing if
-/// it is outside the view.
+/// Width in points at which the text of a flag wraps if there is no place for whole lines.
+const FLAG_WIDTH: f32 = 230.0;
+
+/// Paints a title and the lines of `text` with a line to `point`, where `is_clear` is true; in little room only the
+/// first line, or none. Without room for the title, paints nothing.
+fn paint_flag(
+    painter: &Painter,
+    plot: Rect,
+    point: Pos2,
+    (title, text): (String, &str),
+    [fill, ink]: [Color32; 2],
+    (labels, is_clear): (&mut Labels, impl Fn(Rect) -> bool),
+) {
+    let lay = |text: &str, size: f32, room: f32| painter.layout(text.to_owned(), FontId::proportional(size), ink, room);
+    let stacked = |room: f32| {
+        let [title, text] = [(title.as_str(), 14.0), (text, 11.5)].map(|(text, size)| lay(text, size, room));
+        let size = vec2(title.size().x.max(text.size().x) + 16.0, title.size().y + text.size().y + 8.0);
+        (size, vec2(8.0, 4.0 + title.size().y), title, text)
+    };
+    let beside = |text: &str| {
+        let [title, text] = [(title.as_str(), 14.0), (text, 11.5)].map(|(text, size)| lay(text, size, f32::INFINITY));
+        let gap = if text.text().is_empty() { 16.0 } else { 24.0 };
+        let size = vec2(title.size().x + text.size().x + gap, title.size().y + 6.0);
+        (size, vec2(16.0 + title.size().x, 3.0 + title.size().y - text.size().y), title, text)
+    };
+    let first = text.lines().next().unwrap_or_default();
+    let is_free = |place: &Rect| {
+        let is_apart = |rect: Rect| !labels.meets(rect);
+        plot.contains_rect(*place)
+            && is_apart(*place)
+            && is_clear(place.expand(2.0))
+            && leader(place.clamp(point), point).all(is_apart)
+    };
+    let lines = [f32::INFINITY, FLAG_WIDTH].map(stacked).into_iter().filter(|_| !text.is_empty());
+    let found = lines.chain([first, ""].map(beside)).find_map(|(size, at, title, text)| {
+        let place = peak_places(plot, point, size).into_iter().find(is_free)?;
+        Some((place, at, title, text))
+    });
+    let Some((rect, at, title, text)) = found else { return };
+    painter.line_segment([rect.clamp(point), point], Stroke::new(1.0, fill));
+    painter.rect_filled(rect, 4.0, fill);
+    painter.galley(rect.left_top() + vec2(8.0, 3.0), title, ink);
+    painter.galley(rect.left_top() + at, text, ink);
+    labels.add(rect);
+    leader(rect.clamp(point), point).for_each(|rect| labels.add(rect));
+}
+
+/// Places along the line from a flag to its point, without those near the point.
+fn leader(from: Pos2, point: Pos2) -> impl Iterator<Item = Rect> {
+    let steps = (from.distance(point) / 8.0) as usize;
+    let at = move |step: usize| from.lerp(point, step as f32 / steps as f32);
+    (1..steps.saturating_sub(2)).map(move |step| Rect::from_center_size(at(step), egui::Vec2::splat(2.0)))
+}
+
+/// Paints a diamond at `[x, bytes]` on the axes, and `text` with a line to it where `is_clear` is true; nothing if the
+/// point is outside the view.
 pub(crate) fn paint_tagged(
     painter: &Painter,
     frame: &PlotFrame,
     [x, bytes]: [f64; 2],
     text: &str,
-    labels: &mut Labels,
+    (labels, is_clear): (&mut Labels, impl Fn(Rect) -> bool),
     shades: &Shades,
 ) {
     let painter = painter.with_clip_rect(frame.rect);
@@ -90,8 +132,9 @@ pub(crate) fn paint_tagged(
     }
     let galley = painter.layout_no_wrap(text.to_owned(), FontId::proportional(12.0), shades.strong);
     let places = peak_places(frame.rect, point, galley.size() + vec2(8.0, 2.0));
-    if let Some(place) = labels.claim(frame.rect, places) {
-        painter.rect_filled(place, 3.0, shades.canvas.gamma_multiply(0.85));
+    if let Some(place) = labels.claim(frame.rect, places.into_iter().filter(|place| is_clear(place.expand(1.0)))) {
+        painter.line_segment([place.clamp(point), point], Stroke::new(1.0, shades.faint));
+        painter.rect_filled(place, 3.0, shades.canvas);
         painter.galley(place.min + vec2(4.0, 1.0), galley, shades.strong);
     }
     diamond(&painter, point, 5.0, shades.peak, shades.on_peak);
@@ -157,18 +200,20 @@ pub(super) fn paint_between(painter: &Painter, frame: &PlotFrame, [from, to]: [f
 }
 
 /// A failed request in a plot.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct FailedMark {
     /// The position on the horizontal axis.
     pub(crate) x: f64,
     /// The requested bytes, as a range on top of the total at that moment; `None` if the plot has no stack.
     pub(crate) asked: Option<[f64; 2]>,
+    /// The title and the lines of its label; `None` for a short text.
+    pub(crate) label: Option<(String, String)>,
 }
 
 impl FailedMark {
     /// A request at `x`, in a plot without a stack.
     pub(crate) fn at(x: f64) -> Self {
-        Self { x, asked: None }
+        Self { x, asked: None, label: None }
     }
 }
 
@@ -176,20 +221,20 @@ impl FailedMark {
 const MIN_FAILED: f32 = 4.0;
 
 /// Paints the failed requests: a line and a cross each, with a bar of the requested bytes on top of the stack, or near
-/// the bottom if there is no stack; with text at positions without other labels, and a single label for requests that
-/// are close together.
+/// the bottom if there is no stack; with text at positions without other labels, and a single mark for requests that
+/// are close together. Labels are placed where `is_clear` is true.
 pub(crate) fn paint_ooms(
     painter: &Painter,
     frame: &PlotFrame,
     requests: impl Iterator<Item = FailedMark>,
-    labels: &mut Labels,
+    (labels, is_clear): (&mut Labels, impl Fn(Rect) -> bool),
     shades: &Shades,
 ) {
     let painter = painter.with_clip_rect(frame.rect);
     let mut painted_to = f32::MIN;
     for request in requests.filter(|request| frame.view.x.contains(&request.x)) {
         let x = frame.screen_x(request.x);
-        if x < painted_to + 1.0 {
+        if x < painted_to + 1.0 && request.label.is_none() {
             continue;
         }
         painted_to = x;
@@ -197,14 +242,23 @@ pub(crate) fn paint_ooms(
             painter.vline(x, from..=to, Stroke::new(1.0, shades.warning.gamma_multiply(0.7)));
         }
         // Fully visible even at the end of the recording.
-        let x = x.clamp(frame.rect.left() + 7.0, frame.rect.right() - 7.0);
-        let words = painter.layout_no_wrap("out of memory".to_owned(), FontId::proportional(12.0), shades.warning);
+        let x = x.clamp(frame.rect.left() + 9.0, frame.rect.right() - 9.0);
         let asked = request.asked.map(|bytes| bytes.map(|bytes| frame.screen_y(bytes))).map(|[from, to]| {
             let bar = Rect::from_x_y_ranges(x - 3.0..=x + 3.0, to.min(from - MIN_FAILED)..=from);
             painter.rect_filled(bar, 1.0, shades.warning);
-            bar.top().clamp(frame.rect.top() + 7.0, frame.rect.bottom() - 7.0)
+            bar.top().clamp(frame.rect.top() + 9.0, frame.rect.bottom() - 9.0)
         });
         let foot = frame.rect.bottom() - 28.0;
+        if let Some((title, text)) = request.label {
+            let center = pos2(x, asked.unwrap_or(foot));
+            let (colours, title) = ([shades.warning, shades.canvas], (title, text.as_str()));
+            // Other labels keep their distance from the cross.
+            labels.add(Rect::from_center_size(center, vec2(28.0, 16.0)));
+            paint_flag(&painter, frame.rect, center, title, colours, (&mut *labels, &is_clear));
+            paint_cross(&painter, center, 7.0, shades);
+            continue;
+        }
+        let words = painter.layout_no_wrap("out of memory".to_owned(), FontId::proportional(12.0), shades.warning);
         let rows = [
             asked.map_or(foot, |y| y - 16.0),
             asked.map_or(foot, |y| y + 16.0),
@@ -331,7 +385,7 @@ pub(crate) fn paint_axis_name(painter: &Painter, frame: &PlotFrame, axis: Axis, 
 /// Distance between two candidate positions of a note, in points.
 const NOTE_STEP: f32 = 24.0;
 
-/// Labels the line of the device's capacity, or writes it at the upper edge of the plot if it is above the view.
+/// Labels the line of the device's capacity if it is in the view.
 pub(crate) fn paint_capacity(
     painter: &Painter,
     frame: &PlotFrame,
@@ -341,10 +395,8 @@ pub(crate) fn paint_capacity(
     shades: &Shades,
 ) {
     let y = frame.screen_y(capacity as f64);
-    let text = format!("capacity {}", format_bytes(capacity));
-    if capacity as f64 > frame.view.y.end {
-        paint_note(painter, frame, &format!("{text} is above this view"), labels, is_clear, shades);
-    } else if capacity > 0 && frame.rect.y_range().contains(y) {
+    if capacity > 0 && frame.rect.y_range().contains(y) {
+        let text = format!("capacity {}", format_bytes(capacity));
         paint_text(painter, frame, (&text, y - 17.0, shades.capacity().color), labels, (is_clear, shades.canvas));
     }
 }

@@ -17,12 +17,12 @@ use std::sync::Arc;
 use eframe::egui::{self, Shape, TextureHandle, TextureOptions, Ui, vec2};
 use highwater_analysis::bands::{Across, BandWindow, Stack};
 use highwater_analysis::{Matches, Metric, Totals};
-use highwater_snapshots::{BlockId, EventId, format_count};
+use highwater_snapshots::{BlockId, EventId, format_bytes, format_count};
 
 pub(crate) use frame::PlotFrame;
 pub(crate) use labels::Labels;
 pub(crate) use marks::{
-    FailedMark, paint_axis_name, paint_capacity, paint_cross, paint_note, paint_ooms, paint_peak, paint_tagged,
+    FailedMark, paint_axis_name, paint_capacity, paint_cross, paint_note, paint_ooms, paint_peak, paint_tagged, peak_text,
 };
 pub(crate) use picture::Picture;
 pub use picture::Stacking;
@@ -30,9 +30,11 @@ pub(crate) use plot::{lines_ui, ruled, ruled_within};
 pub(crate) use pointer::wheel;
 
 use crate::answers::request_failure::RequestFailure;
+use crate::figures::cause::failure_title;
+use crate::figures::requests::free_text;
 use crate::gui::identity::Identity;
-use crate::gui::legend::cause_text;
-use crate::gui::widgets::{Memo, Shades, computed, theme};
+use crate::gui::legend::peak_cause;
+use crate::gui::widgets::{Memo, Shades, computed, theme, when};
 use crate::{Axis, ColourBy, Recording, Selection, View, drawn_metric};
 use picture::{Painter, Part, Request};
 
@@ -93,6 +95,8 @@ pub struct Timeline {
     menu_target: Option<Hover>,
     /// The stack that was last requested, with its total and moment.
     stack: Option<((Metric, usize), Arc<Stack>)>,
+    /// The cause of a failed request, if it is known.
+    failure_cause: Option<(EventId, String)>,
     /// The memory that steps leave, for the overview.
     kept: Memo<overview::KeptKey, Vec<[f64; 2]>>,
     /// The part of the overview being dragged.
@@ -336,21 +340,32 @@ impl Timeline {
         let mut labels = Labels::default();
         let capacity = index.summary.capacity_bytes;
         let capacity_y = frame.screen_y(capacity as f64);
-        // Failed requests first: they are few, and what the user looks for.
-        let ooms = recording.regions.ooms.iter().filter(|(device, _)| *device == index.device);
-        let ooms = ooms.map(|(_, moment)| {
-            let failure = moment.checked_sub(1).and_then(|row| RequestFailure::of(trace, EventId::from_index(row)));
-            let total = index.moment(trace, drawn_metric(selection.metric), *moment).bytes as f64;
-            let asked = failure.map(|failure| [total, total + failure.requested as f64]);
-            FailedMark { x: selection.middle_of(trace, *moment), asked }
-        });
-        paint_ooms(painter, frame, ooms, &mut labels, shades);
         let is_clear = |place: egui::Rect| {
             !(capacity > 0 && place.y_range().contains(capacity_y)) && self.lies_above(frame, place)
         };
-        let cause = index.cause(&recording.source, selection.metric);
-        let cause = cause.map(|cause| cause_text(trace, cause, peak.bytes));
-        paint_peak(painter, frame, middle, (&peak, cause.as_deref()), (&mut labels, is_clear), shades);
+        // Failed requests first: they are few, and what the user looks for.
+        let ooms = recording.regions.ooms.iter().filter(|(device, _)| *device == index.device);
+        let moments: Vec<usize> = ooms.map(|(_, moment)| *moment).collect();
+        let pinned = selection.pin.map(|pin| pin.moment).filter(|moment| moments.contains(moment));
+        let labelled = pinned.or(moments.last().copied());
+        let ooms = moments.iter().map(|moment| {
+            let failure = moment.checked_sub(1).and_then(|row| RequestFailure::of(trace, EventId::from_index(row)));
+            let total = index.moment(trace, drawn_metric(selection.metric), *moment).bytes as f64;
+            let asked = failure.map(|failure| [total, total + failure.requested as f64]);
+            let failure = failure.filter(|_| Some(*moment) == labelled);
+            let label = failure.map(|failure| self.failure_label(recording, selection, &failure, *moment));
+            FailedMark { x: selection.middle_of(trace, *moment), asked, label }
+        });
+        paint_ooms(painter, frame, ooms, (&mut labels, is_clear), shades);
+        // The label of a failed request says more. What leaks is known once there is a picture.
+        let text = match labelled {
+            Some(_) => String::new(),
+            None => {
+                let cause = self.picture().and_then(|_| peak_cause(recording, selection.device, selection.metric));
+                peak_text(&peak, cause.as_deref())
+            }
+        };
+        paint_peak(painter, frame, middle, (&peak, &text), (&mut labels, is_clear), shades);
         for (mark, name) in selection.marks.iter().zip(["A", "B"]) {
             if let Some(moment) = mark {
                 let x = selection.middle_of(trace, *moment);
@@ -374,16 +389,39 @@ impl Timeline {
         }
     }
 
-    /// The totals of the columns that overlap `place` horizontally.
-    fn totals_at<'a>(&'a self, frame: &PlotFrame, place: egui::Rect) -> impl Iterator<Item = &'a Totals> {
-        let shown = self.detail.as_ref().or(self.whole.as_ref());
-        let columns =
-            shown.into_iter().flat_map(|shown| shown.picture.totals.iter().enumerate().map(move |of| (shown, of)));
-        let is_over = move |(shown, (column, _)): &(&Shown, (usize, &Totals))| {
-            let left = frame.screen_x(shown.edge(*column));
-            left <= place.right() && frame.screen_x(shown.edge(*column + 1)) >= place.left()
+    /// The title and the lines of the label of a failed request at `moment`: its cause, or before that is known the
+    /// memory that was free, and its place.
+    fn failure_label(
+        &self,
+        recording: &Recording,
+        selection: &Selection,
+        failure: &RequestFailure,
+        moment: usize,
+    ) -> (String, String) {
+        let index = &recording.devices[selection.device];
+        let totals = index.series.before_position(&recording.trace, moment);
+        let free = || {
+            let device = format_bytes(failure.device_free);
+            free_text(failure, totals.reserved.saturating_sub(totals.active), &device)
         };
-        columns.filter(is_over).map(|(_, (_, totals))| totals)
+        let cause = self.failure_cause.as_ref().filter(|(event, _)| *event == failure.event);
+        let cause = cause.map_or_else(free, |(_, cause)| cause.clone());
+        let place = when(&index.moment(&recording.trace, selection.metric, moment));
+        (failure_title(&recording.trace, failure), format!("{cause}\n{place}"))
+    }
+
+    /// Names the cause of the failed request at an event, once it is known.
+    pub(crate) fn set_failure_cause(&mut self, cause: Option<(EventId, String)>) {
+        self.failure_cause = cause;
+    }
+
+    /// The totals of the columns that overlap `place` horizontally.
+    fn totals_at(&self, frame: &PlotFrame, place: egui::Rect) -> &[Totals] {
+        let Some(shown) = self.detail.as_ref().or(self.whole.as_ref()) else { return &[] };
+        let (totals, View { x, .. }) = (&shown.picture.totals, &shown.view);
+        let column = |at: f32| (frame.x_at(at) - x.start) / (x.end - x.start) * totals.len() as f64;
+        let first = (column(place.left()).max(0.0) as usize).min(totals.len());
+        &totals[first..(column(place.right()).max(0.0) as usize + 1).clamp(first, totals.len())]
     }
 
     /// Whether `place` is above the drawn total and not crossed by any total's line.
@@ -393,13 +431,13 @@ impl Timeline {
             frame.screen_y(totals.active as f64) > place.bottom() && heights.all(|y| !place.y_range().contains(y))
         };
         // From column to column a line may jump over the place.
+        let over = self.totals_at(frame, place);
         let sides = |metric: Metric| {
-            let mut sides =
-                self.totals_at(frame, place).map(|totals| frame.screen_y(totals.get(metric) as f64) < place.top());
+            let mut sides = over.iter().map(|totals| frame.screen_y(totals.get(metric) as f64) < place.top());
             let first = sides.next();
             sides.all(|side| Some(side) == first)
         };
-        self.totals_at(frame, place).all(is_clear) && Metric::ALL.into_iter().all(sides)
+        over.iter().all(is_clear) && Metric::ALL.into_iter().all(sides)
     }
 
     /// Requests the pictures of the visible part and of the whole recording, unless this layout pass is discarded, when

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use eframe::egui::{CursorIcon, Pos2, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2};
+use eframe::egui::{
+    Align2, CursorIcon, FontId, Pos2, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2,
+};
 use highwater_analysis::Metric;
 
 use super::Timeline;
@@ -50,7 +52,7 @@ fn kept(recording: &Recording, selection: &Selection) -> Vec<[f64; 2]> {
 
 impl Timeline {
     /// Shows the whole recording at a small scale: the bands, and above what a step leaves, what it needs in between,
-    /// paler. Its visible part can be moved, resized or drawn again.
+    /// paler, with the name of the line between them. Its visible part can be moved, resized or drawn again.
     pub(super) fn overview_ui(&mut self, ui: &mut Ui, recording: &Recording, selection: &mut Selection) {
         let Some(shown) = &self.whole else { return };
         let (shades, trace, metric) = (Shades::in_ui(ui), &recording.trace, drawn_metric(selection.metric));
@@ -72,6 +74,15 @@ impl Timeline {
             let above = Rect::from_min_max(pos2(pair[0].x, rect.top()), pos2(pair[1].x, pair[0].y));
             painter.rect_filled(above, 0.0, shades.canvas.gamma_multiply(SWING));
             painter.hline(above.x_range(), above.bottom(), Stroke::new(1.5, shades.strong));
+        }
+        if !points.is_empty() {
+            let at = |row: f32| pos2(rect.left() - 8.0, rect.center().y + row * 7.0);
+            let texts = [(-1.0, "kept after"), (1.0, "each step")];
+            let names = texts.map(|(row, text)| {
+                ui.painter().text(at(row), Align2::RIGHT_CENTER, text, FontId::proportional(11.0), shades.faint)
+            });
+            let (y, right) = (names[0].center().y, names[0].left() - 4.0);
+            ui.painter().hline(right - 9.0..=right, y, Stroke::new(1.5, shades.strong));
         }
         let line = |moment: usize, colour| {
             let x = frame.screen_x(selection.middle_of(trace, moment));
