@@ -124,7 +124,7 @@ const ABSENT: f32 = 0.35;
 
 /// Maximum widths of names in a legend, in points: shorter ones where the longer do not fit. Only the first has room
 /// for the functions of source lines.
-const NAME_WIDTHS: [f32; 4] = [Chip::MAX_NAME, 150.0, 110.0, 84.0];
+const NAME_WIDTHS: [f32; 6] = [Chip::MAX_NAME, 150.0, 125.0, 110.0, 97.0, 84.0];
 
 /// Shows the legend with each entry's share after the text `when`, wrapped into at most `most_rows` rows, with names as
 /// long as fit. If there is not enough room, the smallest entries share the last one, which lists them when hovered.
@@ -158,7 +158,7 @@ pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize,
     let all = vec![true; sums.len()];
     // Names are cut a little before there is a second row, and most if there is no further one.
     let forms = (1..=most_rows).flat_map(|rows| {
-        let cut = if rows == most_rows { NAME_WIDTHS.len() } else { NAME_WIDTHS.len() - 1 };
+        let cut = if rows == most_rows { NAME_WIDTHS.len() } else { NAME_WIDTHS.len() - 2 };
         NAME_WIDTHS[..cut].iter().map(move |room| (rows, *room))
     });
     let fitting = forms.map(|(rows, room)| (rows, chips(room))).find(|(rows, chips)| fits(chips, &all, *rows));

@@ -56,37 +56,53 @@ pub(crate) fn paint_peak(
     // A line from the point to the axis would hide a narrow peak.
     let foot = frame.rect.bottom();
     painter.vline(point.x, foot - 7.0..=foot, Stroke::new(2.0, shades.peak));
-    paint_flag(&painter, frame.rect, point, (title, text), [shades.peak, shades.on_peak], (labels, is_clear));
+    let Shades { peak: field, on_peak: ink, .. } = *shades;
+    let colours = FlagColours { field, edge: field, title: ink, text: ink };
+    paint_flag(&painter, frame.rect, point, (title, text), &colours, (labels, is_clear));
     diamond(&painter, point, 5.5, shades.peak, shades.on_peak);
     labels.add(mark);
 }
 
 /// Width in points at which the text of a flag wraps if there is no place for whole lines.
 const FLAG_WIDTH: f32 = 230.0;
+/// Font size of a flag's title, in points.
+const TITLE: f32 = 14.0;
+
+/// The colours of a flag: its field, its edge with the line to the point, its title and its text.
+struct FlagColours {
+    field: Color32,
+    edge: Color32,
+    title: Color32,
+    text: Color32,
+}
 
 /// Paints a title and the lines of `text` with a line to `point`, where `is_clear` is true; in little room only the
-/// first line, or none. Without room for the title, paints nothing.
+/// first line, or of it what follows a colon, or none. Without room for the title, paints nothing.
 fn paint_flag(
     painter: &Painter,
     plot: Rect,
     point: Pos2,
     (title, text): (String, &str),
-    [fill, ink]: [Color32; 2],
+    colours: &FlagColours,
     (labels, is_clear): (&mut Labels, impl Fn(Rect) -> bool),
 ) {
-    let lay = |text: &str, size: f32, room: f32| painter.layout(text.to_owned(), FontId::proportional(size), ink, room);
+    let lay = |text: &str, size: f32, room: f32| {
+        let colour = if size == TITLE { colours.title } else { colours.text };
+        painter.layout(text.to_owned(), FontId::proportional(size), colour, room)
+    };
     let stacked = |room: f32| {
-        let [title, text] = [(title.as_str(), 14.0), (text, 11.5)].map(|(text, size)| lay(text, size, room));
+        let [title, text] = [(title.as_str(), TITLE), (text, 11.5)].map(|(text, size)| lay(text, size, room));
         let size = vec2(title.size().x.max(text.size().x) + 16.0, title.size().y + text.size().y + 8.0);
         (size, vec2(8.0, 4.0 + title.size().y), title, text)
     };
     let beside = |text: &str| {
-        let [title, text] = [(title.as_str(), 14.0), (text, 11.5)].map(|(text, size)| lay(text, size, f32::INFINITY));
+        let [title, text] = [(title.as_str(), TITLE), (text, 11.5)].map(|(text, size)| lay(text, size, f32::INFINITY));
         let gap = if text.text().is_empty() { 16.0 } else { 24.0 };
         let size = vec2(title.size().x + text.size().x + gap, title.size().y + 6.0);
         (size, vec2(16.0 + title.size().x, 3.0 + title.size().y - text.size().y), title, text)
     };
     let first = text.lines().next().unwrap_or_default();
+    let brief = first.split_once(": ").map_or("", |(_, brief)| brief);
     let is_free = |place: &Rect| {
         let is_apart = |rect: Rect| !labels.meets(rect);
         plot.contains_rect(*place)
@@ -95,15 +111,15 @@ fn paint_flag(
             && leader(place.clamp(point), point).all(is_apart)
     };
     let lines = [f32::INFINITY, FLAG_WIDTH].map(stacked).into_iter().filter(|_| !text.is_empty());
-    let found = lines.chain([first, ""].map(beside)).find_map(|(size, at, title, text)| {
+    let found = lines.chain([first, brief, ""].map(beside)).find_map(|(size, at, title, text)| {
         let place = peak_places(plot, point, size).into_iter().find(is_free)?;
         Some((place, at, title, text))
     });
     let Some((rect, at, title, text)) = found else { return };
-    painter.line_segment([rect.clamp(point), point], Stroke::new(1.0, fill));
-    painter.rect_filled(rect, 4.0, fill);
-    painter.galley(rect.left_top() + vec2(8.0, 3.0), title, ink);
-    painter.galley(rect.left_top() + at, text, ink);
+    painter.line_segment([rect.clamp(point), point], Stroke::new(1.0, colours.edge));
+    painter.rect(rect, 4.0, colours.field, Stroke::new(1.5, colours.edge), egui::StrokeKind::Inside);
+    painter.galley(rect.left_top() + vec2(8.0, 3.0), title, colours.title);
+    painter.galley(rect.left_top() + at, text, colours.text);
     labels.add(rect);
     leader(rect.clamp(point), point).for_each(|rect| labels.add(rect));
 }
@@ -114,6 +130,9 @@ fn leader(from: Pos2, point: Pos2) -> impl Iterator<Item = Rect> {
     let at = move |step: usize| from.lerp(point, step as f32 / steps as f32);
     (1..steps.saturating_sub(2)).map(move |step| Rect::from_center_size(at(step), egui::Vec2::splat(2.0)))
 }
+
+/// Number of candidate positions of a tag on each side of its point.
+const TAG_STEPS: i32 = 12;
 
 /// Paints a diamond at `[x, bytes]` on the axes, and `text` with a line to it where `is_clear` is true; nothing if the
 /// point is outside the view.
@@ -131,8 +150,21 @@ pub(crate) fn paint_tagged(
         return;
     }
     let galley = painter.layout_no_wrap(text.to_owned(), FontId::proportional(12.0), shades.strong);
-    let places = peak_places(frame.rect, point, galley.size() + vec2(8.0, 2.0));
-    if let Some(place) = labels.claim(frame.rect, places.into_iter().filter(|place| is_clear(place.expand(1.0)))) {
+    let size = galley.size() + vec2(8.0, 2.0);
+    let across = (-TAG_STEPS..=TAG_STEPS).flat_map(|x| (-TAG_STEPS..=TAG_STEPS).map(move |y| vec2(x as f32, y as f32)));
+    let mut places: Vec<Rect> =
+        across.map(|step| Rect::from_center_size(point + step * NOTE_STEP / 2.0, size)).collect();
+    places.sort_by(|a, b| a.distance_sq_to_pos(point).total_cmp(&b.distance_sq_to_pos(point)));
+    let is_apart = |place: &Rect| {
+        place.distance_to_pos(point) > 8.0
+            && is_clear(place.expand(1.0))
+            && leader(place.clamp(point), point).all(|rect| !labels.meets(rect))
+    };
+    let place = places.into_iter().find(|place| {
+        frame.rect.contains_rect(*place) && !labels.meets(*place) && is_apart(place)
+    });
+    if let Some(place) = place {
+        labels.add(place);
         painter.line_segment([place.clamp(point), point], Stroke::new(1.0, shades.faint));
         painter.rect_filled(place, 3.0, shades.canvas);
         painter.galley(place.min + vec2(4.0, 1.0), galley, shades.strong);
@@ -251,10 +283,11 @@ pub(crate) fn paint_ooms(
         let foot = frame.rect.bottom() - 28.0;
         if let Some((title, text)) = request.label {
             let center = pos2(x, asked.unwrap_or(foot));
-            let (colours, title) = ([shades.warning, shades.canvas], (title, text.as_str()));
+            let Shades { canvas: field, warning: edge, strong: ink, .. } = *shades;
+            let colours = FlagColours { field, edge, title: edge, text: ink };
             // Other labels keep their distance from the cross.
             labels.add(Rect::from_center_size(center, vec2(28.0, 16.0)));
-            paint_flag(&painter, frame.rect, center, title, colours, (&mut *labels, &is_clear));
+            paint_flag(&painter, frame.rect, center, (title, &text), &colours, (&mut *labels, &is_clear));
             paint_cross(&painter, center, 7.0, shades);
             continue;
         }
