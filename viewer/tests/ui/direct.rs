@@ -41,7 +41,7 @@ fn a_click_on_a_step_zooms_to_it_and_a_second_one_shows_everything_again() {
 }
 
 #[test]
-fn a_leak_is_named_above_the_timeline_and_a_click_shows_all_lines_that_leak() {
+fn a_click_on_the_label_of_a_peak_with_leaks_shows_all_lines_that_leak() {
     let step = |step: u32| {
         format!(
             "step {step}\nphase forward\nalloc a{step} 512 #linear @net\nfree a{step}\nalloc k{step} 4096 #cache @net\n"
@@ -49,7 +49,6 @@ fn a_leak_is_named_above_the_timeline_and_a_click_shows_all_lines_that_leak() {
     };
     let text: String = (0..6).map(step).collect();
     let mut leaking = harness(Some(trace_from_text(&text).unwrap()));
-    leaking.get_by_label_contains("leaks 4 KiB a step; 20 KiB are still live at the end");
     leaking.get_by_label("Show leaks").click();
     settle(&mut leaking);
     leaking.get_by_label_contains("20 KiB from 5 steps (1 to 5) is still live.");

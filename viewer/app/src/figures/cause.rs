@@ -28,11 +28,9 @@ pub fn cause_text(
 /// `336 MiB (59%) leaked by 3 lines, most by train.py:14 forward`.
 fn leak_text(leaks: &Leaks, bytes: u64, peak: u64) -> String {
     let names = unique_suffixes(&leaks.lines.iter().map(|leak| leak.line.as_str()).collect::<Vec<_>>());
-    let largest = names.first().map_or_else(String::new, |name| shorten_line(name, MAX_NAME).into_owned());
-    let by = match names.len() {
-        0 | 1 => largest,
-        count => format!("{}, most by {largest}", count_of(count as u64, "line")),
-    };
+    let most =
+        if names.len() > 1 { format!("{}, most by ", count_of(names.len() as u64, "line")) } else { String::new() };
+    let by = names.first().map(|name| format!("{most}{}", shorten_line(name, MAX_NAME))).unwrap_or_default();
     format!("{} ({}) leaked by {by}", format_bytes(bytes), format_share(bytes, peak))
 }
 
@@ -97,7 +95,10 @@ mod tests {
         assert_eq!(cause("baseline w 9 parameter\nalloc a 500 activation #linear").as_deref(), Some(text));
         let text = "300 B (100%) of the peak: parameter from before the recording";
         assert_eq!(cause("baseline w 300 parameter\nphase forward\nfree w").as_deref(), Some(text));
-        assert_eq!(cause("alloc a 5 < step (m.py:3)").as_deref(), Some("5 B allocated in the recording by m.py:3 step"));
+        assert_eq!(
+            cause("alloc a 5 < step (m.py:3)").as_deref(),
+            Some("5 B allocated in the recording by m.py:3 step")
+        );
         assert_eq!(cause(""), None);
     }
 

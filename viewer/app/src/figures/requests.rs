@@ -24,28 +24,14 @@ pub fn failure_text(failure: &RequestFailure) -> String {
     format!("{requested} requested with {free} free on the device, {when}")
 }
 
-/// Describes a failed request in short, with the line that made it if known: `1 GiB requested, 5 MiB free on the
-/// device, 2 GiB free in segments · train.py:12 step · at event 7`. If the sum of both would be sufficient, it names
-/// fragmentation.
-pub fn short_failure_text(trace: &Trace, failure: &RequestFailure, free_in_segments: u64) -> String {
-    let [requested, free] = format_bytes_apart([failure.requested, failure.device_free]);
-    let sizes = free_text(failure, free_in_segments, &format!("{requested} requested, {free}"));
-    let stack = failure.event.index().map(|row| trace.events.stack[row]);
-    let line = stack.and_then(|stack| leading_frame(&trace.tables, stack)).map(|frame| place(trace, frame));
-    let when = at_event(failure.number, failure.step, failure.phase);
-    let parts = std::iter::once(sizes);
-    let parts = parts.chain(line).chain([when]);
-    parts.collect::<Vec<String>>().join("  ·  ")
-}
-
-/// Describes the memory that was free: `5 MiB free on the device, 2 GiB free in segments`, where `device` is the first
-/// figure, with what precedes it. If the sum of both would be sufficient, it names fragmentation.
-pub fn free_text(failure: &RequestFailure, free_in_segments: u64, device: &str) -> String {
-    let in_segments = format_bytes(free_in_segments);
+/// Describes the memory that was free: `5 MiB free on the device, 2 GiB free in segments`. If the sum of both would be
+/// sufficient, it names fragmentation.
+pub fn free_text(failure: &RequestFailure, free_in_segments: u64) -> String {
+    let [device, segments] = [failure.device_free, free_in_segments].map(format_bytes);
     let enough = failure.device_free.saturating_add(free_in_segments);
     match (failure.device_free + 1..=enough).contains(&failure.requested) {
-        true => format!("Probably fragmentation: {device} free on the device and {in_segments} in segments"),
-        false => format!("{device} free on the device, {in_segments} free in segments"),
+        true => format!("Probably fragmentation: {device} free on the device and {segments} in segments"),
+        false => format!("{device} free on the device, {segments} free in segments"),
     }
 }
 
@@ -71,18 +57,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_request_names_the_line_that_made_it_if_it_is_known() {
-        let trace = trace_from_text("oom 4096 free=0 < step\noom 4096 free=0\noom 4096 free=3072\n").unwrap();
-        let texts: Vec<String> =
-            RequestFailure::all(&trace, DeviceId(0)).map(|one| short_failure_text(&trace, &one, 1024)).collect();
-        assert_eq!(
-            texts,
-            [
-                "4 KiB requested, 0 B free on the device, 1 KiB free in segments  ·  step  ·  at event 0",
-                "4 KiB requested, 0 B free on the device, 1 KiB free in segments  ·  at event 1",
-                "Probably fragmentation: 4 KiB requested, 3 KiB free on the device and 1 KiB in segments  ·  at event 2"
-            ]
-        );
+    fn what_was_free_names_fragmentation_where_both_would_be_enough() {
+        let trace = trace_from_text("oom 4096 free=0\noom 4096 free=3072\n").unwrap();
+        let texts: Vec<String> = RequestFailure::all(&trace, DeviceId(0)).map(|one| free_text(&one, 1024)).collect();
+        let fragmented = "Probably fragmentation: 3 KiB free on the device and 1 KiB in segments";
+        assert_eq!(texts, ["0 B free on the device, 1 KiB free in segments", fragmented]);
     }
 
     #[test]

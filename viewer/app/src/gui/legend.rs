@@ -11,8 +11,8 @@ use highwater_analysis::{DeviceSummary, Metric, Moment, bytes_of};
 use highwater_snapshots::line_text::LineText;
 use highwater_snapshots::{Trace, count_of, format_bytes, format_count, format_share};
 
-use crate::gui::colouring::{Colouring, Entry};
 use crate::figures::cause::cause_text;
+use crate::gui::colouring::{Colouring, Entry};
 use crate::gui::widgets::{MEANING_OF_NONE, Query, Shades, capital, computed, fit, fitted, theme, when};
 use crate::{DeviceIndex, Recording, Selection};
 

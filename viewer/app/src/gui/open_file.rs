@@ -11,14 +11,13 @@ use crate::files::follow::Following;
 use crate::gui::filter::search::{self, Light, Search};
 use crate::gui::identity::Identity;
 use crate::gui::legend::{self, Asked, Shares};
-use crate::gui::views::banner::{failed_request_ui, leaks_ui};
 use crate::gui::views::block::menu_ui;
 use crate::gui::views::list::{Bottom, Side, Views};
 use crate::gui::views::moment::{Choices, MomentPanel};
 use crate::gui::views::peaks::Peaks;
 use crate::gui::views::run::RunView;
 use crate::gui::views::segments::SegmentsView;
-use crate::gui::views::timeline::{Paint, Timeline, TimelineStyle};
+use crate::gui::views::timeline::{Paint, Timeline, TimelineStyle, labelled_failure};
 use crate::gui::views::view::{Action, Reason, Under, ViewContext, WriteTable};
 use crate::gui::widgets::{Computed as _, computed, keys, labelled_button_ui, theme};
 use crate::gui::window::file_style::FileStyle;
@@ -265,13 +264,6 @@ impl OpenFile {
                 actions.extend(self.show(ui, Bottom::Segments));
                 return;
             }
-            // The analysis below the timeline says the same.
-            if settings.bottom != Some(Bottom::Segments) {
-                actions.extend(failed_request_ui(ui, &self.recording, &self.selection));
-            }
-            if settings.side != Side::Statistics {
-                actions.extend(leaks_ui(ui, &self.recording, &self.selection));
-            }
             actions.extend(self.legend_ui(ui, settings.paint.has_lines));
             let lit = self.lit(ui.ctx(), settings.side);
             let look = TimelineStyle {
@@ -282,6 +274,7 @@ impl OpenFile {
             let before = self.selection.pin;
             self.timeline.set_failure_cause(self.views.segments.failure_cause());
             let plot = self.timeline.timeline_ui(ui, &self.recording, &mut self.selection, &look);
+            actions.extend(self.flags_ui(ui, settings));
             let target = self.timeline.menu_target();
             actions.extend(menu_ui(&plot, &self.recording, &mut self.selection, target));
             // Show the clicked view.
@@ -400,6 +393,23 @@ impl OpenFile {
         self.light.current()?.first().cloned()
     }
 
+    /// Lets the labels of a failed request and of a peak with leaks lead to their analysis, unless that is open.
+    fn flags_ui(&self, ui: &Ui, settings: &Settings) -> Vec<Action> {
+        let [failure, peak] = self.timeline.flags();
+        let moment = labelled_failure(&self.recording, &self.selection);
+        let hint = "Show the cause of the failure, and what would have prevented it.";
+        if let Some(moment) = moment.filter(|_| settings.bottom != Some(Bottom::Segments))
+            && flag_ui(ui, failure, "Why it failed", hint)
+        {
+            return vec![Action::Moment(moment), Action::Oom];
+        }
+        let index = &self.recording.devices[self.selection.device];
+        let is_leak = index.leaked(&self.recording.trace, self.selection.metric).is_some();
+        let hint = "Show the lines that keep memory from step to step, in Statistics.";
+        let peak = peak.filter(|_| is_leak && moment.is_none() && settings.side != Side::Statistics);
+        if flag_ui(ui, peak, "Show leaks", hint) { vec![Action::Leaks] } else { Vec::new() }
+    }
+
     /// Shows the legends of colours and lines, at the moment of the panels. A click on a colour selects its blocks, or
     /// all blocks if they are already selected.
     fn legend_ui(&mut self, ui: &mut Ui, has_lines: bool) -> Option<Action> {
@@ -422,6 +432,14 @@ impl OpenFile {
         let is_selected = |condition: &String| self.search.text() == condition;
         clicked.map(|condition| Action::Only(if is_selected(&condition) { String::new() } else { condition }))
     }
+}
+
+/// Makes the label at `place` a button. Returns whether it was clicked.
+fn flag_ui(ui: &Ui, place: Option<egui::Rect>, name: &'static str, hint: &str) -> bool {
+    let Some(place) = place else { return false };
+    let response = ui.interact(place, ui.scope_id().with(name), egui::Sense::click());
+    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, name));
+    response.on_hover_cursor(egui::CursorIcon::PointingHand).on_hover_text(hint).clicked()
 }
 
 /// The button that collapses the side panel, or expands it. Returns whether it was clicked.

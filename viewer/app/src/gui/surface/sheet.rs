@@ -175,7 +175,8 @@ impl Sheet {
         let colouring = Colouring::build(recording, device, ColourBy::default(), selection.metric, &look.matches);
         let asked = legend::Asked::new(recording, selection, position, &Arc::new(colouring));
         legend::legend_ui(ui, &asked.entries(), usize::MAX, "");
-        let has_line = |total| !matches!(total, Metric::Allocated | Metric::Active) && whole.summary.peak(total).is_some();
+        let has_line =
+            |total| !matches!(total, Metric::Allocated | Metric::Active) && whole.summary.peak(total).is_some();
         let (index, drawn) = (&recording.devices[device], (selection.metric, has_line));
         legend::lines_ui(ui, &recording.trace, index, &whole.summary, (position, ""), drawn);
         ui.add_space(2.0);

@@ -5,7 +5,6 @@ pub(crate) mod source;
 pub(crate) mod timeline;
 pub(crate) mod view;
 pub(crate) mod sheet;
-pub(crate) mod banner;
 pub(crate) mod run_chart;
 pub(crate) mod run;
 pub(crate) mod block;

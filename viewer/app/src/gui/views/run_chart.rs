@@ -7,16 +7,14 @@ use std::sync::Arc;
 use eframe::egui::{Color32, FontId, Rect, Shape, Ui, pos2, vec2};
 use egui_plot::{Line, Plot, PlotPoints};
 use highwater_analysis::{DeviceSummary, Leaks, Metric, Moment, PeakCause, Source};
-use highwater_snapshots::{Category, format_bytes, format_count};
+use highwater_snapshots::{Category, format_count};
 
 use super::timeline::{
     FailedMark, Labels, PlotFrame, lines_ui, paint_axis_name, paint_capacity, paint_note, paint_ooms, paint_peak,
     peak_text, ruled_within,
 };
-use crate::answers::request_failure::RequestFailure;
 use crate::figures::cause::cause_text;
-use crate::figures::moment::at_event;
-use crate::gui::widgets::{Shades, capital, theme};
+use crate::gui::widgets::{Shades, theme};
 use crate::selection::HEADROOM;
 use crate::session::run::{Run, RunColumn};
 use crate::{Axis, View};
@@ -44,8 +42,6 @@ pub struct RunChart {
     pub failed: Vec<u64>,
     /// The cause of the peak; `None` if unknown.
     cause: Option<String>,
-    /// The last failed request in the chart, and the title and the lines of its label.
-    failure: Option<(u64, (String, String))>,
     /// The number of columns, and the columns.
     columns: Option<(usize, Totals)>,
     /// The rectangle of the plot when it was last drawn.
@@ -67,16 +63,11 @@ impl RunChart {
         let source = run.source();
         let failed = source.failed_requests()?.into_iter().filter(|(_, device)| *device == summary.device);
         let failed: Vec<u64> = failed.map(|(event, _)| event).collect();
-        let last = RequestFailure::last(&source, summary.device)?;
-        let failure = last.map(|failure| {
-            let title = format!("Out of memory: {} requested", format_bytes(failure.requested));
-            (failure.number, (title, failure_place(&failure)))
-        });
         let cause = PeakCause::of(&source, &peak).ok().flatten();
         let leaks = Leaks::of_all_steps(&source, summary.device);
         let leaked = leaks.as_ref().and_then(|leaks| Some((leaks, bytes_leaked(&source, &peak, leaks)?)));
         let cause = cause_text(source.facts(), &peak, cause.as_ref(), leaked);
-        Ok(Self { run, summary, peak, events, failed, cause, failure, columns: None, room: None })
+        Ok(Self { run, summary, peak, events, failed, cause, columns: None, room: None })
     }
 
     /// Shows the chart in the available space.
@@ -111,16 +102,11 @@ impl RunChart {
         let mut labels = Labels::default();
         let middle = |event: u64| event as f64 + 1.5;
         let is_above = |place: Rect| frame.screen_y(highest as f64) > place.bottom();
-        let failed = self.failed.iter().map(|event| {
-            let label = self.failure.as_ref().filter(|(failed, _)| failed == event).map(|(_, label)| label.clone());
-            FailedMark { label, ..FailedMark::at(middle(*event)) }
-        });
+        let last = self.failed.last();
+        let failed = self.failed.iter().map(|event| FailedMark::at(middle(*event), Some(event) == last));
         paint_ooms(ui.painter(), &frame, failed, (&mut labels, is_above), &shades);
         let at = self.peak.number().map_or(0.5, middle);
-        let text = match self.failure {
-            Some(_) => String::new(),
-            None => peak_text(&self.peak, self.cause.as_deref()),
-        };
+        let text = peak_text(&self.peak, self.cause.as_deref());
         paint_peak(ui.painter(), &frame, at, (&self.peak, &text), (&mut labels, is_above), &shades);
         let capacity = self.summary.capacity_bytes;
         paint_capacity(ui.painter(), &frame, capacity, &mut labels, is_above, &shades);
@@ -178,12 +164,6 @@ impl RunChart {
             ui.painter().vline(x, lane.bottom() - 3.0..=lane.bottom(), (1.0, shades.grid));
         }
     }
-}
-
-/// Step, phase and event of a failed request.
-fn failure_place(failure: &RequestFailure) -> String {
-    let place = at_event(failure.number, failure.step, failure.phase);
-    capital(&place)
 }
 
 /// The bytes of leaks at the peak; `None` if they are hardly any of it.

@@ -214,7 +214,7 @@ fn marks_ui(
         painter.vline(x, frame.rect.y_range(), Stroke::new(1.0, shades.cursor.gamma_multiply(0.6)));
     }
     let mut labels = Labels::default();
-    let end = run.end().map(|end| FailedMark::at(selection.middle_of(trace, end)));
+    let end = run.end().map(|end| FailedMark::at(selection.middle_of(trace, end), true));
     let is_free = |place: egui::Rect| is_free(frame, columns, look, place);
     paint_ooms(painter, frame, end.into_iter(), (&mut labels, is_free), shades);
     if let Some(metric) = look.marked {

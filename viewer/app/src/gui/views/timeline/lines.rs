@@ -87,8 +87,7 @@ impl Timeline {
         has_lines: bool,
         metric: Metric,
     ) -> bool {
-        metric == drawn_metric(selection.metric)
-            || !self.line_parts(recording, selection, has_lines, metric).is_empty()
+        metric == drawn_metric(selection.metric) || !self.line_parts(recording, selection, has_lines, metric).is_empty()
     }
 
     /// Points per byte on the screen.

@@ -18,7 +18,7 @@ pub(crate) fn peak_text(peak: &Moment, cause: Option<&str>) -> String {
 
 /// Paints the peak's marker at `x` on the axis: a diamond at the total with a label above it, or, if the peak is
 /// outside the view, a label at that side. The label has the lines of `text`, and is placed where `is_clear` is true;
-/// without such a place, the marker stands alone.
+/// without such a place, the marker stands alone. Returns the place of the label.
 pub(crate) fn paint_peak(
     painter: &Painter,
     frame: &PlotFrame,
@@ -26,7 +26,7 @@ pub(crate) fn paint_peak(
     (peak, text): (&Moment, &str),
     (labels, is_clear): (&mut Labels, impl Fn(Rect) -> bool),
     shades: &Shades,
-) {
+) -> Option<Rect> {
     let painter = painter.with_clip_rect(frame.rect);
     let title = format!("Peak {}", format_bytes(peak.bytes));
     let place = pos2(frame.screen_x(x), frame.screen_y(peak.bytes as f64));
@@ -45,59 +45,50 @@ pub(crate) fn paint_peak(
         painter.add(Shape::convex_polygon(arrow, shades.on_peak, Stroke::NONE));
         painter.galley(pos2(text, rect.top() + 4.0), title, shades.on_peak);
         labels.add(rect);
-        return;
+        return Some(rect);
     }
     let point = pos2(place.x, place.y.clamp(frame.rect.top(), frame.rect.bottom()));
     let mark = Rect::from_center_size(point, egui::Vec2::splat(11.0));
     // A failed request in the same place says more.
     if labels.meets(mark) {
-        return;
+        return None;
     }
     // A line from the point to the axis would hide a narrow peak.
     let foot = frame.rect.bottom();
     painter.vline(point.x, foot - 7.0..=foot, Stroke::new(2.0, shades.peak));
-    let Shades { peak: field, on_peak: ink, .. } = *shades;
-    let colours = FlagColours { field, edge: field, title: ink, text: ink };
-    paint_flag(&painter, frame.rect, point, (title, text), &colours, (labels, is_clear));
+    let colours = [shades.peak, shades.peak, shades.on_peak, shades.on_peak];
+    let flag = paint_flag(&painter, frame.rect, point, (&title, text), colours, (&mut *labels, is_clear));
     diamond(&painter, point, 5.5, shades.peak, shades.on_peak);
     labels.add(mark);
+    flag
 }
 
 /// Width in points at which the text of a flag wraps if there is no place for whole lines.
 const FLAG_WIDTH: f32 = 230.0;
-/// Font size of a flag's title, in points.
-const TITLE: f32 = 14.0;
-
-/// The colours of a flag: its field, its edge with the line to the point, its title and its text.
-struct FlagColours {
-    field: Color32,
-    edge: Color32,
-    title: Color32,
-    text: Color32,
-}
 
 /// Paints a title and the lines of `text` with a line to `point`, where `is_clear` is true; in little room only the
-/// first line, or of it what follows a colon, or none. Without room for the title, paints nothing.
+/// first line, or of it what follows a colon, or none. Without room for the title, paints nothing. The colours are
+/// those of the field, its edge, the title and the text. Returns its place.
 fn paint_flag(
     painter: &Painter,
     plot: Rect,
     point: Pos2,
-    (title, text): (String, &str),
-    colours: &FlagColours,
+    (title, text): (&str, &str),
+    [field, edge, strong, plain]: [Color32; 4],
     (labels, is_clear): (&mut Labels, impl Fn(Rect) -> bool),
-) {
-    let lay = |text: &str, size: f32, room: f32| {
-        let colour = if size == TITLE { colours.title } else { colours.text };
-        painter.layout(text.to_owned(), FontId::proportional(size), colour, room)
+) -> Option<Rect> {
+    let lay = |text: &str, room: f32| {
+        let lay = |text: &str, size: f32, ink| painter.layout(text.to_owned(), FontId::proportional(size), ink, room);
+        (lay(title, 14.0, strong), lay(text, 11.5, plain))
     };
     let stacked = |room: f32| {
-        let [title, text] = [(title.as_str(), TITLE), (text, 11.5)].map(|(text, size)| lay(text, size, room));
+        let (title, text) = lay(text, room);
         let size = vec2(title.size().x.max(text.size().x) + 16.0, title.size().y + text.size().y + 8.0);
         (size, vec2(8.0, 4.0 + title.size().y), title, text)
     };
     let beside = |text: &str| {
-        let [title, text] = [(title.as_str(), TITLE), (text, 11.5)].map(|(text, size)| lay(text, size, f32::INFINITY));
-        let gap = if text.text().is_empty() { 16.0 } else { 24.0 };
+        let gap = if text.is_empty() { 16.0 } else { 24.0 };
+        let (title, text) = lay(text, f32::INFINITY);
         let size = vec2(title.size().x + text.size().x + gap, title.size().y + 6.0);
         (size, vec2(16.0 + title.size().x, 3.0 + title.size().y - text.size().y), title, text)
     };
@@ -111,17 +102,16 @@ fn paint_flag(
             && leader(place.clamp(point), point).all(is_apart)
     };
     let lines = [f32::INFINITY, FLAG_WIDTH].map(stacked).into_iter().filter(|_| !text.is_empty());
-    let found = lines.chain([first, brief, ""].map(beside)).find_map(|(size, at, title, text)| {
-        let place = peak_places(plot, point, size).into_iter().find(is_free)?;
-        Some((place, at, title, text))
-    });
-    let Some((rect, at, title, text)) = found else { return };
-    painter.line_segment([rect.clamp(point), point], Stroke::new(1.0, colours.edge));
-    painter.rect(rect, 4.0, colours.field, Stroke::new(1.5, colours.edge), egui::StrokeKind::Inside);
-    painter.galley(rect.left_top() + vec2(8.0, 3.0), title, colours.title);
-    painter.galley(rect.left_top() + at, text, colours.text);
+    let (rect, at, title, text) = lines.chain([first, brief, ""].map(beside)).find_map(|(size, at, title, text)| {
+        Some((places_near(point, size).into_iter().find(is_free)?, at, title, text))
+    })?;
+    painter.line_segment([rect.clamp(point), point], Stroke::new(1.0, edge));
+    painter.rect(rect, 4.0, field, Stroke::new(1.5, edge), egui::StrokeKind::Inside);
+    painter.galley(rect.left_top() + vec2(8.0, 3.0), title, strong);
+    painter.galley(rect.left_top() + at, text, plain);
     labels.add(rect);
     leader(rect.clamp(point), point).for_each(|rect| labels.add(rect));
+    Some(rect)
 }
 
 /// Places along the line from a flag to its point, without those near the point.
@@ -131,8 +121,16 @@ fn leader(from: Pos2, point: Pos2) -> impl Iterator<Item = Rect> {
     (1..steps.saturating_sub(2)).map(move |step| Rect::from_center_size(at(step), egui::Vec2::splat(2.0)))
 }
 
-/// Number of candidate positions of a tag on each side of its point.
-const TAG_STEPS: i32 = 12;
+/// Candidate positions of a flag of `size` around `point`, the nearest first.
+fn places_near(point: Pos2, size: egui::Vec2) -> Vec<Rect> {
+    let step = vec2((size.x / 2.0 + 12.0) / 4.0, NOTE_STEP / 2.0);
+    let grid = (-8..=8).flat_map(|x| (-24..=24).map(move |y| vec2(x as f32, y as f32)));
+    let places = grid.map(|at| Rect::from_center_size(point + at * step, size));
+    let mut places: Vec<Rect> = places.filter(|place| place.distance_to_pos(point) >= 9.0).collect();
+    let key = |place: &Rect| place.distance_sq_to_pos(point);
+    places.sort_by(|a, b| key(a).total_cmp(&key(b)).then(a.top().total_cmp(&b.top())));
+    places
+}
 
 /// Paints a diamond at `[x, bytes]` on the axes, and `text` with a line to it where `is_clear` is true; nothing if the
 /// point is outside the view.
@@ -146,55 +144,12 @@ pub(crate) fn paint_tagged(
 ) {
     let painter = painter.with_clip_rect(frame.rect);
     let point = pos2(frame.screen_x(x), frame.screen_y(bytes));
-    if !frame.rect.expand(1.0).contains(point) {
-        return;
+    if frame.rect.expand(1.0).contains(point) {
+        let colours = [shades.canvas, shades.faint, shades.strong, shades.strong];
+        paint_flag(&painter, frame.rect, point, (text, ""), colours, (&mut *labels, is_clear));
+        diamond(&painter, point, 5.0, shades.peak, shades.on_peak);
+        labels.add(Rect::from_center_size(point, egui::Vec2::splat(10.0)));
     }
-    let galley = painter.layout_no_wrap(text.to_owned(), FontId::proportional(12.0), shades.strong);
-    let size = galley.size() + vec2(8.0, 2.0);
-    let across = (-TAG_STEPS..=TAG_STEPS).flat_map(|x| (-TAG_STEPS..=TAG_STEPS).map(move |y| vec2(x as f32, y as f32)));
-    let mut places: Vec<Rect> =
-        across.map(|step| Rect::from_center_size(point + step * NOTE_STEP / 2.0, size)).collect();
-    places.sort_by(|a, b| a.distance_sq_to_pos(point).total_cmp(&b.distance_sq_to_pos(point)));
-    let is_apart = |place: &Rect| {
-        place.distance_to_pos(point) > 8.0
-            && is_clear(place.expand(1.0))
-            && leader(place.clamp(point), point).all(|rect| !labels.meets(rect))
-    };
-    let place = places.into_iter().find(|place| {
-        frame.rect.contains_rect(*place) && !labels.meets(*place) && is_apart(place)
-    });
-    if let Some(place) = place {
-        labels.add(place);
-        painter.line_segment([place.clamp(point), point], Stroke::new(1.0, shades.faint));
-        painter.rect_filled(place, 3.0, shades.canvas);
-        painter.galley(place.min + vec2(4.0, 1.0), galley, shades.strong);
-    }
-    diamond(&painter, point, 5.0, shades.peak, shades.on_peak);
-    labels.add(Rect::from_center_size(point, egui::Vec2::splat(10.0)));
-}
-
-/// Number of candidate positions on either side of the peak, and below each other.
-const PEAK_STEPS: usize = 10;
-const PEAK_ROWS: usize = 12;
-
-/// Candidate positions for the label of the peak at `point`, best first: above it, else at the upper edge and below,
-/// close to it or farther away.
-fn peak_places(plot: Rect, point: Pos2, size: egui::Vec2) -> Vec<Rect> {
-    let left_most = plot.left() + 4.0;
-    let clamped = |left: f32| left.clamp(left_most, (plot.right() - size.x - 4.0).max(left_most));
-    let mut sides = [point.x + 12.0, point.x - size.x - 12.0];
-    if sides[0] + size.x + 4.0 >= plot.right() {
-        sides.reverse();
-    }
-    let above = [point.x - size.x / 2.0, point.x - size.x, point.x];
-    let above = above.map(|left| pos2(clamped(left), point.y - size.y - 10.0));
-    let beside = [plot.top() + 4.0, point.y + 12.0].into_iter();
-    let beside = beside.flat_map(|top| sides.map(|left| pos2(clamped(left), top)));
-    let columns = (0..=PEAK_STEPS)
-        .flat_map(|step| sides.map(|left| clamped(left + (left - point.x).signum() * step as f32 * NOTE_STEP)));
-    let rows = (0..PEAK_ROWS).map(|row| plot.top() + 4.0 + row as f32 * NOTE_STEP / 2.0);
-    let farther = columns.flat_map(|left| rows.clone().map(move |top| pos2(left, top)));
-    above.into_iter().chain(beside).chain(farther).map(|corner| Rect::from_min_size(corner, size)).collect()
 }
 
 /// Paints mark A or B: a vertical line with its name at the bottom, or at the top if the bottom is occupied.
@@ -234,18 +189,18 @@ pub(super) fn paint_between(painter: &Painter, frame: &PlotFrame, [from, to]: [f
 /// A failed request in a plot.
 #[derive(Clone, Debug)]
 pub(crate) struct FailedMark {
-    /// The position on the horizontal axis.
+    /// Its position on the horizontal axis.
     pub(crate) x: f64,
     /// The requested bytes, as a range on top of the total at that moment; `None` if the plot has no stack.
     pub(crate) asked: Option<[f64; 2]>,
-    /// The title and the lines of its label; `None` for a short text.
+    /// The title and the lines of its label; `None` without one.
     pub(crate) label: Option<(String, String)>,
 }
 
 impl FailedMark {
     /// A request at `x`, in a plot without a stack.
-    pub(crate) fn at(x: f64) -> Self {
-        Self { x, asked: None, label: None }
+    pub(crate) fn at(x: f64, is_labelled: bool) -> Self {
+        Self { x, asked: None, label: is_labelled.then(|| ("Out of memory".to_owned(), String::new())) }
     }
 }
 
@@ -253,17 +208,17 @@ impl FailedMark {
 const MIN_FAILED: f32 = 4.0;
 
 /// Paints the failed requests: a line and a cross each, with a bar of the requested bytes on top of the stack, or near
-/// the bottom if there is no stack; with text at positions without other labels, and a single mark for requests that
-/// are close together. Labels are placed where `is_clear` is true.
+/// the bottom if there is no stack; a single one for requests that are close together. Labels are placed where
+/// `is_clear` is true. Returns the place of the last one.
 pub(crate) fn paint_ooms(
     painter: &Painter,
     frame: &PlotFrame,
     requests: impl Iterator<Item = FailedMark>,
     (labels, is_clear): (&mut Labels, impl Fn(Rect) -> bool),
     shades: &Shades,
-) {
+) -> Option<Rect> {
     let painter = painter.with_clip_rect(frame.rect);
-    let mut painted_to = f32::MIN;
+    let (mut painted_to, mut flag) = (f32::MIN, None);
     for request in requests.filter(|request| frame.view.x.contains(&request.x)) {
         let x = frame.screen_x(request.x);
         if x < painted_to + 1.0 && request.label.is_none() {
@@ -280,37 +235,16 @@ pub(crate) fn paint_ooms(
             painter.rect_filled(bar, 1.0, shades.warning);
             bar.top().clamp(frame.rect.top() + 9.0, frame.rect.bottom() - 9.0)
         });
-        let foot = frame.rect.bottom() - 28.0;
-        if let Some((title, text)) = request.label {
-            let center = pos2(x, asked.unwrap_or(foot));
-            let Shades { canvas: field, warning: edge, strong: ink, .. } = *shades;
-            let colours = FlagColours { field, edge, title: edge, text: ink };
-            // Other labels keep their distance from the cross.
-            labels.add(Rect::from_center_size(center, vec2(28.0, 16.0)));
-            paint_flag(&painter, frame.rect, center, (title, &text), &colours, (&mut *labels, &is_clear));
-            paint_cross(&painter, center, 7.0, shades);
-            continue;
+        let center = pos2(x, asked.unwrap_or(frame.rect.bottom() - 28.0));
+        // Other labels keep their distance from the cross.
+        labels.add(Rect::from_center_size(center, vec2(24.0, 16.0)));
+        if let Some((title, text)) = &request.label {
+            let colours = [shades.canvas, shades.warning, shades.warning, shades.strong];
+            flag = paint_flag(&painter, frame.rect, center, (title, text), colours, (&mut *labels, &is_clear));
         }
-        let words = painter.layout_no_wrap("out of memory".to_owned(), FontId::proportional(12.0), shades.warning);
-        let rows = [
-            asked.map_or(foot, |y| y - 16.0),
-            asked.map_or(foot, |y| y + 16.0),
-            foot,
-            frame.rect.center().y,
-            frame.rect.top() + 12.0,
-        ];
-        let beside = rows.into_iter().flat_map(|y| {
-            [x - 9.0 - words.size().x, x + 9.0].map(|left| Rect::from_min_size(pos2(left, y - 8.0), words.size()))
-        });
-        let place = labels.claim(frame.rect, beside);
-        let center = pos2(x, asked.or(place.map(|place| place.top() + 8.0)).unwrap_or(foot));
-        paint_cross(&painter, center, 5.0, shades);
-        labels.add(Rect::from_center_size(center, egui::Vec2::splat(12.0)));
-        if let Some(place) = place {
-            painter.rect_filled(place, 2.0, shades.canvas);
-            painter.galley(place.min, words, shades.warning);
-        }
+        paint_cross(&painter, center, if request.label.is_some() { 7.0 } else { 5.0 }, shades);
     }
+    flag
 }
 
 /// Paints a ruler from `from` to `to` on the axes, with `words` as its label.

@@ -10,6 +10,7 @@ mod overview;
 mod lines;
 mod plot;
 mod pointer;
+mod failure;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,24 +18,23 @@ use std::sync::Arc;
 use eframe::egui::{self, Shape, TextureHandle, TextureOptions, Ui, vec2};
 use highwater_analysis::bands::{Across, BandWindow, Stack};
 use highwater_analysis::{Matches, Metric, Totals};
-use highwater_snapshots::{BlockId, EventId, format_bytes, format_count};
+use highwater_snapshots::{BlockId, EventId, format_count};
 
+pub(crate) use failure::labelled_failure;
 pub(crate) use frame::PlotFrame;
 pub(crate) use labels::Labels;
 pub(crate) use marks::{
-    FailedMark, paint_axis_name, paint_capacity, paint_cross, paint_note, paint_ooms, paint_peak, paint_tagged, peak_text,
+    FailedMark, paint_axis_name, paint_capacity, paint_cross, paint_note, paint_ooms, paint_peak, paint_tagged,
+    peak_text,
 };
 pub(crate) use picture::Picture;
 pub use picture::Stacking;
 pub(crate) use plot::{lines_ui, ruled, ruled_within};
 pub(crate) use pointer::wheel;
 
-use crate::answers::request_failure::RequestFailure;
-use crate::figures::cause::failure_title;
-use crate::figures::requests::free_text;
 use crate::gui::identity::Identity;
 use crate::gui::legend::peak_cause;
-use crate::gui::widgets::{Memo, Shades, computed, theme, when};
+use crate::gui::widgets::{Memo, Shades, computed, theme};
 use crate::{Axis, ColourBy, Recording, Selection, View, drawn_metric};
 use picture::{Painter, Part, Request};
 
@@ -95,6 +95,7 @@ pub struct Timeline {
     menu_target: Option<Hover>,
     /// The stack that was last requested, with its total and moment.
     stack: Option<((Metric, usize), Arc<Stack>)>,
+    flags: [Option<egui::Rect>; 2],
     /// The cause of a failed request, if it is known.
     failure_cause: Option<(EventId, String)>,
     /// The memory that steps leave, for the overview.
@@ -260,7 +261,7 @@ impl Timeline {
         lanes::paint(ui.painter(), lanes, &frame, recording, selection, &shades);
         self.zoom_to_lane(ui, lanes, &frame, recording, selection);
         paint_axis_name(ui.painter(), &frame, selection.axis(), &shades);
-        self.marks(ui, &frame, recording, selection, &shades);
+        self.flags = self.marks(ui, &frame, recording, selection, &shades);
         self.point(ui, &response, &frame, recording, selection);
         if has_overview {
             self.overview_ui(ui, recording, selection);
@@ -311,7 +312,15 @@ impl Timeline {
         images.into_iter().flatten().collect()
     }
 
-    fn marks(&self, ui: &Ui, frame: &PlotFrame, recording: &Recording, selection: &Selection, shades: &Shades) {
+    /// Paints the marks. Returns the places of the labels of a failed request and of the peak.
+    fn marks(
+        &self,
+        ui: &Ui,
+        frame: &PlotFrame,
+        recording: &Recording,
+        selection: &Selection,
+        shades: &Shades,
+    ) -> [Option<egui::Rect>; 2] {
         let painter = ui.painter();
         let trace = &recording.trace;
         let index = &recording.devices[selection.device];
@@ -344,28 +353,17 @@ impl Timeline {
             !(capacity > 0 && place.y_range().contains(capacity_y)) && self.lies_above(frame, place)
         };
         // Failed requests first: they are few, and what the user looks for.
-        let ooms = recording.regions.ooms.iter().filter(|(device, _)| *device == index.device);
-        let moments: Vec<usize> = ooms.map(|(_, moment)| *moment).collect();
-        let pinned = selection.pin.map(|pin| pin.moment).filter(|moment| moments.contains(moment));
-        let labelled = pinned.or(moments.last().copied());
-        let ooms = moments.iter().map(|moment| {
-            let failure = moment.checked_sub(1).and_then(|row| RequestFailure::of(trace, EventId::from_index(row)));
-            let total = index.moment(trace, drawn_metric(selection.metric), *moment).bytes as f64;
-            let asked = failure.map(|failure| [total, total + failure.requested as f64]);
-            let failure = failure.filter(|_| Some(*moment) == labelled);
-            let label = failure.map(|failure| self.failure_label(recording, selection, &failure, *moment));
-            FailedMark { x: selection.middle_of(trace, *moment), asked, label }
-        });
-        paint_ooms(painter, frame, ooms, (&mut labels, is_clear), shades);
+        let failed = self.failed_marks(recording, selection);
+        let is_labelled = failed.iter().any(|mark| mark.label.is_some());
+        let failure = paint_ooms(painter, frame, failed.into_iter(), (&mut labels, is_clear), shades);
         // The label of a failed request says more. What leaks is known once there is a picture.
-        let text = match labelled {
-            Some(_) => String::new(),
-            None => {
-                let cause = self.picture().and_then(|_| peak_cause(recording, selection.device, selection.metric));
-                peak_text(&peak, cause.as_deref())
-            }
+        let text = if is_labelled {
+            String::new()
+        } else {
+            let cause = self.picture().and_then(|_| peak_cause(recording, selection.device, selection.metric));
+            peak_text(&peak, cause.as_deref())
         };
-        paint_peak(painter, frame, middle, (&peak, &text), (&mut labels, is_clear), shades);
+        let peak = paint_peak(painter, frame, middle, (&peak, &text), (&mut labels, is_clear), shades);
         for (mark, name) in selection.marks.iter().zip(["A", "B"]) {
             if let Some(moment) = mark {
                 let x = selection.middle_of(trace, *moment);
@@ -387,32 +385,12 @@ impl Timeline {
             let text = format!("each column: the largest total of about {} events", format_count(events as u64));
             paint_note(painter, frame, &text, &mut labels, is_clear, shades);
         }
+        [failure, peak]
     }
 
-    /// The title and the lines of the label of a failed request at `moment`: its cause, or before that is known the
-    /// memory that was free, and its place.
-    fn failure_label(
-        &self,
-        recording: &Recording,
-        selection: &Selection,
-        failure: &RequestFailure,
-        moment: usize,
-    ) -> (String, String) {
-        let index = &recording.devices[selection.device];
-        let totals = index.series.before_position(&recording.trace, moment);
-        let free = || {
-            let device = format_bytes(failure.device_free);
-            free_text(failure, totals.reserved.saturating_sub(totals.active), &device)
-        };
-        let cause = self.failure_cause.as_ref().filter(|(event, _)| *event == failure.event);
-        let cause = cause.map_or_else(free, |(_, cause)| cause.clone());
-        let place = when(&index.moment(&recording.trace, selection.metric, moment));
-        (failure_title(&recording.trace, failure), format!("{cause}\n{place}"))
-    }
-
-    /// Names the cause of the failed request at an event, once it is known.
-    pub(crate) fn set_failure_cause(&mut self, cause: Option<(EventId, String)>) {
-        self.failure_cause = cause;
+    /// The places of the labels of a failed request and of the peak.
+    pub(crate) fn flags(&self) -> [Option<egui::Rect>; 2] {
+        self.flags
     }
 
     /// The totals of the columns that overlap `place` horizontally.
