@@ -112,7 +112,7 @@ pub(crate) fn effect(command: Command) -> Effect {
         C::ShowMoment => {
             Effect(One, &[C::ShowStatistics], |_, is| is.settings.side == Side::Moment && is.shows("At the peak"))
         }
-        C::ToggleSide => Effect(One, &[], |was, is| was.shows("At the peak") && !is.shows("At the peak")),
+        C::ToggleSide => Effect(One, &[], |was, is| was.shows("Total of") && !is.shows("Total of")),
         C::NextLook => Effect(One, &[], |was, is| {
             was.settings.choices.look == MomentLook::Table
                 && is.settings.choices.look == MomentLook::Treemap

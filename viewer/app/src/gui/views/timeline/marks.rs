@@ -1,5 +1,6 @@
 //! The marks on top of the bands: the peak, the moment under the pointer, and outlines of blocks.
 
+use std::cmp::Ordering;
 use std::ops::Range;
 
 use eframe::egui::{self, Align2, Color32, FontId, Painter, Pos2, Rect, Shape, Stroke, pos2, vec2};
@@ -127,8 +128,9 @@ fn places_near(point: Pos2, size: egui::Vec2) -> Vec<Rect> {
     let grid = (-8..=8).flat_map(|x| (-24..=24).map(move |y| vec2(x as f32, y as f32)));
     let places = grid.map(|at| Rect::from_center_size(point + at * step, size));
     let mut places: Vec<Rect> = places.filter(|place| place.distance_to_pos(point) >= 9.0).collect();
-    let key = |place: &Rect| place.distance_sq_to_pos(point);
-    places.sort_by(|a, b| key(a).total_cmp(&key(b)).then(a.top().total_cmp(&b.top())));
+    // Above rather than below, and in the middle rather than aside.
+    let key = |place: &Rect| [place.distance_sq_to_pos(point), place.top(), (place.center().x - point.x).abs()];
+    places.sort_by(|a, b| key(a).partial_cmp(&key(b)).unwrap_or(Ordering::Equal));
     places
 }
 
