@@ -12,7 +12,7 @@ const MAX_NAME: usize = 40;
 
 /// Describes the cause of `peak`, one line for what leaks (with its bytes at the peak) and one for what the peak's step
 /// allocated, the larger first; the latter only if it is larger. `None` if nothing is known.
-pub fn cause_text(
+pub(crate) fn cause_text(
     trace: &Trace,
     peak: &Moment,
     cause: Option<&PeakCause>,
@@ -56,7 +56,7 @@ fn rise_text(trace: &Trace, peak: &Moment, cause: &PeakCause) -> String {
 }
 
 /// `Out of memory: 157.53 MiB requested by adam.state`, with the line if no operation is known.
-pub fn failure_title(trace: &Trace, failure: &RequestFailure) -> String {
+pub(crate) fn failure_title(trace: &Trace, failure: &RequestFailure) -> String {
     let row = failure.event.index();
     let oom = row.and_then(|row| trace.ooms.get(trace.events.subject[row] as usize));
     let line = row.and_then(|row| leading_frame(&trace.tables, trace.events.stack[row]));

@@ -26,7 +26,7 @@ pub fn failure_text(failure: &RequestFailure) -> String {
 
 /// Describes the memory that was free: `5 MiB free on the device, 2 GiB free in segments`. If the sum of both would be
 /// sufficient, it names fragmentation.
-pub fn free_text(failure: &RequestFailure, free_in_segments: u64) -> String {
+pub(crate) fn free_text(failure: &RequestFailure, free_in_segments: u64) -> String {
     let [device, segments] = [failure.device_free, free_in_segments].map(format_bytes);
     let enough = failure.device_free.saturating_add(free_in_segments);
     match (failure.device_free + 1..=enough).contains(&failure.requested) {
