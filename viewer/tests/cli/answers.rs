@@ -32,9 +32,9 @@ fn info_says_what_is_in_a_recording() {
 
               total           peak  of device  at event  step  phase            end  what it counts
               requested  20.98 KiB       0.3%        11     0  optimizer  12.98 KiB  requested by live blocks
-              allocated     21 KiB       0.3%        11     0  optimizer     13 KiB  after rounding
-              active        21 KiB       0.3%        11     0  optimizer     13 KiB  plus waiting for a stream
-              reserved       4 MiB      50.0%         9     0  optimizer      4 MiB  reserved from the driver
+              allocated  21.00 KiB       0.3%        11     0  optimizer  13.00 KiB  after rounding
+              active     21.00 KiB       0.3%        11     0  optimizer  13.00 KiB  plus waiting for a stream
+              reserved    4.00 MiB      50.0%         9     0  optimizer   4.00 MiB  reserved from the driver
 
             Complete: nothing was lost, inferred or guessed.
 
@@ -51,10 +51,10 @@ fn peak_names_who_holds_memory() {
             Peak: 20.98 KiB requested, at event 11, step 0, optimizer.
 
               category             bytes   share            blocks
-              optimizer_state      8 KiB   38.1%  ███████▋       1
-              parameter            4 KiB   19.1%  ███▊           1
-              gradient             4 KiB   19.1%  ███▊           1
-              temporary            4 KiB   19.1%  ███▊           1
+              optimizer_state   8.00 KiB   38.1%  ███████▋       1
+              parameter         4.00 KiB   19.1%  ███▊           1
+              gradient          4.00 KiB   19.1%  ███▊           1
+              temporary         4.00 KiB   19.1%  ███▊           1
               input               1000 B    4.7%  ▉              1
               total            20.98 KiB  100.0%
 
@@ -72,9 +72,9 @@ fn peak_takes_the_reserved_bytes_apart_too() {
 
               category            scope                  bytes   share                        blocks
               (free in segments)  (free in segments)  3.99 MiB   99.8%  ███████████████████▉
-              parameter           layer                  4 KiB    0.1%  ▏                          1
-              2 more groups                              5 KiB    0.1%  ▏
-              total                                      4 MiB  100.0%
+              parameter           layer               4.00 KiB    0.1%  ▏                          1
+              2 more groups                           5.00 KiB    0.1%  ▏
+              total                                   4.00 MiB  100.0%
 
             Next: highwater peak step.snap --by pool,stream,size --metric reserved   for the segments behind it, by pool and stream
         "#]],
@@ -105,12 +105,12 @@ fn phases_say_what_each_did() {
         &expect![[r#"
             Peak: 20.98 KiB requested, at event 11, step 0, optimizer; 5 phases in 2 steps.
 
-              step  phase         start       peak                  end  at its peak
-                 0  forward       4 KiB   7.91 KiB  ██▎        7.91 KiB  parameter 4 KiB, activation 2.93 KiB, input 1000 B
-                 0  backward   7.91 KiB  11.91 KiB  ███▍       8.98 KiB  parameter 4 KiB, gradient 4 KiB, activation 2.93 KiB, others 1000 B
-                 0  optimizer  8.98 KiB  20.98 KiB  ██████ ◀     16 KiB  optimizer_state 8 KiB, parameter 4 KiB, gradient 4 KiB, others 4.98 KiB
-                 0  zero_grad    16 KiB     16 KiB  ████▌        12 KiB  optimizer_state 8 KiB, parameter 4 KiB, gradient 4 KiB
-                 1  other        12 KiB  12.98 KiB  ███▋      12.98 KiB  optimizer_state 8 KiB, parameter 4 KiB, input 1000 B
+              step  phase          start       peak                  end  at its peak
+                 0  forward     4.00 KiB   7.91 KiB  ██▎        7.91 KiB  parameter 4 KiB, activation 2.93 KiB, input 1000 B
+                 0  backward    7.91 KiB  11.91 KiB  ███▍       8.98 KiB  parameter 4 KiB, gradient 4 KiB, activation 2.93 KiB, others 1000 B
+                 0  optimizer   8.98 KiB  20.98 KiB  ██████ ◀  16.00 KiB  optimizer_state 8 KiB, parameter 4 KiB, gradient 4 KiB, others 4.98 KiB
+                 0  zero_grad  16.00 KiB  16.00 KiB  ████▌     12.00 KiB  optimizer_state 8 KiB, parameter 4 KiB, gradient 4 KiB
+                 1  other      12.00 KiB  12.98 KiB  ███▋      12.98 KiB  optimizer_state 8 KiB, parameter 4 KiB, input 1000 B
 
             Next: highwater peak step.snap --by scope,op   for what is using memory at the peak
         "#]],

@@ -24,8 +24,8 @@ fn check_says_which_budgets_are_kept_and_who_broke_the_others() {
 
                         rule                what                            limit     actual    headroom
               exceeded  max-peak            peak of requested              20 KiB  20.98 KiB     −1000 B
-              met       max-reserved        peak of reserved                4 MiB      4 MiB         0 B
-              met       max gradient        peak of gradient                4 KiB      4 KiB         0 B
+              met       max-reserved        peak of reserved                4 MiB   4.00 MiB         0 B
+              met       max gradient        peak of gradient                4 KiB   4.00 KiB         0 B
               exceeded  max-phase backward  peak of requested in backward   1 KiB  11.91 KiB  −10.91 KiB
 
             max-peak: 1000 B over the limit, at event 11, step 0, optimizer.
@@ -51,14 +51,14 @@ fn check_compares_with_a_baseline() {
 
                         rule            what                                                  limit     actual   headroom   baseline
               exceeded  max-growth      peak of requested, at most 5% above the baseline  17.83 KiB  20.98 KiB  −3.15 KiB  16.98 KiB
-              met       max activation  peak of activation                                    3 KiB   2.93 KiB       72 B   5.86 KiB
+              met       max activation  peak of activation                                 3.00 KiB   2.93 KiB       72 B   5.86 KiB
 
             max-growth: 3.15 KiB over the limit, at event 11, step 0, optimizer.
               temporaries grew 4 KiB at the peak (from 0 B to 4 KiB).
 
             What makes the difference to the baseline at the peak:
               category       scope    baseline        now  difference
-              temporary      (none)        0 B      4 KiB      +4 KiB
+              temporary      (none)        0 B   4.00 KiB      +4 KiB
               4 more groups          16.98 KiB  16.98 KiB         0 B
               total                  16.98 KiB  20.98 KiB      +4 KiB
 
@@ -76,7 +76,7 @@ fn check_compares_with_a_baseline() {
 
             What makes the difference to the baseline at the peak:
               category       scope    baseline        now  difference
-              temporary      (none)        0 B      4 KiB      +4 KiB
+              temporary      (none)        0 B   4.00 KiB      +4 KiB
               4 more groups          16.98 KiB  16.98 KiB         0 B
               total                  16.98 KiB  20.98 KiB      +4 KiB
 

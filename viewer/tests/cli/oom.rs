@@ -295,7 +295,7 @@ fn sizes_that_differ_by_little_do_not_read_the_same() {
     let text = "segment_alloc 0x0 2097152 large\nalloc a 1048576 large\noom 4947181568 free=4945084416\n";
     let text = answer(trace_from_text(text).unwrap(), "oom a.snap").unwrap();
     for row in
-        ["needed from the driver                   4718 MiB", "free on the device                       4716 MiB"]
+        ["needed from the driver                   4718.00 MiB", "free on the device                       4716.00 MiB"]
     {
         assert!(text.contains(row), "{text}");
     }

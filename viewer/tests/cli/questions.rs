@@ -66,7 +66,10 @@ fn mistake(question: &Value, result: &Value) -> Option<String> {
     let text = text_of(result);
     let is_right = match (&question["bytes"], &question["value"], question["says"].as_str()) {
         (Value::Number(bytes), ..) => {
-            found == &question["bytes"] && text.contains(&format_bytes(bytes.as_u64().unwrap()))
+            let size = format_bytes(bytes.as_u64().unwrap());
+            // In a column with decimals, all sizes have them.
+            let in_column = size.replacen(' ', ".00 ", 1);
+            found == &question["bytes"] && (text.contains(&size) || text.contains(&in_column))
         }
         (_, Value::Null, Some(says)) => found.to_string().contains(says) && text.contains(says),
         (_, value, Some(says)) => found == value && text.to_lowercase().contains(says),

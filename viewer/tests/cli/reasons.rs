@@ -31,11 +31,11 @@ fn explain_says_what_the_peak_is_made_of_and_what_could_be_done() {
 
             Composition of the peak, and the peak without each group:
               category         phase                 at the peak   share                blocks  without it   saves  new peak in
-              optimizer_state  optimizer                   8 KiB   38.1%  ████▌              1   12.98 KiB   8 KiB  optimizer, step 0
-              parameter        before the recording        4 KiB   19.1%  ██▎                1   16.98 KiB   4 KiB  optimizer, step 0
-              gradient         backward                    4 KiB   19.1%  ██▎                1   16.98 KiB   4 KiB  optimizer, step 0
-              temporary        optimizer                   4 KiB   19.1%  ██▎                1   16.98 KiB   4 KiB  optimizer, step 0
-              input            forward                    1000 B    4.7%  ▌                  1      20 KiB  1000 B  optimizer, step 0
+              optimizer_state  optimizer                8.00 KiB   38.1%  ████▌              1   12.98 KiB   8 KiB  optimizer, step 0
+              parameter        before the recording     4.00 KiB   19.1%  ██▎                1   16.98 KiB   4 KiB  optimizer, step 0
+              gradient         backward                 4.00 KiB   19.1%  ██▎                1   16.98 KiB   4 KiB  optimizer, step 0
+              temporary        optimizer                4.00 KiB   19.1%  ██▎                1   16.98 KiB   4 KiB  optimizer, step 0
+              input            forward                    1000 B    4.7%  ▌                  1   20.00 KiB  1000 B  optimizer, step 0
               total                                    20.98 KiB  100.0%  ████████████
 
             Removing parts that the program may do without, each time the one that lowers the peak most:
@@ -160,37 +160,37 @@ fn diff_says_what_makes_the_difference() {
     check(
         "diff step.snap wide.snap",
         &expect![[r#"
-        B takes 4 KiB less than A: 16.98 KiB requested against 20.98 KiB.
-        A: step.snap, at event 11, step 0, optimizer.
-        B: wide.snap, at event 10, step 0, optimizer.
+            B takes 4 KiB less than A: 16.98 KiB requested against 20.98 KiB.
+            A: step.snap, at event 11, step 0, optimizer.
+            B: wide.snap, at event 10, step 0, optimizer.
 
-          set differently  in A   in B
-          program          train  train --wide
+              set differently  in A   in B
+              program          train  train --wide
 
-        Peaks of the whole recordings:
-          total              A          B  difference
-          requested  20.98 KiB  16.98 KiB      −4 KiB
-          allocated     21 KiB     17 KiB      −4 KiB
-          active        21 KiB     17 KiB      −4 KiB
-          reserved       4 MiB      4 MiB         0 B
+            Peaks of the whole recordings:
+              total              A          B  difference
+              requested  20.98 KiB  16.98 KiB      −4 KiB
+              allocated  21.00 KiB  17.00 KiB      −4 KiB
+              active     21.00 KiB  17.00 KiB      −4 KiB
+              reserved    4.00 MiB   4.00 MiB         0 B
 
-        Peaks of 3 differing phases.
-          step  phase              A          B  difference
-          0     forward     7.91 KiB  10.84 KiB   +2.93 KiB
-          0     backward   11.91 KiB  14.84 KiB   +2.93 KiB
-          0     optimizer  20.98 KiB  16.98 KiB      −4 KiB
+            Peaks of 3 differing phases.
+              step  phase              A          B  difference
+              0     forward     7.91 KiB  10.84 KiB   +2.93 KiB
+              0     backward   11.91 KiB  14.84 KiB   +2.93 KiB
+              0     optimizer  20.98 KiB  16.98 KiB   −4.00 KiB
 
-        What makes the difference:
-          category                 A          B  difference
-          temporary            4 KiB        0 B      −4 KiB  only in A
-          optimizer_state      8 KiB      8 KiB         0 B
-          gradient             4 KiB      4 KiB         0 B
-          parameter            4 KiB      4 KiB         0 B
-          input               1000 B     1000 B         0 B
-          total            20.98 KiB  16.98 KiB      −4 KiB
+            What makes the difference:
+              category                 A          B  difference
+              temporary         4.00 KiB        0 B      −4 KiB  only in A
+              optimizer_state   8.00 KiB   8.00 KiB         0 B
+              gradient          4.00 KiB   4.00 KiB         0 B
+              parameter         4.00 KiB   4.00 KiB         0 B
+              input               1000 B     1000 B         0 B
+              total            20.98 KiB  16.98 KiB      −4 KiB
 
-        Next: highwater diff step.snap wide.snap --by scope,op   for the modules and operations behind it
-    "#]],
+            Next: highwater diff step.snap wide.snap --by scope,op   for the modules and operations behind it
+        "#]],
     );
 }
 
@@ -209,15 +209,15 @@ fn diff_matches_stacks_through_a_function_that_was_put_in_and_says_so() {
             Peaks of the whole recordings:
               total              A          B  difference
               requested  20.98 KiB  16.98 KiB      −4 KiB
-              allocated     21 KiB     17 KiB      −4 KiB
-              active        21 KiB     17 KiB      −4 KiB
-              reserved       4 MiB      4 MiB         0 B
+              allocated  21.00 KiB  17.00 KiB      −4 KiB
+              active     21.00 KiB  17.00 KiB      −4 KiB
+              reserved    4.00 MiB   4.00 MiB         0 B
 
             Peaks of 3 differing phases.
               step  phase              A          B  difference
               0     forward     7.91 KiB  10.84 KiB   +2.93 KiB
               0     backward   11.91 KiB  14.84 KiB   +2.93 KiB
-              0     optimizer  20.98 KiB  16.98 KiB      −4 KiB
+              0     optimizer  20.98 KiB  16.98 KiB   −4.00 KiB
 
             Of this, −4 KiB in blocks with category=optimizer_state,temporary:
               stack         A      B  difference
@@ -251,7 +251,7 @@ fn diff_of_one_recording_compares_its_last_two_whole_steps() {
         What makes the difference:
           category          A         B  difference
           input      1.95 KiB  2.93 KiB     +1000 B
-          parameter     4 KiB     4 KiB         0 B
+          parameter  4.00 KiB  4.00 KiB         0 B
           total      5.95 KiB  6.93 KiB     +1000 B
 
         Next: highwater diff step.snap --by frame   for the lines of code behind it

@@ -137,7 +137,7 @@ fn the_limit_of_splitting_that_helps_is_named_with_its_value() {
     let mut trace = highwater_notation::trace_from_text(&text).unwrap();
     trace.header.recorder = "PyTorch 2.9".to_owned();
     let told = crate::sample::answer(trace, "whatif a.snap").unwrap();
-    let reserved = format!("{} MiB", 640 + 6 * 40);
+    let reserved = format!("{}.00 MiB", 640 + 6 * 40);
     assert!(told.contains("max_split_size_mb:512"), "{told}");
     let row = told.lines().find(|line| line.trim_start().starts_with("max_split_size_mb:512 ")).unwrap();
     assert!(row.contains(&reserved), "{row} is not {reserved}");

@@ -1,5 +1,6 @@
 //! A column of a table: its key in files, its title in printed tables, its unit, and the value of each row.
 
+use std::cell::OnceCell;
 use std::fmt;
 
 use highwater_snapshots::{format_bytes, format_count, format_nanos, format_signed_bytes};
@@ -40,6 +41,12 @@ impl Unit {
         }
     }
 
+    /// Whether a column of its values, of which `text` returns the displayed forms, has decimals: all of its sizes have
+    /// them if one has. A long column is judged by its first rows.
+    pub fn has_decimals(self, rows: usize, text: impl FnMut(usize) -> String) -> bool {
+        self.is_numeric() && (0..rows.min(MAX_ROWS_JUDGED)).map(text).any(|text| text.contains('.'))
+    }
+
     /// Formats a value without rounding; `None` unless its usual form is rounded.
     pub fn exact(self, value: &Value) -> Option<String> {
         let count = |number: u128| format_count(u64::try_from(number).unwrap_or(u64::MAX));
@@ -52,6 +59,24 @@ impl Unit {
             _ => None,
         }
     }
+}
+
+/// Number of rows that decide whether a column has decimals.
+const MAX_ROWS_JUDGED: usize = 500;
+
+/// Appends the decimals of a column to a size that needs none: `64.00 MiB`. Other texts stay: `512 B`, `-`.
+pub fn with_decimals(text: String) -> String {
+    let digits = |number: &str| number.trim_start_matches(['+', '−']).bytes().all(|digit| digit.is_ascii_digit());
+    match text.split_once(' ') {
+        Some((number, unit)) if unit.ends_with("iB") && digits(number) => format!("{number}.00 {unit}"),
+        _ => text,
+    }
+}
+
+/// Returns a function that formats the sizes of a column of which `sizes` are all.
+pub fn column_of(sizes: impl IntoIterator<Item = u64>) -> impl Fn(u64) -> String {
+    let has_decimals = sizes.into_iter().any(|bytes| format_bytes(bytes).contains('.'));
+    move |bytes| if has_decimals { with_decimals(format_bytes(bytes)) } else { format_bytes(bytes) }
 }
 
 /// How the cells of a column are shortened if a text table is too wide.
@@ -100,6 +125,10 @@ pub struct Column<'a> {
     /// Whether some rows may have no value.
     pub may_lack_values: bool,
     place: Place,
+    /// Number of rows of its table.
+    pub(super) rows: usize,
+    /// Whether all of its sizes have decimals; determined on first use.
+    has_decimals: OnceCell<bool>,
     value: Box<dyn Fn(usize) -> Value + 'a>,
     shown: Option<Box<dyn Fn(usize) -> String + 'a>>,
     markdown: Option<Box<dyn Fn(usize) -> Option<String> + 'a>>,
@@ -117,6 +146,8 @@ impl<'a> Column<'a> {
             has_lines: false,
             may_lack_values: V::IS_OPTIONAL,
             place: Place::Everywhere,
+            rows: 0,
+            has_decimals: OnceCell::new(),
             value,
             shown: None,
             markdown: None,
@@ -236,10 +267,12 @@ impl<'a> Column<'a> {
 
     /// The value of a row as text, for tables.
     pub fn cell(&self, row: usize) -> String {
-        match &self.shown {
+        let text = |row: usize| match &self.shown {
             Some(shown) => shown(row),
             None => self.unit.text(&self.value(row)),
-        }
+        };
+        let has_decimals = self.has_decimals.get_or_init(|| self.unit.has_decimals(self.rows, text));
+        if *has_decimals { with_decimals(text(row)) } else { text(row) }
     }
 
     /// The value of a row as Markdown.

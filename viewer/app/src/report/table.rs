@@ -19,7 +19,9 @@ pub struct Table<'a> {
 impl<'a> Table<'a> {
     /// A table of `rows` rows.
     pub fn new(rows: usize, columns: impl IntoIterator<Item = Column<'a>>) -> Self {
-        Self { columns: columns.into_iter().collect(), rows, sums: 0 }
+        let mut columns: Vec<Column<'a>> = columns.into_iter().collect();
+        columns.iter_mut().for_each(|column| column.rows = rows);
+        Self { columns, rows, sums: 0 }
     }
 
     /// Marks the last `sums` rows as sums of others, such as the total. The JSON object contains them elsewhere.
@@ -165,6 +167,19 @@ mod tests {
         let json = "[{\"name\":\"=a \\\"b\\\"\",\"bytes\":1024,\"delta_bytes\":5,\"step\":7},\
                     {\"name\":\"c\",\"bytes\":2048,\"delta_bytes\":-5,\"step\":null,\"keys\":[1,2]}]";
         assert_eq!(serde_json::to_string(&table).unwrap(), json);
+    }
+
+    #[test]
+    fn sizes_of_a_column_have_decimals_if_one_of_them_has() {
+        let cells = |bytes: [u64; 3]| {
+            let table = Table::new(3, [Column::bytes("bytes", "size", move |row| bytes[row])]);
+            [0, 1, 2].map(|row| table.columns()[0].cell(row))
+        };
+        assert_eq!(cells([64 << 20, 1 << 30, 512]), ["64 MiB", "1 GiB", "512 B"]);
+        assert_eq!(cells([64 << 20, 3 << 19, 512]), ["64.00 MiB", "1.50 MiB", "512 B"]);
+        let grown = |row: usize| [-(64_i128 << 20), 1536, 0][row];
+        let table = Table::new(3, [Column::difference("delta_bytes", "change", grown)]);
+        assert_eq!([0, 1, 2].map(|row| table.columns()[0].cell(row)), ["−64.00 MiB", "+1.50 KiB", "0 B"]);
     }
 
     #[test]

@@ -145,9 +145,7 @@ impl<'t> Layout<'t> {
         // The widest first, so that several end up equally wide.
         while excess > 0 {
             let cuttable = (0..widths.len()).filter(|&at| widths[at] > least[at]);
-            let Some(widest) = cuttable.max_by_key(|&at| widths[at]) else {
-                break;
-            };
+            let Some(widest) = cuttable.max_by_key(|&at| widths[at]) else { break };
             widths[widest] -= 1;
             excess -= 1;
         }
