@@ -146,12 +146,10 @@ fn in_a_low_window_menus_scroll_and_the_palette_stays_where_it_is() {
 }
 
 #[test]
-fn in_a_small_panel_statistics_have_no_chart_and_columns_are_scrolled_beside_the_step() {
+fn in_a_small_panel_the_columns_of_statistics_are_scrolled_beside_the_step() {
     let (mut harness, window) = small(STEPS);
     run(&mut harness, Command::ShowStatistics);
-    harness.get_by_label_contains("Steps, Peak: 2 bars");
     run(&mut harness, Command::ShowEvents);
-    assert!(harness.query_by_label_contains("Steps, Peak: 2 bars").is_none(), "there is no room for a chart");
     let heads = |harness: &Harness<'_, App>| -> Vec<Rect> {
         harness.query_all_by_label_contains("Sort Steps by ").map(|node| node.rect()).collect()
     };

@@ -22,6 +22,8 @@ impl App {
     pub(super) fn menu_bar_ui(&mut self, ui: &mut Ui) {
         let (mut chosen, mut opened, mut action) = (None, None, None);
         egui::MenuBar::new().ui(ui, |ui| {
+            // Names of menus and of tabs are on one line.
+            ui.set_min_height(theme::MENU_HEIGHT);
             match top_bar::menus_ui(ui, &self.settings.recent, |command| self.can(command)) {
                 Some(Picked::Command(command)) => chosen = Some(command),
                 Some(Picked::File(path)) => opened = Some(path),
@@ -194,9 +196,7 @@ impl App {
     }
 
     fn palette_ui(&mut self, ui: &Ui) {
-        let Some(mut palette) = self.palette.take() else {
-            return;
-        };
+        let Some(mut palette) = self.palette.take() else { return };
         match palette.palette_ui(ui, |command| self.can(command)) {
             Entered::None => self.palette = Some(palette),
             Entered::Cancelled => {}

@@ -199,9 +199,7 @@ impl Sheet {
         );
         ui.label(RichText::new(caption).weak());
         let position = peak.position();
-        let Some(picture) = self.timeline.picture() else {
-            return;
-        };
+        let Some(picture) = self.timeline.picture() else { return };
         let at_peak = legend::Asked::new(&self.recording, &self.selection, position, &picture.colouring);
         legend::legend_ui(ui, &at_peak.entries(), usize::MAX, "");
         let index = &self.recording.devices[self.selection.device];

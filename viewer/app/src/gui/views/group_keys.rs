@@ -80,10 +80,11 @@ fn key_ui<K: Copy + PartialEq + Into<TreeKey>>(
     keys: &[Option<K>],
     problem: impl Fn(TreeKey) -> Option<&'static str>,
 ) {
-    let name = |key: &Option<K>| key.map_or_else(|| "nothing".to_owned(), |key| key_label(key.into()));
+    let name = |key: &Option<K>| key.map_or_else(|| "no second key".to_owned(), |key| key_label(key.into()));
     let entry = |key: &Option<K>| ChoiceEntry { name: name(key), problem: key.and_then(|key| problem(key.into())) };
     let now = name(chosen);
-    let list = ComboBox::from_id_salt(label).selected_text(format!("{word} {now}")).height(400.0);
+    let selected = if chosen.is_some() { format!("{word} {now}") } else { format!("{word} by…") };
+    let list = ComboBox::from_id_salt(label).selected_text(selected).width(0.0).height(400.0);
     let shown = list.show_ui(ui, |ui| entries_ui(ui, chosen, keys, entry));
     shown.response.widget_info(|| WidgetInfo::labeled(Role::ComboBox, true, format!("{label} {now}")));
 }

@@ -214,7 +214,7 @@ pub(super) fn column_shapes(
             let present = Category::ALL.iter().filter(|category| column.by_category[**category as usize] > 0);
             present.for_each(|category| bar(column.by_category[*category as usize], theme::category(*category)));
         } else {
-            bar(column.bytes, shades.curve.gamma_multiply(0.5));
+            bar(column.bytes, shades.faint.gamma_multiply(0.5));
         }
         from = to;
     }

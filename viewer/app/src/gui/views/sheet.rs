@@ -49,11 +49,11 @@ pub(crate) struct Sheet {
     pub lines: Vec<Line>,
     /// Number of rows at the end, such as sums, that are not sorted.
     pub(crate) sums: usize,
-    /// The column initially shown as a bar chart; `None` for no bars.
+    /// The column with a bar in each row; `None` for no bars.
     pub measure: Option<usize>,
     /// Sentences above the rows.
     pub lead: Vec<String>,
-    /// The largest difference, which determines the scale of bars.
+    /// The largest difference or measure, which determines the scale of bars.
     pub(crate) largest: u128,
 }
 
@@ -90,11 +90,22 @@ impl Sheet {
         Self::new(name, columns, rows.into_iter().map(|values| Line { values, action: None }))
     }
 
+    /// Shows the sizes or counts of this column as bars.
+    pub(crate) fn measured(mut self, column: usize) -> Self {
+        self.measure = Some(column);
+        self.largest =
+            (0..self.lines.len()).filter_map(|row| self.length(row, column)).max().unwrap_or(0).max(1).into();
+        self
+    }
+
     /// The rows, as a table shows them.
     pub(crate) fn rows(&self) -> Rows<'_> {
         let column = |(at, heading): (usize, &Heading)| {
             let Heading { name, tooltip, width, unit, swatch, keeps_end, has_bars } = *heading;
             let share = move |row: usize| Some((difference(self.value(row, at))? as f64 / self.largest as f64) as f32);
+            let is_measured = self.measure == Some(at);
+            let length =
+                move |row: usize| Some(self.length(row, at).filter(|_| is_measured)? as f32 / self.largest as f32);
             // The bar of a difference has the colour of the row's state.
             let state = move |row: usize| {
                 let colour = |(at, heading): (usize, &Heading)| (heading.swatch?)(&self.text(row, at));
@@ -104,6 +115,7 @@ impl Sheet {
                 bar: state(row),
                 swatch: swatch.and_then(|swatch| swatch(&cell.text)),
                 keeps_end,
+                share: length(row),
                 diverging: share(row).filter(|_| has_bars),
                 is_faint: matches!(self.value(row, at), Value::Nothing | Value::Difference(0)),
                 text: self.text(row, at),
@@ -132,22 +144,11 @@ impl Sheet {
         }
     }
 
-    /// The exact form of a value; `None` if the short form is not rounded.
-    pub(crate) fn exact(&self, row: usize, column: usize) -> Option<String> {
-        self.unit(column).exact(self.value(row, column))
-    }
-
     /// The length of a value's bar; `None` for values without bars.
-    pub(crate) fn length(&self, row: usize, column: usize) -> Option<u64> {
+    fn length(&self, row: usize, column: usize) -> Option<u64> {
         match (self.unit(column), self.value(row, column)) {
             (Unit::Bytes | Unit::Count, Value::Number(number)) => Some(*number),
             _ => None,
         }
-    }
-
-    /// The columns that can be shown as a bar chart, judged by the first row.
-    pub(crate) fn measures(&self) -> Vec<usize> {
-        let columns = if self.measure.is_some() { self.columns.len() } else { 0 };
-        (1..columns).filter(|column| self.length(0, *column).is_some()).collect()
     }
 }

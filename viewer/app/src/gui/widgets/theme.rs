@@ -29,6 +29,10 @@ pub(crate) fn install(ctx: &egui::Context, has_contrast: bool) {
             style.visuals.warn_fg_color = shades.warning;
             style.visuals.weak_text_color = Some(shades.faint);
             style.visuals.hyperlink_color = shades.lines[3];
+            // Switches that are off contrast with the window as much as their marks contrast with them.
+            style.visuals.widgets.inactive.bg_fill = shades.switch;
+            style.visuals.widgets.inactive.fg_stroke.color = shades.strong;
+            style.spacing.scroll.fade.strength = 0.9;
             if has_contrast {
                 style.visuals.panel_fill = shades.canvas;
                 style.visuals.window_fill = shades.canvas;

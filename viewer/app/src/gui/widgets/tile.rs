@@ -31,9 +31,7 @@ pub(crate) fn paint(ui: &Ui, rect: Rect, fill: Color32, texts: [&str; 2], emphas
     let ink = theme::ink(fill);
     let mut top = inner.top() + 1.0;
     for text in texts.into_iter().filter(|text| !text.is_empty()).flat_map(|text| rows(ui, inner, text)) {
-        let Some(height) = line(ui, &painter, inner, top, &text, ink) else {
-            return;
-        };
+        let Some(height) = line(ui, &painter, inner, top, &text, ink) else { return };
         top += height;
     }
 }
@@ -46,8 +44,7 @@ pub(crate) fn with_amount(ui: &Ui, rect: Rect, name: &str, amount: &str) -> Stri
 
 /// Whether a label of one row fits into the rectangle.
 pub(crate) fn fits(ui: &Ui, rect: Rect, text: &str) -> bool {
-    let galley = ui.painter().layout_no_wrap(text.to_owned(), FontId::proportional(12.0), Color32::PLACEHOLDER);
-    galley.size().x <= rect.width() - 2.0 * MARGIN
+    fit::width(ui, text, &FontId::proportional(12.0)) <= rect.width() - 2.0 * MARGIN
 }
 
 /// Space to the left and right of a label.

@@ -51,9 +51,7 @@ impl FileStyle {
     /// Applies these settings to `recording` where possible.
     pub fn apply(&self, recording: &Recording, selection: &mut Selection) {
         let device = DeviceId(self.device);
-        let Some(device) = recording.devices.iter().position(|index| index.device == device) else {
-            return;
-        };
+        let Some(device) = recording.devices.iter().position(|index| index.device == device) else { return };
         if device != selection.device {
             selection.set_device(recording, device);
         }

@@ -27,8 +27,8 @@ pub(crate) fn preview_ui(ui: &mut Ui, name: &str, preview: &Preview) {
         let right = x(point.end).max(left);
         let (low, high) = (y(point.levels.lowest), y(point.levels.highest));
         let bar = |top: f32, bottom: f32| Rect::from_min_max(pos2(left, top), pos2(right, bottom));
-        mesh.add_colored_rect(bar(high, low), shades.curve.gamma_multiply(0.45));
-        mesh.add_colored_rect(bar(low, rect.bottom()), shades.curve.gamma_multiply(0.8));
+        mesh.add_colored_rect(bar(high, low), shades.faint.gamma_multiply(0.45));
+        mesh.add_colored_rect(bar(low, rect.bottom()), shades.faint.gamma_multiply(0.8));
         left = right;
     }
     painter.add(Shape::mesh(mesh));

@@ -1,16 +1,23 @@
-//! Size, age and existence of recently opened files.
+//! Peak, steps, age and existence of recently opened files.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::SystemTime;
 
-use highwater_snapshots::format_bytes;
+use highwater_analysis::Metric;
+use highwater_snapshots::{count_of, format_bytes};
 
 use crate::background;
+use crate::files::fleet::{Fleet, Inputs};
+use crate::files::loader::open_rank;
 
-/// Size and time of a file; `None` if it does not exist.
-type Known = Option<(u64, Option<SystemTime>)>;
+/// Maximum size of a file that is read for its figures, in bytes.
+const MAX_READ: u64 = 8 << 20;
+
+/// Figures, or the size, and the time of a file; `None` if it does not exist.
+type Known = Option<(String, Option<SystemTime>)>;
 
 /// Facts about recent files. They are read on a background thread, so that a sleeping disk or a disconnected network
 /// drive does not block the window.
@@ -28,8 +35,19 @@ pub(crate) enum Fact {
     Unknown,
     /// The file does not exist.
     Missing,
-    /// The size and age, as text.
+    /// The figures, or the size, and the age, as text.
     There(String),
+}
+
+impl Fact {
+    /// The text to show beside the name.
+    pub(crate) fn text(&self) -> &str {
+        match self {
+            Self::Unknown => "",
+            Self::Missing => "no longer exists",
+            Self::There(facts) => facts,
+        }
+    }
 }
 
 impl Recents {
@@ -47,14 +65,21 @@ impl Recents {
         self.answers = Some(answers);
         let asked = self.asked.clone();
         let ask = move || {
-            for file in asked {
-                let facts = std::fs::metadata(&file).ok().filter(std::fs::Metadata::is_file);
-                let known = facts.map(|facts| (facts.len(), facts.modified().ok()));
-                if sender.send((file, known)).is_err() {
-                    return;
-                }
+            let facts = asked.iter().map(|file| std::fs::metadata(file).ok().filter(std::fs::Metadata::is_file));
+            let facts: Vec<_> = asked.iter().zip(facts).collect();
+            for (file, facts) in &facts {
+                let known = facts.as_ref().map(|facts| (format_bytes(facts.len()), facts.modified().ok()));
+                let _ = sender.send(((*file).clone(), known));
             }
             wake();
+            for (file, facts) in facts {
+                let small = facts.filter(|facts| facts.len() <= MAX_READ);
+                let Some((facts, figures)) = small.and_then(|facts| Some((facts, figures(file)?))) else { continue };
+                if sender.send((file.clone(), Some((figures, facts.modified().ok())))).is_err() {
+                    return;
+                }
+                wake();
+            }
         };
         // Without a thread only the names are shown.
         let _ = background::start("highwater-recent", ask);
@@ -65,12 +90,25 @@ impl Recents {
         match self.facts.get(file) {
             None => Fact::Unknown,
             Some(None) => Fact::Missing,
-            Some(Some((bytes, modified))) => {
-                let age = modified.map(|then| format!(", {}", age(then, now))).unwrap_or_default();
-                Fact::There(format!("{}{age}", format_bytes(*bytes)))
+            Some(Some((figures, modified))) => {
+                let age = modified.map(|then| format!(" · {}", age(then, now))).unwrap_or_default();
+                Fact::There(format!("{figures}{age}"))
             }
         }
     }
+}
+
+/// The peak and the steps of the recording in `file`, and its device; `None` if it cannot be read.
+fn figures(file: &Path) -> Option<String> {
+    let flow = || ControlFlow::Continue(());
+    let inputs = Inputs::of(&[file.to_owned()]).ok()?;
+    let fleet = Fleet::read(&inputs, |file, is_whole| open_rank(file, is_whole, flow), |_| flow())?;
+    let summary = &fleet.ranks.first()?.main().summary;
+    let peak = format!("peak {}", format_bytes(summary.peak(Metric::Requested)?.bytes));
+    let failed = (summary.oom_events > 0).then(|| "out of memory".to_owned());
+    let steps = (summary.steps > 0).then(|| count_of(summary.steps, "step"));
+    let device = Some(summary.name.clone()).filter(|name| !name.is_empty());
+    Some(std::iter::once(peak).chain(failed).chain(steps).chain(device).collect::<Vec<_>>().join(" · "))
 }
 
 /// The age of `then`, as text.
@@ -91,7 +129,26 @@ fn age(then: SystemTime, now: SystemTime) -> String {
 mod tests {
     use std::time::Duration;
 
+    use highwater_notation::trace_from_text;
+    use highwater_snapshots::format::write_trace;
+
     use super::*;
+
+    #[test]
+    fn recordings_show_their_peak_and_steps() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.snap");
+        let trace = trace_from_text("step 0\nalloc a 2048\nfree a\nstep 1\nalloc b 4096").unwrap();
+        std::fs::write(&file, write_trace(Vec::new(), &trace).unwrap()).unwrap();
+        let mut recents = Recents::default();
+        let (wake, woken) = channel();
+        let files = [file.clone()];
+        recents.refresh(&files, move || wake.send(()).unwrap());
+        // After the sizes, then after each recording.
+        (0..2).for_each(|_| woken.recv().unwrap());
+        recents.refresh(&files, || panic!("asked once only"));
+        assert_eq!(recents.fact(&file, SystemTime::now()), Fact::There("peak 4 KiB · 2 steps · just now".to_owned()));
+    }
 
     #[test]
     fn files_that_are_there_show_their_size_and_age_and_others_that_they_are_gone() {
@@ -106,7 +163,7 @@ mod tests {
         woken.recv().unwrap();
         recents.refresh(&files, || panic!("asked once only"));
         let later = std::fs::metadata(&there).unwrap().modified().unwrap() + Duration::from_secs(7300);
-        assert_eq!(recents.fact(&there, later), Fact::There("2 KiB, 2 hours ago".to_owned()));
+        assert_eq!(recents.fact(&there, later), Fact::There("2 KiB · 2 hours ago".to_owned()));
         assert_eq!(recents.fact(&gone, later), Fact::Missing);
     }
 

@@ -1,12 +1,10 @@
 //! The status bar: the device and its size, then the file and its accuracy.
 
-use eframe::egui::{
-    Align, FontSelection, Label, Layout, Link, Popup, RichText, Role, Sense, TextStyle, Ui, WidgetInfo, WidgetText,
-};
+use eframe::egui::{Align, Label, Layout, Link, Popup, RichText, Role, Sense, TextStyle, Ui, WidgetInfo};
 use highwater_snapshots::{count_of, format_bytes, format_count};
 
 use crate::figures::device::capacity_text;
-use crate::gui::widgets::{Shades, before, capital, doubts, failed_requests, has_losses, note_ui};
+use crate::gui::widgets::{Shades, before, capital, doubts, failed_requests, fit, has_losses, note_ui};
 use crate::{Command, Recording};
 
 /// Maximum share of the bar's width for the file's name.
@@ -165,7 +163,5 @@ fn trust_ui(ui: &mut Ui, trust: &Trust) {
 
 /// The width of `text` on one line.
 fn width(ui: &Ui, text: &str) -> f32 {
-    let text = WidgetText::from(text);
-    let font = FontSelection::Style(TextStyle::Body);
-    text.into_galley(ui, Some(eframe::egui::TextWrapMode::Extend), f32::INFINITY, font).size().x
+    fit::width(ui, text, &TextStyle::Body.resolve(ui.style()))
 }

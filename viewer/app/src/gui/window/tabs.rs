@@ -3,7 +3,15 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use eframe::egui::{Button, Id, Role, ScrollArea, Ui, WidgetInfo};
+use eframe::egui::{
+    Button, Color32, CornerRadius, Frame, Id, Margin, Response, RichText, Role, ScrollArea, Stroke, TextStyle, Ui,
+    WidgetInfo,
+};
+
+use crate::gui::widgets::{Shades, fitted};
+
+/// Greatest width of a name in points; longer ones lose their middle.
+const MAX_NAME: f32 = 260.0;
 
 /// The tab of an open file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,31 +40,41 @@ pub(crate) fn tabs_ui(ui: &mut Ui, tabs: &[Tab], front: usize) -> Option<TabActi
         ui.horizontal(|ui| {
             ui.spacing_mut().item_spacing.x = 2.0;
             for (row, (tab, name)) in tabs.iter().zip(&names).enumerate() {
-                let response = ui.add(Button::selectable(row == front, name));
                 let is_front = row == front;
-                response.widget_info(|| WidgetInfo::selected(Role::Tab, true, is_front, name));
+                let full = tab.path.as_deref().map_or_else(|| tab.name.clone(), |path| path.display().to_string());
+                let (response, asked) = tab_ui(ui, name, is_front, &full);
+                action = asked.map(|asked| asked(row)).or(action);
                 if is_front && former != Some(front) {
                     response.scroll_to_me(None);
                 }
-                if response.clicked() {
-                    action = Some(TabAction::Show(row));
-                }
-                if response.middle_clicked() {
-                    action = Some(TabAction::Close(row));
-                }
-                let full = tab.path.as_deref().map_or_else(|| tab.name.clone(), |path| path.display().to_string());
-                response.on_hover_text(full);
-                let close = ui.add(Button::new("x").small().frame(false));
-                close.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("Close {name}")));
-                if close.on_hover_text(format!("Close {name}")).clicked() {
-                    action = Some(TabAction::Close(row));
-                }
-                ui.add_space(6.0);
             }
         });
     });
     ui.data_mut(|data| data.insert_temp(Id::unique("front tab"), front));
     action
+}
+
+/// Shows a tab with the mark that closes it; that in front is filled and underlined. Returns what a click asks for.
+fn tab_ui(ui: &mut Ui, name: &str, is_front: bool, full: &str) -> (Response, Option<fn(usize) -> TabAction>) {
+    let shades = Shades::in_ui(ui);
+    let fill = if is_front { shades.grid } else { Color32::TRANSPARENT };
+    let frame = Frame::new().fill(fill).corner_radius(CornerRadius { sw: 0, se: 0, ..CornerRadius::same(4) });
+    let shown = frame.inner_margin(Margin { left: 10, right: 4, top: 2, bottom: 2 }).show(ui, |ui| {
+        let short = fitted(ui, name, &TextStyle::Button.resolve(ui.style()), MAX_NAME, true).unwrap_or_default();
+        let text = RichText::new(short).color(if is_front { shades.strong } else { shades.faint });
+        let tab = ui.add(Button::new(text).frame_when_inactive(false));
+        tab.widget_info(|| WidgetInfo::selected(Role::Tab, true, is_front, name));
+        let close = ui.add(Button::new(RichText::new("×").color(shades.faint).size(15.0)).frame_when_inactive(false));
+        close.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("Close {name}")));
+        let closes = close.on_hover_text(format!("Close {name}")).clicked() || tab.middle_clicked();
+        let shows = tab.clicked().then_some(TabAction::Show as fn(usize) -> TabAction);
+        (tab.on_hover_text(full), closes.then_some(TabAction::Close as fn(usize) -> TabAction).or(shows))
+    });
+    if is_front {
+        let place = shown.response.rect;
+        ui.painter().hline(place.x_range(), place.bottom(), Stroke::new(2.0, ui.visuals().hyperlink_color));
+    }
+    shown.inner
 }
 
 /// The name of each tab: equal names are preceded by as many folders as needed to differ, or followed by a number.

@@ -7,8 +7,8 @@ use std::time::SystemTime;
 
 use eframe::egui::load::SizedTexture;
 use eframe::egui::{
-    Align, Button, ColorImage, Context, CursorIcon, FontId, Image, Label, Layout, ProgressBar, RichText, Role,
-    ScrollArea, Sense, TextureHandle, TextureOptions, Ui, WidgetInfo, vec2,
+    Align, Button, ColorImage, Context, CursorIcon, FontId, Image, Label, Layout, ProgressBar, Response, RichText,
+    Role, ScrollArea, Sense, TextStyle, TextureHandle, TextureOptions, Ui, WidgetInfo, vec2,
 };
 use highwater_snapshots::format_bytes;
 use png::{Decoder, Transformations};
@@ -17,7 +17,7 @@ use crate::Command;
 use crate::example::{Example, Running};
 use crate::files::file_name;
 use crate::files::loader::Loading;
-use crate::gui::widgets::{keys, labelled_button_ui};
+use crate::gui::widgets::{fit, fitted, keys, labelled_button_ui};
 use crate::gui::window::recents::{Fact, Recents};
 
 /// The user's choice on the page.
@@ -41,6 +41,9 @@ pub(crate) struct Welcome {
 
 /// Width of the page in points.
 const WIDTH: f32 = 860.0;
+/// Size and greatest width of the names of recent files in points.
+const NAME_SIZE: f32 = 14.5;
+const MAX_NAME: f32 = 260.0;
 /// Width of an example's picture in points; the picture has twice as many pixels.
 const PICTURE_WIDTH: f32 = 270.0;
 
@@ -87,30 +90,30 @@ impl Welcome {
             return;
         }
         heading_ui(ui, "Recent");
-        let now = SystemTime::now();
-        for path in recent {
+        let font = FontId::proportional(NAME_SIZE);
+        let widths = recent.iter().map(|path| fit::width(ui, &file_name(path), &font));
+        let width = widths.fold(0.0, f32::max).min(MAX_NAME) + 8.0;
+        let facts: Vec<Fact> = recent.iter().map(|path| self.recents.fact(path, SystemTime::now())).collect();
+        let body = TextStyle::Body.resolve(ui.style());
+        let facts_width = facts.iter().map(|fact| fit::width(ui, fact.text(), &body)).fold(0.0, f32::max) + 8.0;
+        for (path, fact) in recent.iter().zip(facts) {
             let name = file_name(path);
-            let fact = self.recents.fact(path, now);
             ui.horizontal(|ui| {
-                let (text, tooltip) = match &fact {
-                    Fact::Missing => (RichText::new(&name).size(14.5).weak().strikethrough(), "missing"),
-                    Fact::There(facts) => (RichText::new(&name).size(14.5), facts.as_str()),
-                    Fact::Unknown => (RichText::new(&name).size(14.5), ""),
-                };
-                if fact == Fact::Missing {
-                    ui.label(text).on_hover_text(path.display().to_string());
-                } else if ui.link(text).on_hover_text(path.display().to_string()).clicked() {
+                let is_there = fact != Fact::Missing;
+                let text = RichText::new(fitted(ui, &name, &font, width, true).unwrap_or_default()).font(font.clone());
+                let text = if is_there { text } else { text.weak().strikethrough() };
+                let response = cell_ui(ui, width, text, is_there).on_hover_text(path.display().to_string());
+                if response.clicked() && is_there {
                     *action = Some(WelcomeAction::Open(path.clone()));
                 }
+                cell_ui(ui, facts_width, RichText::new(fact.text()).strong(), false);
                 let folder = path.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
-                let about = [tooltip, folder.as_str()].into_iter().filter(|text| !text.is_empty());
-                let about = about.collect::<Vec<_>>().join("  in ");
                 let room = ui.available_width() - 60.0;
                 ui.scope(|ui| {
                     ui.set_max_width(room.max(40.0));
-                    ui.add(Label::new(RichText::new(about).weak()).truncate());
+                    ui.add(Label::new(RichText::new(folder).weak()).truncate());
                 });
-                if fact == Fact::Missing {
+                if !is_there {
                     let label = format!("Forget {name}");
                     if labelled_button_ui(ui, "Forget", &label, "Remove this file from the list.") {
                         *action = Some(WelcomeAction::Forget(path.clone()));
@@ -173,6 +176,15 @@ fn example_ui(ui: &mut Ui, example: Example, can_record: bool) -> bool {
     button.widget_info(|| WidgetInfo::labeled(Role::Button, can_record, format!("Record {}", example.title)));
     ui.add(Label::new(RichText::new(example.about).weak()).wrap());
     button.on_hover_text(format!("highwater record {} --device meta", example.name)).clicked()
+}
+
+/// Shows text, or a link, in a column of `width` points.
+fn cell_ui(ui: &mut Ui, width: f32, text: RichText, is_link: bool) -> Response {
+    let text_ui = |ui: &mut Ui| {
+        ui.set_width(width);
+        if is_link { ui.link(text) } else { ui.label(text) }
+    };
+    ui.scope(text_ui).inner
 }
 
 fn heading_ui(ui: &mut Ui, text: &str) {
@@ -325,7 +337,7 @@ mod tests {
             harness.run_steps(1);
             std::thread::yield_now();
         }
-        harness.get_by_label_contains("2 KiB, just now");
+        harness.get_by_label_contains("2 KiB · just now");
         harness.get_by_label("a.snap").click();
         harness.run_steps(2);
         harness.get_by_label("Forget b.snap").click();

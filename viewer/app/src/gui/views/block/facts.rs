@@ -163,9 +163,7 @@ fn between(trace: &Trace, first: EventId, last: EventId) -> String {
 /// The block's share of the device's total at the peak, and at the largest total during its lifetime.
 fn weight(recording: &Recording, id: BlockId, block: &Block, metric: Metric) -> Vec<(String, String)> {
     let trace = &recording.trace;
-    let Some(index) = recording.devices.iter().find(|index| index.device == block.device) else {
-        return Vec::new();
-    };
+    let Some(index) = recording.devices.iter().find(|index| index.device == block.device) else { return Vec::new() };
     let peak = index.peak(trace, metric);
     let bytes = bytes_of(trace, metric, id);
     let holds = holding(trace, id, block, metric);

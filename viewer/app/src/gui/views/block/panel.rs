@@ -98,9 +98,7 @@ impl BlockPanel {
         }
         self.refresh(ui, context, id);
         let mut actions = Vec::new();
-        let Some(Shown { facts, stacks, .. }) = &mut self.shown else {
-            return actions;
-        };
+        let Some(Shown { facts, stacks, .. }) = &mut self.shown else { return actions };
         ui.strong(&facts.title);
         ui.weak(&facts.life);
         ui.horizontal_wrapped(|ui| {

@@ -16,6 +16,7 @@ use crate::gui::widgets::{SortedTable, place_ui};
 pub(super) struct Below {
     /// The tables, in the order of the answer.
     pages: [SortedTable; 4],
+    details: SortedTable,
     flame: Flame,
     /// The selected group, by its index in the answer.
     pub(super) chosen: Option<usize>,
@@ -23,6 +24,8 @@ pub(super) struct Below {
     pub(super) match_kind: Option<String>,
 }
 
+/// Minimum width in points at which the groups have details beside them.
+const WITH_DETAILS: f32 = 1100.0;
 /// Shown instead of phases if both sides are the same recording.
 const SAME_RECORDING: &str = "Both sides are the same recording, so every phase is the same.";
 /// The note on how steps are paired.
@@ -45,6 +48,10 @@ impl Below {
         for (page, sheet) in self.pages.iter_mut().zip(&answer.sheets) {
             page.renew(&sheet.rows());
             page.rewind();
+        }
+        if let Some((_, sheet)) = &answer.details {
+            self.details.renew(&sheet.rows());
+            self.details.rewind();
         }
         self.flame.reset();
         self.chosen = None;
@@ -80,9 +87,20 @@ impl Below {
                 return None;
             }
         }
-        let touched = page.table_ui(ui, sheet.name, &sheet.rows());
+        let whole = ui.available_rect_before_wrap();
+        let details = answer.details.as_ref().filter(|_| look == DiffLook::Groups && whole.width() >= WITH_DETAILS);
+        let middle = if details.is_some() { whole.center().x } else { whole.right() };
+        let touched =
+            place_ui(ui, "groups", whole.with_max_x(middle), |ui| page.table_ui(ui, sheet.name, &sheet.rows()));
         if look != DiffLook::Groups {
             return None;
+        }
+        if let Some((diff, sheet)) = details {
+            let right = whole.with_min_x(middle + 16.0);
+            let touched = place_ui(ui, "details", right, |ui| self.details.table_ui(ui, sheet.name, &sheet.rows()));
+            if let Some(group) = touched.opened.and_then(|row| diff.groups.get(row)) {
+                return condition::of_group(&answer.detail_keys, &group.key, &group.members);
+            }
         }
         let groups = answer.comparison.diff.groups.len();
         self.chosen = match touched.chosen {

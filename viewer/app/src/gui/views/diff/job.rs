@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use highwater_analysis::diff::StackText;
 use highwater_analysis::peak::Query;
-use highwater_analysis::{Comparison, DiffAt, DiffTree, Filter, GroupKey, Metric, Moment, Siblings};
+use highwater_analysis::{Comparison, Diff, DiffAt, DiffTree, Filter, GroupKey, Metric, Moment, Siblings};
 use highwater_snapshots::Category;
 
 use super::{Of, sheets};
@@ -54,6 +54,14 @@ impl Question {
     }
 }
 
+/// For groups by a single key, that key and one of what made the blocks: the operation, else the line, of both sides.
+fn detail_keys(keys: &[GroupKey], recordings: &[Arc<Recording>; 2]) -> Vec<GroupKey> {
+    let is_there = |key: &GroupKey| recordings.iter().all(|recording| recording.absent.reason(*key).is_none());
+    let [first] = keys else { return Vec::new() };
+    let second = [GroupKey::Op, GroupKey::Frame].into_iter().find(|key| key != first && is_there(key));
+    second.map_or_else(Vec::new, |second| vec![*first, second])
+}
+
 /// The answer to a [`Question`]: the comparison, with its tables.
 #[derive(Debug)]
 pub(super) struct Answer {
@@ -65,6 +73,10 @@ pub(super) struct Answer {
     pub(super) leak: Option<String>,
     /// Groups, phases, totals and settings as tables.
     pub(super) sheets: Vec<Sheet>,
+    /// For groups by a single key, what makes them up: the groups by [`Self::detail_keys`], and their table.
+    pub(super) details: Option<(Diff, Sheet)>,
+    /// The keys of the details.
+    pub(super) detail_keys: Vec<GroupKey>,
 }
 
 impl Answer {
@@ -97,6 +109,14 @@ impl Answer {
             sheets::of_settings(&comparison),
         ];
         let (keys, is_filtered) = (question.keys.clone(), !question.filter.is_empty());
-        Some(Arc::new(Self { keys, is_filtered, comparison, tree, leak, sheets }))
+        let detail_keys = detail_keys(&keys, &recordings);
+        let details = (!detail_keys.is_empty()).then(|| {
+            let query = Query { keys: &detail_keys, top: MAX_GROUPS, ..query };
+            let diff = Comparison::of(sources, question.moments, &query, &mut watch).ok()?.diff;
+            let sheet = sheets::of_groups(&diff, &detail_keys, &[], leak.as_deref());
+            Some((diff, Sheet { name: "Details", ..sheet }))
+        });
+        let details = details.flatten();
+        Some(Arc::new(Self { keys, is_filtered, comparison, tree, leak, sheets, details, detail_keys }))
     }
 }

@@ -392,14 +392,8 @@ impl DiffView {
     fn headline_ui(&self, ui: &mut Ui, moments: &Moments) {
         let moments = match (moments, self.query.failure()) {
             (Ok(moments), None) => moments,
-            (Err(why), _) => {
-                ui.colored_label(Shades::in_ui(ui).warning, why);
-                return;
-            }
-            (_, Some(why)) => {
-                ui.colored_label(Shades::in_ui(ui).warning, why);
-                return;
-            }
+            (Err(why), _) => return drop(ui.colored_label(Shades::in_ui(ui).warning, why)),
+            (_, Some(why)) => return drop(ui.colored_label(Shades::in_ui(ui).warning, why)),
         };
         let [a, b] = moments.map(|moment| moment.bytes);
         let metric = total_name(self.choices.metric);

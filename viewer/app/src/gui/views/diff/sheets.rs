@@ -28,6 +28,10 @@ const A: Heading = number("A", "The bytes in A.");
 const B: Heading = number("B", "The bytes in B.");
 const DELTA: Heading = difference("B minus A; the rows add up to the total difference.");
 
+const PEAK_A: Heading = number("A's peak", "The peak in A.");
+const PEAK_B: Heading = number("B's peak", "The peak in B.");
+const APART: Heading = difference("The peak in B minus the peak in A.");
+
 fn colour_of_change(name: &str) -> Option<Color32> {
     Change::ALL.iter().find(|change| change.name() == name).map(|change| theme::change(*change))
 }
@@ -85,17 +89,11 @@ pub(super) fn of_phases(comparison: &Comparison) -> Sheet {
             pair.delta().into(),
         ]
     };
-    const PEAK_A: Heading = number("A's peak", "The peak of this phase in A.");
-    const PEAK_B: Heading = number("B's peak", "The peak of this phase in B.");
-    const APART: Heading = difference("The peak in B minus the peak in A.");
     let columns = vec![text("step", 90.0), text("phase", 0.0), STATE, PEAK_A, PEAK_B, APART];
     Sheet::of_rows("Phases", columns, comparison.phases.iter().map(row))
 }
 
 pub(super) fn of_totals(comparison: &Comparison) -> Sheet {
-    const PEAK_A: Heading = number("A's peak", "The peak of this total in A.");
-    const PEAK_B: Heading = number("B's peak", "The peak of this total in B.");
-    const APART: Heading = difference("The peak in B minus the peak in A.");
     let totals = comparison.totals.iter().map(|(metric, [a, b])| {
         vec![
             Value::Text(total_name(*metric)),

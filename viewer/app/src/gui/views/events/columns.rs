@@ -85,7 +85,7 @@ pub(super) fn rows<'a>(
             (None, None) => String::new(),
         })
         .tip(move |row| Some(format!("at {:#x}", of(row)?.1.address?))),
-        column(("Category", 116.0), "The category of the block.", |_, _, facts| {
+        column(("Category", 132.0), "The category of the block.", |_, _, facts| {
             facts.category.map(|category| category.name().to_owned()).unwrap_or_default()
         })
         .look(move |row, cell| {

@@ -240,9 +240,7 @@ impl EventsView {
 
     /// The number of matches, and which one is selected.
     fn count_text(&self) -> String {
-        let Some(found) = self.search.answer() else {
-            return self.search.failure().unwrap_or("searching").to_owned();
-        };
+        let Some(found) = self.search.answer() else { return self.search.failure().unwrap_or("searching").to_owned() };
         let rank = self.table.chosen.and_then(|row| found.rank(row));
         match (found.count, rank) {
             (0, _) => "nothing found".to_owned(),

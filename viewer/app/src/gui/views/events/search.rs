@@ -168,9 +168,7 @@ impl Terms {
     }
 
     fn hold(&self, trace: &Trace, memory: &Memory, id: EventId) -> bool {
-        let Some(facts) = EventFacts::of(trace, id) else {
-            return false;
-        };
+        let Some(facts) = EventFacts::of(trace, id) else { return false };
         let (kind, stack) = (trace.events.kind[id.0 as usize], trace.events.stack[id.0 as usize]);
         let at = |list: &[bool], index: Option<usize>| index.and_then(|index| list.get(index)) == Some(&true);
         let is_named = || match trace.subject(id) {

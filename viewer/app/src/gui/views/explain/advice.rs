@@ -20,12 +20,6 @@ const ROOM_FOR_ALL: f32 = 440.0;
 /// Maximum number of cards side by side.
 const CARDS: usize = 3;
 
-/// Number of rows of cards.
-pub(super) fn rows_of_cards(ui: &Ui, explained: &Explained) -> usize {
-    let most = ((ui.available_width() / CARD_WIDTH) as usize).clamp(1, CARDS);
-    explained.explanation.advice.len().div_ceil(most)
-}
-
 /// Shows the advice as cards next to each other, the largest savings first, in rows of similar length.
 pub(super) fn cards_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_click: bool) -> Option<Action> {
     let explanation = &explained.explanation;
@@ -34,22 +28,24 @@ pub(super) fn cards_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_
         ui.add(Label::new(RichText::new(format!("No advice: no rule applies to this {of}.")).weak()).wrap());
         return None;
     }
-    let cards = explanation.advice.len().div_ceil(rows_of_cards(ui, explained));
+    let most = ((ui.available_width() / CARD_WIDTH) as usize).clamp(1, CARDS);
+    let cards = explanation.advice.len().div_ceil(explanation.advice.len().div_ceil(most));
     let mut action = None;
     for (row, advice) in explanation.advice.chunks(cards).enumerate() {
-        // Cards side by side are equally high, which takes a frame to know.
+        // Cards side by side are equally high, with their buttons at the end, which takes a frame to know.
         let id = ui.scope_id().with(("cards", row));
-        let height = ui.data(|data| data.get_temp::<f32>(id)).unwrap_or_default();
-        let mut needed = 0.0_f32;
+        let mut heights = ui.data(|data| data.get_temp::<Vec<f32>>(id)).unwrap_or_default();
+        heights.resize(advice.len(), 0.0);
+        let height = heights.iter().copied().fold(0.0, f32::max);
+        let before = heights.clone();
         ui.columns(cards, |columns| {
-            for ((column, one), ui) in advice.iter().enumerate().zip(columns) {
+            for (((column, one), ui), own) in advice.iter().enumerate().zip(columns).zip(&mut heights) {
                 let frame = Frame::group(ui.style()).fill(ui.visuals().faint_bg_color).inner_margin(10);
                 let number = row * cards + column + 1;
                 let card = |ui: &mut Ui| {
-                    let action = card_ui(ui, number, one, explanation.peak.bytes, (filter, can_click));
-                    let own = ui.min_rect().height();
-                    needed = needed.max(own);
-                    ui.add_space((height - own).max(0.0));
+                    let rest = height - *own;
+                    let action = card_ui(ui, (number, rest), one, explanation.peak.bytes, (filter, can_click));
+                    *own = (ui.min_rect().height() - rest).round();
                     action
                 };
                 // Columns would stretch the spaces between words.
@@ -57,8 +53,8 @@ pub(super) fn cards_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_
                 action = shown.inner.or(action.take());
             }
         });
-        if (needed - height).abs() > 0.5 {
-            ui.data_mut(|data| data.insert_temp(id, needed));
+        if heights != before {
+            ui.data_mut(|data| data.insert_temp(id, heights));
             ui.ctx().request_repaint();
         }
     }
@@ -78,10 +74,10 @@ fn figure(advice: &Advice, peak: u64) -> (RichText, String) {
     (RichText::new(format!("−{}", format_bytes(saving))).strong(), format!("{} {what}", format_bytes(peak - saving)))
 }
 
-/// Shows a card: the saving in a large font, then what to do.
+/// Shows a card: the saving in a large font, then what to do, and after `rest` points the buttons.
 fn card_ui(
     ui: &mut Ui,
-    number: usize,
+    (number, rest): (usize, f32),
     advice: &Advice,
     peak: u64,
     (filter, can_click): (&Filter, bool),
@@ -93,6 +89,7 @@ fn card_ui(
         ui.label(RichText::new(caption).weak());
     });
     note_ui(ui, &advice.text);
+    ui.add_space(rest);
     if can_click { buttons_ui(ui, number, advice, filter) } else { None }
 }
 

@@ -25,6 +25,8 @@ use job::{Explained, Key, Keys};
 const GROUPS_WIDTH: f32 = 880.0;
 /// Minimum and maximum width of the removals, in points.
 const REMOVALS_WIDTHS: [f32; 2] = [300.0, 520.0];
+/// Minimum height of the groups beside the removals, in points: keys, four rows and the total.
+const BELOW_MIN: f32 = 170.0;
 /// Visible rows of groups in the layout with one column.
 const ROWS: f32 = 14.0;
 
@@ -80,6 +82,8 @@ pub struct ExplainView {
     shown: Option<Keys>,
     groups: Groups,
     removals: TableState,
+    /// Height of the part above the groups, in points.
+    above: f32,
 }
 
 computed!(ExplainView: query);
@@ -92,6 +96,7 @@ impl Default for ExplainView {
             shown: None,
             groups: Groups::default(),
             removals: TableState::default(),
+            above: 0.0,
         }
     }
 }
@@ -112,15 +117,17 @@ impl RecordingView for ExplainView {
             return Vec::new();
         };
         let is_wide = context.is_picture || ui.available_width() >= theme::EXPLAIN_WIDE;
-        let more = advice::rows_of_cards(ui, &explained).saturating_sub(1) as f32 * theme::CARD_HEIGHT;
+        let least = self.above + BELOW_MIN;
         let mut show = |ui: &mut Ui| {
+            let top = ui.cursor().top();
             let mut actions = self.above_ui(ui, context, &explained);
+            self.above = ui.cursor().top() - top;
             actions.extend(self.below_ui(ui, context, &explained, is_wide));
             actions
         };
         match is_wide {
             true if context.is_picture => show(ui),
-            true => least_height_ui(ui, "explanation", theme::EXPLAIN_MIN + more, show),
+            true => least_height_ui(ui, "explanation", least, show),
             false => scrolling_ui(ui, "explanation", show),
         }
     }

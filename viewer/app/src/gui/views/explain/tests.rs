@@ -247,7 +247,7 @@ fn other_keys_make_other_groups_and_numbers_are_sorted_as_numbers() {
     press(&mut harness, "Explain by category");
     press(&mut harness, "size");
     press(&mut harness, "Explain also by phase");
-    press(&mut harness, "nothing");
+    press(&mut harness, "no second key");
     assert_eq!(csv(&harness)[0][0], "size");
     press(&mut harness, "Sort Groups of the peak by size");
     let sizes: Vec<String> = csv(&harness).into_iter().skip(1).map(|line| line[0].clone()).collect();

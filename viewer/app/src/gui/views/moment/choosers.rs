@@ -13,6 +13,7 @@ use crate::Recording;
 use crate::gui::views::group_keys::{absent_reason, keys_ui, tree_keys};
 use crate::gui::views::view::ViewContext;
 use crate::gui::widgets::moment_text;
+use crate::report::cut;
 use crate::session::absent::Absent;
 
 highwater_snapshots::vocabulary!(
@@ -98,28 +99,17 @@ impl Choices {
 }
 
 /// Shows the tabs of the forms, the grouping keys, and for stacks which frames to show and in which order.
-pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices, recording: &Recording, is_low: bool) {
-    let looks_ui = |ui: &mut Ui, choices: &mut Choices| {
+pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices, recording: &Recording) {
+    ui.horizontal_wrapped(|ui| {
         for &look in MomentLook::ALL {
             if ui.selectable_label(choices.look == look, look.name()).clicked() {
                 choices.show_as(look);
             }
         }
-    };
-    let groups_ui = |ui: &mut Ui, choices: &mut Choices| {
         let keys: Vec<TreeKey> = tree_keys(recording.deepest_scope).collect();
         let chosen = (&mut choices.first, &mut choices.second);
         keys_ui(ui, ["Group by", "Then group by"], chosen, &keys, |key| absent_reason(&recording.absent, key));
-    };
-    if is_low {
-        ui.horizontal_wrapped(|ui| {
-            groups_ui(ui, choices);
-            looks_ui(ui, choices);
-        });
-    } else {
-        ui.horizontal_wrapped(|ui| looks_ui(ui, choices));
-        ui.horizontal_wrapped(|ui| groups_ui(ui, choices));
-    }
+    });
     if choices.is_of_modules() && choices.look == MomentLook::Table {
         let mut is_each = choices.siblings == Siblings::Each;
         ui.checkbox(&mut is_each, "Each module")
@@ -204,11 +194,7 @@ pub(super) fn breadcrumb_ui(ui: &mut Ui, answer: &Answer) -> Option<Act> {
         for &id in &path[left_out..] {
             ui.weak(">");
             let name = names::short(recording, &answer.tree, id);
-            let mut text: String = name.chars().take(LETTERS).collect();
-            if text.len() < name.len() {
-                text.push('…');
-            }
-            if ui.small_button(text).on_hover_text(&name).clicked() {
+            if ui.small_button(cut(&name, LETTERS)).on_hover_text(&name).clicked() {
                 act = Some(Act::Enter(id));
             }
         }

@@ -6,7 +6,7 @@ use highwater_snapshots::{BlockId, format_bytes};
 
 use super::job::{Answer, Chosen};
 use super::names;
-use crate::gui::widgets::{Cell, Column, Rows, TableState, table_ui, theme, title};
+use crate::gui::widgets::{Cell, Column, Rows, TableState, table_ui, title};
 
 /// The action that the user requests for the selected node.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,10 +19,32 @@ pub(super) enum Ask {
     Close,
 }
 
-/// Shows the facts and the blocks of the selected group; returns what the user requests.
-pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, chosen: &Chosen, state: &mut TableState) -> Option<Ask> {
+/// Shows the selected group, if there is one, and the largest blocks; returns what the user requests.
+pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) -> Option<Ask> {
     let source = &answer.request.source;
-    let (recording, trace) = (&source.recording, &source.recording.trace);
+    let (recording, trace, blocks) = (&source.recording, &source.recording.trace, &answer.blocks);
+    let ask = answer.chosen.as_ref().and_then(|chosen| chosen_ui(ui, answer, chosen));
+    let size = |row: usize| bytes_of(trace, source.metric, blocks[row].0);
+    let columns = [
+        Column::text(("Largest blocks", 0.0), "Category and operation of the block. A click selects it.", |row| {
+            title(recording, blocks[row].0)
+        })
+        .look(|row, cell| Cell { swatch: answer.colour(blocks[row].0), ..cell }),
+        Column::text(("Made by", 118.0), "The line of your program, or the module.", |row| {
+            names::maker(trace, blocks[row].0)
+        })
+        .look(|_, cell| Cell { is_faint: true, ..cell }),
+        Column::count(("Blocks", 48.0), "Number of blocks of this kind and size.", |row| blocks[row].1),
+        Column::bytes(("Bytes", 82.0), "Sum of their bytes.", |row| size(row) * blocks[row].1),
+    ];
+    let touched = table_ui(ui, "Largest blocks", &Rows::new(blocks.len(), columns.map(Column::fixed)), state);
+    let block = touched.chosen.or(touched.opened).and_then(|row| blocks.get(row));
+    block.map(|(block, _)| Ask::Block(*block)).or(ask)
+}
+
+/// Shows the name of the selected group, and its actions.
+fn chosen_ui(ui: &mut Ui, answer: &Answer, chosen: &Chosen) -> Option<Ask> {
+    let recording = &answer.request.source.recording;
     let mut ask = None;
     let node = answer.tree.node(chosen.node);
     ui.horizontal(|ui| {
@@ -55,23 +77,8 @@ pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, chosen: &Chosen, state: &
         if let Some(stack) = chosen.stack
             && ui.small_button("Copy stack").on_hover_text("Copy one of its stacks as text.").clicked()
         {
-            ui.ctx().copy_text(trace.tables.stack_text(stack).join("\n"));
+            ui.ctx().copy_text(recording.trace.tables.stack_text(stack).join("\n"));
         }
     });
-    let blocks = &chosen.blocks;
-    let category = |row: usize| trace.blocks.category.get(blocks[row].0 as usize).copied();
-    let columns = [
-        Column::text(("Largest blocks", 0.0), "Category and operation of the block.", |row| {
-            title(recording, blocks[row])
-        })
-        .look(|row, cell| Cell { swatch: category(row).map(theme::category), ..cell }),
-        Column::text(("Made by", 0.0), "The line of your program, or the module.", |row| {
-            names::maker(trace, blocks[row])
-        })
-        .look(|_, cell| Cell { is_faint: true, ..cell }),
-        Column::bytes(("Bytes", 82.0), "Bytes of the block.", |row| bytes_of(trace, source.metric, blocks[row])),
-    ];
-    let touched = table_ui(ui, "Largest blocks", &Rows::new(blocks.len(), columns.map(Column::fixed)), state);
-    let block = touched.chosen.or(touched.opened).and_then(|row| blocks.get(row));
-    block.map(|block| Ask::Block(*block)).or(ask)
+    ask
 }

@@ -1,6 +1,6 @@
 //! Shows the groups as a table, with one row per distinct value of the keys; the rows add up to the total.
 
-use eframe::egui::{Align, Layout, Rect, Ui, UiBuilder};
+use eframe::egui::{Align, FontId, Layout, Rect, Ui, UiBuilder};
 use highwater_analysis::NodeId;
 use highwater_analysis::tree::Part;
 use highwater_snapshots::{count_of, format_bytes, format_share};
@@ -8,7 +8,7 @@ use highwater_snapshots::{count_of, format_bytes, format_share};
 use super::job::{Answer, Order};
 use super::names;
 use super::tile::{self, Act};
-use crate::gui::widgets::{Cell, Column, MEANING_OF_NONE, Rows, TableState, place_ui, table_ui, theme};
+use crate::gui::widgets::{Cell, Column, MEANING_OF_NONE, Rows, TableState, fit, place_ui, table_ui, theme};
 
 /// The order of the table's state, and whether it is descending.
 pub(super) fn order_of(state: &TableState) -> (Order, bool) {
@@ -26,15 +26,15 @@ pub(super) fn groups_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) ->
     let below = theme::ROW_HEIGHT + 8.0;
     let rows = &answer.rows;
     // The sum is right below the rows.
-    let height = (rows.len() as f32 + 1.5) * theme::ROW_HEIGHT;
-    let place = whole.with_max_y((whole.bottom() - below).min(whole.top() + height));
+    let place = whole.with_max_y(whole.bottom().min(whole.top() + needed_height(answer)) - below);
     // The order may have changed since the row was selected.
     let chosen = answer.chosen.as_ref().map(|chosen| chosen.node);
     let is_elsewhere = state.chosen.and_then(|row| rows.get(row)).copied() != chosen;
     if is_elsewhere && !ui.memory(|memory| memory.focused().is_some()) {
         state.chosen = chosen.and_then(|id| rows.iter().take(10_000).position(|row| *row == id));
     }
-    let touched = place_ui(ui, "rows", place, |ui| table_ui(ui, "Groups", &table_rows(answer, place.width()), state));
+    let touched =
+        place_ui(ui, "rows", place, |ui| table_ui(ui, "Groups", &table_rows(ui, answer, place.width()), state));
     let rest = Rect::from_min_max(eframe::egui::pos2(whole.left(), place.bottom()), whole.max);
     ui.scope_builder(UiBuilder::new().max_rect(rest), |ui| total_ui(ui, answer));
     let node = |row: Option<usize>| row.and_then(|row| rows.get(row)).copied();
@@ -45,18 +45,26 @@ pub(super) fn groups_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) ->
     }
 }
 
-/// Minimum width of a table for bars next to the shares, and the least and greatest length of these.
-const WIDTH_WITH_BARS: f32 = 330.0;
-const BARS: [f32; 2] = [40.0, 150.0];
-/// Width of the name before bars grow.
-const NAME_WIDTH: f32 = 190.0;
+/// The part of a table with bars that names may take.
+const NAMES_PART: f32 = 0.4;
+/// Minimum width of the other columns with bars.
+const FIGURES_WIDTH: f32 = 247.0;
 
-/// Widths of the other columns.
-const BYTES_WIDTH: f32 = 82.0;
-const BLOCKS_WIDTH: f32 = 48.0;
+/// The height of the rows and their sum, in points.
+pub(super) fn needed_height(answer: &Answer) -> f32 {
+    (answer.rows.len() as f32 + 2.5) * theme::ROW_HEIGHT + 8.0
+}
+
+/// The width of the names in a table of `width` points with bars, which take the rest; `None` without room for both.
+fn name_width(ui: &Ui, answer: &Answer, width: f32) -> Option<f32> {
+    let names = answer.rows.iter().take(50).map(|row| name(answer, *row));
+    let longest = names.map(|name| fit::width(ui, &name, &FontId::proportional(13.0))).fold(0.0, f32::max);
+    let needed = (longest + theme::SWATCH + 22.0).min(width * NAMES_PART).max(theme::MIN_OPEN_COLUMN);
+    Some(needed).filter(|needed| needed + FIGURES_WIDTH <= width)
+}
 
 /// The rows, already in order, for a table of `width` points.
-fn table_rows(answer: &Answer, width: f32) -> Rows<'_> {
+fn table_rows<'a>(ui: &Ui, answer: &'a Answer, width: f32) -> Rows<'a> {
     let (recording, tree) = (&answer.request.source.recording, &answer.tree);
     let own = |row: usize| answer.own(answer.rows[row]);
     let colour = move |row: usize| tile::row_colour(answer, answer.rows[row]);
@@ -73,26 +81,25 @@ fn table_rows(answer: &Answer, width: f32) -> Rows<'_> {
         Some(full).filter(|text| !text.is_empty())
     };
     let total = tree.node(answer.focus).bytes;
-    let has_bars = width >= WIDTH_WITH_BARS;
-    let room = width - theme::SHARE_WIDTH - BYTES_WIDTH - BLOCKS_WIDTH - NAME_WIDTH;
-    let share_width = if has_bars { theme::SHARE_WIDTH + room.clamp(BARS[0], BARS[1]) } else { 50.0 };
+    let for_bars = name_width(ui, answer, width);
+    let [name_width, share_width] = for_bars.map_or([0.0, 50.0], |names| [names, 0.0]);
     let columns = [
-        Column::text(("Name", 0.0), "The value that these blocks have in common.", |row| {
+        Column::text(("Name", name_width), "The value that these blocks have in common.", |row| {
             name(answer, answer.rows[row])
         })
         .look(look)
         .tip(in_full),
-        Column::bytes(("Bytes", BYTES_WIDTH), "Sum of their bytes.", move |row| own(row).0),
+        Column::bytes(("Bytes", 82.0), "Sum of their bytes.", move |row| own(row).0),
         Column::figure(("Share", share_width), "Their share of the bytes shown.", move |row| {
             format_share(own(row).0, total)
         })
         .fixed()
         .look(move |row, cell| Cell {
-            share: has_bars.then(|| own(row).0 as f32 / total.max(1) as f32),
+            share: for_bars.map(|_| own(row).0 as f32 / total.max(1) as f32),
             bar: colour(row),
             ..cell
         }),
-        Column::count(("Blocks", BLOCKS_WIDTH), "Number of blocks.", move |row| own(row).1),
+        Column::count(("Blocks", 48.0), "Number of blocks.", move |row| own(row).1),
     ];
     Rows::new(answer.rows.len(), columns)
 }

@@ -7,7 +7,9 @@ use eframe::egui::Color32;
 use highwater_analysis::beside::non_block_bytes;
 use highwater_analysis::between::blocks_between;
 use highwater_analysis::tree::Part;
-use highwater_analysis::{Balance, Matches, Metric, NodeId, Question, Siblings, Tree, TreeQuery, bytes_of};
+use highwater_analysis::{
+    Balance, Matches, Metric, NodeId, Question, Siblings, Tree, TreeQuery, bytes_of, leading_frame,
+};
 use highwater_snapshots::{BlockId, StackId, natural};
 use rayon::slice::ParallelSliceMut as _;
 
@@ -91,12 +93,10 @@ pub(super) struct Request {
     pub(super) colouring: OfTimeline,
 }
 
-/// The selected group and its blocks.
+/// The selected group.
 #[derive(Clone, Debug)]
 pub(super) struct Chosen {
     pub(super) node: NodeId,
-    /// The blocks, largest first.
-    pub(super) blocks: Vec<BlockId>,
     /// The condition that selects them; `None` if there is none.
     pub(super) condition: Option<String>,
     /// A stack of its blocks.
@@ -116,6 +116,8 @@ pub(super) struct Answer {
     /// Labels for combined modules, and for rows whose labels would otherwise be equal.
     pub(super) labels: Arc<HashMap<NodeId, String>>,
     pub(super) chosen: Option<Chosen>,
+    /// The blocks of the selected group, else of the focus, each with the number of those like it, largest first.
+    pub(super) blocks: Arc<Vec<(BlockId, u64)>>,
     /// For each node, the timeline colour of most of its bytes; empty until the timeline is drawn.
     pub(super) colours: Arc<Vec<Color32>>,
     /// For a range, the sums of all classes of blocks.
@@ -126,6 +128,14 @@ impl Answer {
     /// The nodes combined in the row of `id`.
     pub(super) fn nodes<'a>(&'a self, id: &'a NodeId) -> &'a [NodeId] {
         self.members.get(id).map_or(std::slice::from_ref(id), Vec::as_slice)
+    }
+
+    /// The timeline's colour of a block; that of its category until the timeline is drawn.
+    pub(super) fn colour(&self, block: BlockId) -> Option<Color32> {
+        let colouring = self.request.colouring.0.as_ref();
+        let entry = colouring.and_then(|colouring| colouring.entries.get(colouring.entry(block)));
+        let category = self.request.source.recording.trace.blocks.category.get(block.0 as usize);
+        entry.map(|entry| entry.colour).or(category.copied().map(theme::category))
     }
 
     /// The bytes and blocks of the row of `id`, without those of nodes below it.
@@ -183,23 +193,25 @@ impl Clerk {
             Some(last) => Arc::clone(&last.rows),
             None => Arc::new(rows_of(&tree, request, focus, (&members, &labels))),
         };
-        let same_choice =
-            last.filter(|last| last.request.chosen == request.chosen && last.request.siblings == request.siblings);
-        let chosen = match same_choice {
-            Some(last) => last.chosen.clone(),
-            None => chosen_of(&tree, request, &members),
+        let (chosen, blocks) = match same_focus.filter(|last| last.request.chosen == request.chosen) {
+            Some(last) => (last.chosen.clone(), Arc::clone(&last.blocks)),
+            None => {
+                let chosen = chosen_of(&tree, request, &members);
+                let node = chosen.as_ref().map_or(focus, |chosen| chosen.node);
+                let nodes = members.get(&node).map_or(std::slice::from_ref(&node), Vec::as_slice);
+                (chosen, Arc::new(blocks_of(&tree, &request.source, nodes)))
+            }
         };
-        let answer =
-            Arc::new(Answer { request: request.clone(), tree, focus, rows, members, labels, chosen, colours, balance });
+        let request = request.clone();
+        let answer = Answer { request, tree, focus, rows, members, labels, chosen, blocks, colours, balance };
+        let answer = Arc::new(answer);
         self.last = Some(Arc::clone(&answer));
         answer
     }
 }
 
 fn balance_of(source: &Source) -> Option<Balance> {
-    let When::Between(a, b, _) = source.when else {
-        return None;
-    };
+    let When::Between(a, b, _) = source.when else { return None };
     let (trace, index) = (&source.recording.trace, source.recording.devices.get(source.device)?);
     Some(Balance::of(trace, &index.live, source.metric, a..b, |id| source.matches.contains(id)))
 }
@@ -344,12 +356,29 @@ fn chosen_of(tree: &Tree, request: &Request, members: &HashMap<NodeId, Vec<NodeI
     if !is_meant {
         return None;
     }
-    let (trace, metric) = (&request.source.recording.trace, request.source.metric);
     let nodes = members.get(&node).map_or(std::slice::from_ref(&node), Vec::as_slice);
+    let condition = tree.condition_of(&request.source.recording.trace, nodes);
+    Some(Chosen { node, condition, stack: tree.stack_of(node).filter(|stack| stack.is_some()) })
+}
+
+/// The blocks of `nodes`, largest first: one of each size, category, operation and line or module, with their number.
+fn blocks_of(tree: &Tree, source: &Source, nodes: &[NodeId]) -> Vec<(BlockId, u64)> {
+    let trace = &source.recording.trace;
+    let bytes = |id: &BlockId| bytes_of(trace, source.metric, *id);
     let mut blocks: Vec<BlockId> = nodes.iter().flat_map(|node| tree.blocks_of(*node)).collect();
-    blocks.par_sort_by_key(|id| (std::cmp::Reverse(bytes_of(trace, metric, *id)), *id));
-    let condition = tree.condition_of(trace, nodes);
-    Some(Chosen { node, blocks, condition, stack: tree.stack_of(node).filter(|stack| stack.is_some()) })
+    let stacks: HashSet<StackId> = blocks.iter().map(|id| trace.blocks.get(*id).stack).collect();
+    let line = |stack: StackId| Some((stack, leading_frame(&trace.tables, stack)?.text(&trace.tables)));
+    let lines: HashMap<StackId, String> = stacks.into_iter().filter_map(line).collect();
+    let kind = |id: &BlockId| {
+        let block = trace.blocks.get(*id);
+        let line = lines.get(&block.stack);
+        (bytes(id), block.category, trace.tables.op_name(block.op), line, line.is_none().then_some(block.scope))
+    };
+    blocks.par_sort_by_key(|id| (kind(id), *id));
+    let alike = blocks.chunk_by(|one, other| kind(one) == kind(other));
+    let mut rows: Vec<(BlockId, u64)> = alike.map(|alike| (alike[0], alike.len() as u64)).collect();
+    rows.par_sort_by_key(|(id, count)| (std::cmp::Reverse(bytes(id) * count), *id));
+    rows
 }
 
 #[cfg(test)]

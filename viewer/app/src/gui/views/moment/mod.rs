@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use eframe::egui::{self, Label, RichText, Ui};
 use highwater_analysis::tree::Part;
-use highwater_analysis::{Metric, NodeId, Question, TreeQuery};
+use highwater_analysis::{Metric, NodeId, Question, TreeKey, TreeQuery};
 use highwater_snapshots::format_bytes;
 
 pub(crate) use choosers::Choices;
@@ -25,12 +25,17 @@ pub use choosers::MomentLook;
 use crate::figures::moment::{peak_name, total_name};
 use crate::gui::legend::peak_cause;
 use crate::gui::views::view::{Action, Reason, RecordingView, ViewContext, WriteTable, whole_table};
-use crate::gui::widgets::{Query, Shades, TableState, computed, least_height_ui, moment_text, place_ui, theme};
+use crate::gui::widgets::{Query, Shades, TableState, computed, least_height_ui, moment_text, place_ui, theme, when};
 use details::Ask;
 use flame::Flame;
 use job::{Answer, Clerk, OfTimeline, Place, Request, Source, When};
 use tile::Act;
 use treemap::Treemap;
+
+/// The least part of the height for the largest blocks below many groups, and the least height at which they are shown,
+/// in points.
+const LARGEST_PART: f32 = 0.3;
+const LARGEST_MIN: f32 = 130.0;
 
 /// The Moment panel of a recording: its settings and the last computed answer.
 #[derive(Debug)]
@@ -119,7 +124,7 @@ impl MomentPanel {
         self.choices = self.choices.possible(&context.recording.absent);
         self.receive(ui.ctx(), context);
         self.head_ui(ui, context, is_low);
-        choosers::choices_ui(ui, &mut self.choices, context.recording, is_low);
+        choosers::choices_ui(ui, &mut self.choices, context.recording);
         let mut actions = Vec::new();
         if let Some(why) = self.query.failure() {
             ui.label(RichText::new(why).color(Shades::in_ui(ui).warning));
@@ -128,17 +133,19 @@ impl MomentPanel {
             ui.weak("Computing…");
             return actions;
         };
-        if let Some(act) = self.look_ui(ui, &answer) {
+        let (act, has_details) = self.look_ui(ui, &answer);
+        if let Some(act) = act {
             self.act(act, &answer, &mut actions);
         }
-        if let Some(chosen) = &answer.chosen {
+        if has_details {
+            ui.add_space(4.0);
             let below = ui.available_rect_before_wrap();
-            let show = |ui: &mut Ui| details::details_ui(ui, &answer, chosen, &mut self.blocks);
-            match place_ui(ui, "details", below, show) {
-                Some(Ask::Block(block)) => actions.push(Action::Block(block)),
-                Some(Ask::Filter) => self.act(Act::Filter(chosen.node), &answer, &mut actions),
-                Some(Ask::Close) => self.chosen = None,
-                None => {}
+            let show = |ui: &mut Ui| details::details_ui(ui, &answer, &mut self.blocks);
+            match (place_ui(ui, "details", below, show), &answer.chosen) {
+                (Some(Ask::Block(block)), _) => actions.push(Action::Block(block)),
+                (Some(Ask::Filter), Some(chosen)) => self.act(Act::Filter(chosen.node), &answer, &mut actions),
+                (Some(Ask::Close), _) => (self.chosen, self.blocks) = (None, TableState::default()),
+                _ => {}
             }
         }
         // Requests of this frame are computed by the next.
@@ -235,15 +242,12 @@ impl MomentPanel {
         ui.label(RichText::new(what).weak());
         ui.label(big(context.moment.bytes));
         let (metric, recording) = (context.moment.metric, context.recording);
-        let of_reserved = if metric.is_of_blocks() {
-            let reserved = context.index().moment(&recording.trace, Metric::Reserved, context.moment.position()).bytes;
-            if reserved > 0 { format!(" of {} reserved", format_bytes(reserved)) } else { String::new() }
-        } else {
-            String::new()
-        };
-        let moment =
-            if context.moment.is_state { String::new() } else { format!(" · {}", moment_text(&context.moment)) };
-        ui.weak(format!("{}{of_reserved}{moment}", total_name(metric)));
+        let reserved = context.index().moment(&recording.trace, Metric::Reserved, context.moment.position()).bytes;
+        let has_reserved = metric.is_of_blocks() && reserved > 0;
+        let of_reserved = if has_reserved { format!(" of {} reserved", format_bytes(reserved)) } else { String::new() };
+        let moment = if context.moment.is_state { String::new() } else { format!(" · {}", when(&context.moment)) };
+        let response = ui.weak(format!("{}{of_reserved}{moment}", total_name(metric)));
+        response.on_hover_text(moment_text(&context.moment));
         if context.moment == context.index().peak(&recording.trace, metric)
             && let Some(text) = peak_cause(recording, context.selection.device, metric)
         {
@@ -258,16 +262,27 @@ impl MomentPanel {
         }
     }
 
-    /// The breadcrumb and the current view, leaving room for the details below.
-    fn look_ui(&mut self, ui: &mut Ui, answer: &Answer) -> Option<Act> {
+    /// Height of the selected group, or without one of the largest blocks if there is room for some, of `height` points.
+    fn details_height(&self, answer: &Answer, height: f32) -> f32 {
+        if answer.chosen.is_some() {
+            return (height * 0.42).clamp(80.0, theme::DETAILS_HEIGHT);
+        }
+        let is_listed = self.choices.look == MomentLook::Table
+            && !answer.request.query.keys.contains(&TreeKey::Block)
+            && !answer.blocks.is_empty();
+        let room = (height - groups::needed_height(answer)).max(height * LARGEST_PART);
+        if is_listed && room >= LARGEST_MIN { room } else { 0.0 }
+    }
+
+    /// The breadcrumb and the current view, and whether there is room for details below.
+    fn look_ui(&mut self, ui: &mut Ui, answer: &Answer) -> (Option<Act>, bool) {
         let mut act = choosers::breadcrumb_ui(ui, answer);
         let is_for_stacks = self.choices.is_of_stacks() && self.choices.look != MomentLook::Table;
         if is_for_stacks {
             flame::roles_ui(ui);
         }
         let whole = ui.available_rect_before_wrap();
-        let has_details = answer.chosen.is_some();
-        let below = if has_details { (whole.height() * 0.42).clamp(80.0, theme::DETAILS_HEIGHT) } else { 0.0 };
+        let below = self.details_height(answer, whole.height());
         let mut place = whole;
         place.max.y = (place.max.y - below).max(place.min.y + 40.0);
         let shown = place_ui(ui, "view", place, |ui| match self.choices.look {
@@ -276,7 +291,7 @@ impl MomentPanel {
             MomentLook::Flame => self.flame.flame_ui(ui, answer),
         });
         act = shown.or(act);
-        act
+        (act, below > 0.0)
     }
 
     fn act(&mut self, act: Act, answer: &Answer, actions: &mut Vec<Action>) {

@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 
-use eframe::egui::{Checkbox, Grid, Response, Role, Stroke, Ui, WidgetInfo, vec2};
-use highwater_snapshots::format_bytes;
+use eframe::egui::{Checkbox, Grid, Response, Role, Ui, WidgetInfo, vec2};
 
 use super::job::{Chosen, Found};
 use crate::answers::plan::{Change, PlanLine, Proof, Setup, name, recomputed};
 use crate::figures::planned::{costs, shares};
-use crate::gui::widgets::Shades;
+use crate::report::column_of;
 
 /// Minimum width at which there is a column for the phase of the peak, in points.
 const ROOM_FOR_PLACE: f32 = 560.0;
@@ -78,11 +77,15 @@ impl Switches {
         let has_place = ui.available_width() >= ROOM_FOR_PLACE;
         let columns = if has_place { 4 } else { 3 };
         let width = name_width(ui, has_place);
+        let all = || chosen.into_iter().flat_map(|chosen| &chosen.lines);
+        let requested = column_of(all().map(|line| line.trial.requested));
+        let reserved = column_of(all().map(|line| line.trial.reserved));
         let mut lines = chosen.map(|chosen| chosen.lines.iter());
         // The lines are those of the changes that are on, in the same order.
         let mut next = |is_on: bool| {
             let line = lines.as_mut().filter(|_| is_on).and_then(Iterator::next);
-            line.map(|line| (line, found.proof)).ok_or(if is_on { "…" } else { "off" })
+            let sizes = |line: &PlanLine| [requested(line.trial.requested), reserved(line.trial.reserved)];
+            line.map(|line| (line, found.proof, sizes(line))).ok_or(if is_on { "…" } else { "off" })
         };
         Grid::new("changes").num_columns(columns).spacing(vec2(12.0, 3.0)).striped(true).show(ui, |ui| {
             for name in ["Change", "Requested", "Reserved", "Peak in"].into_iter().take(columns) {
@@ -155,8 +158,6 @@ pub(super) fn name_ui<R>(ui: &mut Ui, width: f32, show: impl FnOnce(&mut Ui) -> 
     ui.vertical(|ui| {
         ui.set_width(width);
         ui.spacing_mut().item_spacing.y = 0.0;
-        // What can be picked stands out from the background.
-        ui.visuals_mut().widgets.inactive.bg_stroke = Stroke::new(1.0, Shades::in_ui(ui).faint);
         show(ui)
     })
     .inner
@@ -167,14 +168,14 @@ pub(super) fn name_ui<R>(ui: &mut Ui, width: f32, show: impl FnOnce(&mut Ui) -> 
 fn row_ui(
     ui: &mut Ui,
     (width, has_place): (f32, bool),
-    line: Result<(&PlanLine, Proof), &str>,
+    line: Result<(&PlanLine, Proof, [String; 2]), &str>,
     switch: Checkbox<'_>,
 ) -> bool {
     let is_switched = name_ui(ui, width, |ui| {
         let is_switched = ui.add(switch).changed();
-        match line {
-            Ok((line, proof)) => {
-                let (costs, class) = (costs(proof, line.class, line.shares), line.class.about());
+        match &line {
+            Ok((line, proof, _)) => {
+                let (costs, class) = (costs(*proof, line.class, line.shares), line.class.about());
                 let cost = below_ui(ui, &costs).on_hover_text(class);
                 if costs != class {
                     let text = format!("Costs: {costs}; {class}");
@@ -185,9 +186,7 @@ fn row_ui(
         }
         is_switched
     });
-    let figures = |(line, _): (&PlanLine, _)| {
-        [format_bytes(line.trial.requested), format_bytes(line.trial.reserved), line.place()]
-    };
+    let figures = |(line, _, [requested, reserved]): (&PlanLine, _, [String; 2])| [requested, reserved, line.place()];
     for cell in line.map(figures).unwrap_or_default().into_iter().take(if has_place { 3 } else { 2 }) {
         ui.label(cell);
     }
@@ -217,6 +216,8 @@ pub(super) fn others_ui(ui: &mut Ui, found: &Found, now: &Setup) -> Option<Setup
             ui.weak(name);
         }
         ui.end_row();
+        let requested = column_of(search.plans.iter().map(|plan| plan.trial.requested));
+        let reserved = column_of(search.plans.iter().map(|plan| plan.trial.reserved));
         for plan in &search.plans {
             let is_shown = plan.setup == *now;
             let is_picked = name_ui(ui, width, |ui| {
@@ -227,8 +228,8 @@ pub(super) fn others_ui(ui: &mut Ui, found: &Found, now: &Setup) -> Option<Setup
             if is_picked {
                 picked = Some(plan.setup.clone());
             }
-            ui.label(format_bytes(plan.trial.requested));
-            ui.label(format_bytes(plan.trial.reserved));
+            ui.label(requested(plan.trial.requested));
+            ui.label(reserved(plan.trial.reserved));
             ui.end_row();
         }
     });

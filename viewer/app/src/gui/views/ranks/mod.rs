@@ -13,7 +13,7 @@ use highwater_snapshots::format_bytes;
 use self::cells::{Cell, Known, cells};
 use crate::answers::outliers::Standing;
 use crate::gui::views::timeline::paint_cross;
-use crate::gui::widgets::{Shades, pressed_keys, theme};
+use crate::gui::widgets::{Shades, fit, pressed_keys, theme};
 
 pub(crate) use self::cells::{CellPlace, ShownCell};
 
@@ -141,10 +141,7 @@ fn walk(ui: &Ui, strip: &Response, front: Option<usize>, count: usize) -> Option
 
 /// The label of each cell: all names if they fit, otherwise numbers at regular intervals, to avoid overlap.
 fn labelled(ui: &Ui, cells: &[Cell], width: f32) -> Vec<Option<String>> {
-    let measured = |text: &str| {
-        let galley = ui.painter().layout_no_wrap(text.to_owned(), FontId::proportional(10.5), Color32::PLACEHOLDER);
-        galley.size().x + 6.0
-    };
+    let measured = |text: &str| fit::width(ui, text, &FontId::proportional(10.5)) + 6.0;
     let long = |cell: &Cell| format!("{}  {}", cell.name, format_bytes(cell.peak));
     for text in [long, |cell: &Cell| cell.name.clone()] {
         if cells.iter().all(|cell| measured(&text(cell)) <= width) {
@@ -176,7 +173,7 @@ fn paint(ui: &Ui, place: Rect, cell: &Cell, top: u64, (is_front, has_focus, is_h
     let bar_width = if has_curve { BAR_WIDTH } else { plot.width() };
     let bar = Rect::from_min_size(plot.min, vec2(bar_width, plot.height()));
     painter.rect_filled(bar, 1.0, shades.bar.gamma_multiply(0.5));
-    let colour = if cell.standing == Standing::Usual { shades.curve } else { shades.warning };
+    let colour = if cell.standing == Standing::Usual { shades.faint } else { shades.warning };
     let upto = |bytes: u64| Rect::from_min_max(pos2(bar.left(), bar.bottom() - height(bytes)), bar.max);
     painter.rect_filled(upto(cell.peak), 1.0, colour);
     hatch(&painter, upto(cell.baseline), shades.canvas);

@@ -186,22 +186,13 @@ impl SegmentsView {
         let is_wide = room.x >= theme::SEGMENTS_TABLE_WIDTH * 1.8;
         // Half of a small space has room for neither map nor table.
         let has_table = is_wide || room.y * 0.45 >= MIN_TABLE;
-        let sizes = match is_wide {
-            true => {
-                [vec2(room.x - theme::SEGMENTS_TABLE_WIDTH - 8.0, room.y), vec2(theme::SEGMENTS_TABLE_WIDTH, room.y)]
-            }
-            false if !has_table => [room, vec2(room.x, 0.0)],
-            false => [vec2(room.x, room.y * 0.55 - 4.0), vec2(room.x, room.y * 0.45 - 4.0)],
+        let whole = egui::Rect::from_min_size(ui.next_widget_position(), room);
+        let (map_place, table_place) = match is_wide {
+            true => whole.split_left_right_at_x(whole.right() - theme::SEGMENTS_TABLE_WIDTH - 8.0),
+            false => whole.split_top_bottom_at_fraction(if has_table { 0.55 } else { 1.0 }),
         };
-        let at = ui.next_widget_position();
-        let places = [
-            egui::Rect::from_min_size(at, sizes[0]),
-            egui::Rect::from_min_size(
-                at + if is_wide { vec2(sizes[0].x + 8.0, 0.0) } else { vec2(0.0, sizes[0].y + 4.0) },
-                sizes[1],
-            ),
-        ];
-        ui.allocate_rect(egui::Rect::from_min_size(at, room), egui::Sense::hover());
+        let gap = if is_wide { vec2(8.0, 0.0) } else { vec2(0.0, 8.0) };
+        ui.allocate_rect(whole, egui::Sense::hover());
         let failed = state.failed.as_ref().filter(|_| self.shows_eviction_window);
         let range = failed.and_then(|failed| failed.eviction_window.as_ref()?.freed.range());
         if let Some(address) = self.wanted.take() {
@@ -212,7 +203,7 @@ impl SegmentsView {
             }
         }
         let marked = Marked { segment: self.chosen, range };
-        let mut map = ui.new_child(egui::UiBuilder::new().max_rect(places[0]).id_salt("map"));
+        let mut map = ui.new_child(egui::UiBuilder::new().max_rect(map_place).id_salt("map"));
         let chosen = self.chart.chart_ui(&mut map, context, (state, colouring), paint, &marked);
         if let Some(segment) = chosen.segment.and_then(|row| state.map.segments.get(row)) {
             self.chosen = Some(segment.addresses.start);
@@ -222,7 +213,8 @@ impl SegmentsView {
         if !has_table {
             return;
         }
-        let mut table = ui.new_child(egui::UiBuilder::new().max_rect(places[1]).id_salt("table"));
+        let table_place = egui::Rect::from_min_max(table_place.min + gap, table_place.max);
+        let mut table = ui.new_child(egui::UiBuilder::new().max_rect(table_place).id_salt("table"));
         let touched = self.list.list_ui(&mut table, state, self.chosen);
         if let Some(segment) = touched.chosen.and_then(|row| state.map.segments.get(row)) {
             self.chosen = Some(segment.addresses.start);

@@ -53,7 +53,7 @@ pub(super) fn kept(
     };
     let lines = rows.into_iter().map(|row| row.line(key));
     let between = window.map_or(Between::Steps, |window| window.between);
-    Sheet { lead, measure: Some(1), ..Sheet::new("Kept", columns(key, between), lines) }
+    Sheet { lead, ..Sheet::new("Kept", columns(key, between), lines).measured(1) }
 }
 
 /// A sentence about growth of reserved memory, from step to step or burst to burst, without growth of live memory;
@@ -101,9 +101,7 @@ fn groups(trace: &Trace, blocks: &[BlockId], key: GroupKey, leaks: &Leaks) -> BT
 
 /// Describes the leaks in sentences above the table.
 fn lead(absent: &Absent, leaks: &Leaks, window: Option<&StepWindow>) -> Vec<String> {
-    let Some(window) = window else {
-        return absent.reason(GroupKey::Step).map(str::to_owned).into_iter().collect();
-    };
+    let Some(window) = window else { return absent.reason(GroupKey::Step).map(str::to_owned).into_iter().collect() };
     match window.steps.len() {
         0 => absent.reason(GroupKey::Step).map(str::to_owned).into_iter().collect(),
         // A program that may have none.
@@ -148,7 +146,7 @@ fn columns(key: GroupKey, between: Between) -> Vec<Heading> {
     };
     vec![
         first,
-        bytes("Live at end", "Bytes allocated in the recording and never freed.", 84.0),
+        bytes("Live at end", "Bytes allocated in the recording and never freed.", 140.0),
         bytes(per_step, per, 76.0),
         bytes("Leaked", whole, 84.0),
         count("Blocks", "Number of blocks.", 76.0),

@@ -1,12 +1,11 @@
 //! Statistics of a recording: steps, blocks that are never freed, sizes, lifetimes, and the accuracy of the figures.
 
-mod bars;
 mod sheets;
 mod kept;
 
 use std::sync::Arc;
 
-use eframe::egui::{ComboBox, Label, RichText, Role, Ui, WidgetInfo};
+use eframe::egui::{Label, RichText, Ui};
 use highwater_analysis::growth::steps_or_bursts;
 use highwater_analysis::statistics::{StatisticsQuery, TrustNote, trust_notes};
 use highwater_analysis::{Between, Matches, Metric, Statistics};
@@ -57,31 +56,21 @@ impl Counted {
     }
 }
 
-/// The user's choices in a sheet: its sort order and chart.
-#[derive(Debug, Default)]
-struct Page {
-    table: SortedTable,
-    measure: Option<usize>,
-}
-
-/// The names of the sheets, in order.
-const SHEETS: [&str; 6] = ["Steps", "Kept", "Sizes", "Freed when", "Lifetime in events", "Recording"];
-
-/// The tooltips of the sheets, in the same order.
-const ANSWERS: [&str; 6] = [
-    "Memory of each step. Double click or Enter shows the step in the timeline.",
-    "Blocks allocated and never freed, and growth per step. Double click or Enter shows only these.",
-    "Block sizes, in powers of two. Double click or Enter shows only blocks of that size.",
-    "How long the blocks are live, in phases and steps. Double click or Enter shows only these.",
-    "Lifetimes of blocks, in events.",
-    "The origin of the recording, the allocator settings, and what limits the accuracy of the numbers.",
+/// The names of the sheets, in order, and their tooltips.
+const SHEETS: [(&str, &str); 6] = [
+    ("Steps", "Memory of each step. Double click or Enter shows the step in the timeline."),
+    ("Kept", "Blocks allocated and never freed, and growth per step. Double click or Enter shows only these."),
+    ("Sizes", "Block sizes, in powers of two. Double click or Enter shows only blocks of that size."),
+    ("Freed when", "How long the blocks are live, in phases and steps. Double click or Enter shows only these."),
+    ("Lifetime in events", "Lifetimes of blocks, in events."),
+    ("Recording", "The origin of the recording, the allocator settings, and what limits the accuracy of the numbers."),
 ];
 
 /// The Statistics view: the current sheet, and the computed rows.
 #[derive(Debug)]
 pub struct StatisticsView {
     shown: usize,
-    pages: [Page; ANSWERS.len()],
+    pages: [SortedTable; SHEETS.len()],
     query: Query<Key, Counted>,
 }
 
@@ -118,8 +107,8 @@ impl StatisticsView {
         let mut actions = Vec::new();
         ui.horizontal_wrapped(|ui| {
             for (index, sheet) in counted.sheets.iter().enumerate() {
-                let answer = ANSWERS.get(index).copied().unwrap_or_default();
-                if ui.selectable_label(self.shown == index, sheet.name).on_hover_text(answer).clicked() {
+                let tooltip = SHEETS.get(index).map_or("", |(_, tooltip)| tooltip);
+                if ui.selectable_label(self.shown == index, sheet.name).on_hover_text(tooltip).clicked() {
                     self.shown = index;
                 }
             }
@@ -142,19 +131,7 @@ impl StatisticsView {
         if sheet.lines.is_empty() && !sheet.lead.is_empty() {
             return actions;
         }
-        let measures = sheet.measures();
-        let default = sheet.measure.filter(|measure| measures.contains(measure));
-        let measure = page.measure.filter(|measure| measures.contains(measure)).or(default);
-        // In little space, only the table is shown.
-        if let Some(mut measure) = measure.filter(|_| ui.available_height() >= theme::MIN_WITH_CHART) {
-            measure_ui(ui, sheet, &measures, &mut measure);
-            page.measure = Some(measure);
-            if let Some(row) = bars::bars_ui(ui, sheet, measure, page.table.chosen()) {
-                page.table.choose(row);
-            }
-            ui.add_space(4.0);
-        }
-        let touched = page.table.table_ui(ui, sheet.name, &sheet.rows());
+        let touched = page.table_ui(ui, sheet.name, &sheet.rows());
         if let Some(line) = touched.opened.and_then(|row| sheet.lines.get(row)) {
             actions.extend(line.action.clone());
         }
@@ -163,7 +140,7 @@ impl StatisticsView {
 
     /// Shows the sheet of this name.
     pub fn show(&mut self, name: &str) {
-        self.shown = SHEETS.iter().position(|sheet| *sheet == name).unwrap_or(self.shown);
+        self.shown = SHEETS.iter().position(|(sheet, _)| *sheet == name).unwrap_or(self.shown);
     }
 
     /// Shows the next sheet, wrapping around.
@@ -173,13 +150,13 @@ impl StatisticsView {
 
     /// The name of the current sheet: `Steps`, `Kept` …
     pub fn shown(&self) -> &'static str {
-        self.query.answer().map_or("", |_| SHEETS[self.shown])
+        self.query.answer().map_or("", |_| SHEETS[self.shown].0)
     }
 
     /// The current sheet as CSV, with exact figures, in the displayed order; `None` until it is computed.
     pub fn csv(&self) -> Option<String> {
         let sheet = self.query.answer()?.sheets.get(self.shown)?;
-        Some(self.pages.get(self.shown)?.table.csv(&sheet.rows()))
+        Some(self.pages.get(self.shown)?.csv(&sheet.rows()))
     }
 
     fn refresh(&mut self, ui: &Ui, context: &ViewContext<'_>) {
@@ -189,7 +166,7 @@ impl StatisticsView {
         if self.query.receive() {
             let sheets = self.query.answer().into_iter().flat_map(|counted| &counted.sheets);
             for (page, sheet) in self.pages.iter_mut().zip(sheets) {
-                page.table.renew(&sheet.rows());
+                page.renew(&sheet.rows());
             }
         }
         self.query.keep_if(|key| key.of.recording.is(context.recording));
@@ -207,19 +184,6 @@ fn notes_ui(ui: &mut Ui, notes: &[TrustNote]) {
         ui.indent(&note.fact, |ui| ui.label(note.means));
     }
     ui.add_space(6.0);
-}
-
-/// Shows the list of columns that can be shown as bars.
-fn measure_ui(ui: &mut Ui, sheet: &Sheet, measures: &[usize], measure: &mut usize) {
-    let name = |column: usize| sheet.columns.get(column).map_or("", |column| column.name);
-    let chosen = ComboBox::from_id_salt(("bars", sheet.name)).selected_text(format!("bars: {}", name(*measure)));
-    let shown = chosen.show_ui(ui, |ui| {
-        for &column in measures {
-            ui.selectable_value(measure, column, name(column));
-        }
-    });
-    let label = format!("Bars show {}", name(*measure));
-    shown.response.widget_info(|| WidgetInfo::labeled(Role::ComboBox, true, &label));
 }
 
 #[cfg(test)]

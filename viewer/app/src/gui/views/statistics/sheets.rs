@@ -4,7 +4,6 @@ use highwater_analysis::statistics::{Bin, RangeBin};
 use highwater_analysis::{Metric, Statistics};
 use highwater_snapshots::{Trace, format_bytes, format_count, format_nanos};
 
-use super::bars::step_name;
 use crate::gui::views::sheet::{Heading, Line, Sheet};
 use crate::gui::views::view::Action;
 use crate::report::{Unit, Value};
@@ -21,13 +20,22 @@ pub(super) const fn words(name: &'static str, tooltip: &'static str, width: f32)
     Heading::new(Unit::Text, name, tooltip, width)
 }
 
+/// The name of a step, or of the time outside of steps.
+fn step_name(step: Option<u32>, is_before: bool) -> String {
+    match (step, is_before) {
+        (Some(step), _) => step.to_string(),
+        (None, true) => "before".to_owned(),
+        (None, false) => "outside".to_owned(),
+    }
+}
+
 pub(super) fn steps(statistics: &Statistics) -> Sheet {
     let metric = statistics.metric;
     let is_sampled = statistics.steps.iter().any(|row| row.peak.device_used > 0);
     let metrics = Metric::ALL.into_iter().filter(|metric| *metric != Metric::DeviceUsed || is_sampled);
     let mut columns = vec![
         words("Step", "The training step; events before, between and after steps have rows of their own.", 70.0),
-        bytes("Peak", "The peak of the chosen total in the step.", 84.0),
+        bytes("Peak", "The peak of the chosen total in the step.", 140.0),
         Heading::new(Unit::Difference, "Change", "End minus start.", 84.0),
         bytes("Kept", "Bytes allocated in the step and never freed.", 84.0),
         count("Events", "Number of events of the device.", 76.0),
@@ -73,7 +81,7 @@ pub(super) fn steps(statistics: &Statistics) -> Sheet {
         let first = if row.range.start == 0 { 0 } else { row.range.start as usize + 1 };
         Line { values, action: Some(Action::Span(first..row.range.end as usize + 1)) }
     });
-    Sheet { measure: Some(1), ..Sheet::new("Steps", columns, lines) }
+    Sheet::new("Steps", columns, lines).measured(1)
 }
 
 const OF_BINS: [Heading; 5] = [
@@ -98,7 +106,7 @@ fn of_bin(name: String, bin: &Bin, whole: &Bin, action: Option<String>) -> Line 
 }
 
 fn bins(name: &'static str, first: Heading, lines: Vec<Line>, measure: usize) -> Sheet {
-    Sheet { measure: Some(measure), ..Sheet::new(name, std::iter::once(first).chain(OF_BINS), lines) }
+    Sheet::new(name, std::iter::once(first).chain(OF_BINS), lines).measured(measure)
 }
 
 /// Blocks by size.

@@ -165,9 +165,7 @@ pub(super) fn columns(width: usize, view: &View, recording: &Recording, selectio
 
 fn paint_steps(lane: &Lane<'_>, steps: &[(u32, Range<u32>)]) {
     let shown = in_view(steps, |(_, events)| events.clone(), &lane.frame.view, lane.trace, lane.selection);
-    let Some((last, _)) = shown.last() else {
-        return;
-    };
+    let Some((last, _)) = shown.last() else { return };
     let widest = lane.text(format!("step {last}")).size().x;
     let mean = lane.rect.width() / shown.len() as f32;
     let cell = |row: usize| {

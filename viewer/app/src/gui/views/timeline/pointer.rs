@@ -51,9 +51,7 @@ impl Timeline {
         if self.hovered_outline.as_ref().is_some_and(|(block, _)| !is_block(*block)) {
             self.hovered_outline = None;
         }
-        let Some(at) = response.hover_pos() else {
-            return;
-        };
+        let Some(at) = response.hover_pos() else { return };
         self.is_moving |= wheel(ui, at, frame, recording, selection);
         let Some(hover) = self.hover else { return };
         if response.clicked() {

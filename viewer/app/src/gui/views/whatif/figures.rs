@@ -5,9 +5,10 @@ use highwater_analysis::Metric;
 
 use super::job::{Other, Replayed};
 use crate::answers::prediction::Figures;
-use crate::figures::predicted::{Compared, compared, compared_table, difference, tried, tried_table};
+use crate::figures::predicted::{Compared, compared, compared_table, tried, tried_table};
 use crate::gui::views::view::Action;
 use crate::gui::widgets::{Cell, Column, Rows, TableState, Touched, place_ui, step_and_phase, table_ui, theme, when};
+use crate::report::Unit;
 
 /// Width of a column of bytes, in points.
 const WIDTH: f32 = 80.0;
@@ -32,9 +33,11 @@ fn difference_column<'a>(
     tooltip: &'static str,
     bytes: impl Fn(usize) -> [u64; 2] + Copy + 'a,
 ) -> Column<'a> {
-    let text = move |row: usize| difference(bytes(row)[0], bytes(row)[1]);
-    Column::figure((name, width), tooltip, text)
-        .look(move |row, cell| Cell { is_faint: bytes(row)[0] == bytes(row)[1], ..cell })
+    let value = move |row: usize| i128::from(bytes(row)[1]) - i128::from(bytes(row)[0]);
+    Column::new(Unit::Difference, (name, width), tooltip, value).look(move |row, cell| match value(row) {
+        0 => Cell { is_faint: true, text: "none".to_owned(), ..cell },
+        _ => cell,
+    })
 }
 
 /// The peaks, with the recorded events to which they correspond.
@@ -76,7 +79,7 @@ pub(super) fn tried_ui(ui: &mut Ui, replayed: &Replayed, state: &mut TableState)
     let before = replayed.prediction.measured.peak_bytes(Metric::Reserved);
     let figures = |row: usize| figures_of(rows[row].figures);
     // Where there is little room, the last columns are out of sight.
-    let settings = if ui.available_width() < ROOM_FOR_EVENTS { 190.0 } else { 0.0 };
+    let [settings, outcome] = if ui.available_width() < ROOM_FOR_EVENTS { [190.0, 196.0] } else { [0.0; 2] };
     let columns = [
         Column::text(("Settings", settings), "Click or press Enter to replay with these settings.", |row| {
             rows[row].name
@@ -87,7 +90,7 @@ pub(super) fn tried_ui(ui: &mut Ui, replayed: &Replayed, state: &mut TableState)
             [before, figures(row)[1]]
         }),
         Column::text(
-            ("Outcome", 196.0),
+            ("Outcome", outcome),
             "Whether a request fails, or the replay reaches the end of the recording.",
             |row| rows[row].end.as_str(),
         ),

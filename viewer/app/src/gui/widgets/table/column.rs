@@ -25,6 +25,9 @@ pub(crate) struct Cell {
     pub keeps_end: bool,
 }
 
+/// The name of a column, and its width in points.
+type Head = (&'static str, f32);
+
 /// A column of a table whose rows are identified by index.
 pub(crate) struct Column<'a> {
     /// The heading, and its name in CSV.
@@ -49,7 +52,7 @@ impl<'a> Column<'a> {
     /// A column of `width` points with the value of each row.
     pub(crate) fn new<V: Into<Value>>(
         unit: Unit,
-        (name, width): (&'static str, f32),
+        (name, width): Head,
         tooltip: &'static str,
         value: impl Fn(usize) -> V + 'a,
     ) -> Self {
@@ -59,38 +62,22 @@ impl<'a> Column<'a> {
     }
 
     /// Creates a column of sizes in bytes.
-    pub(crate) fn bytes<V: Into<Value>>(
-        head: (&'static str, f32),
-        tooltip: &'static str,
-        value: impl Fn(usize) -> V + 'a,
-    ) -> Self {
+    pub(crate) fn bytes<V: Into<Value>>(head: Head, tooltip: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
         Self::new(Unit::Bytes, head, tooltip, value)
     }
 
     /// Creates a column of counts.
-    pub(crate) fn count<V: Into<Value>>(
-        head: (&'static str, f32),
-        tooltip: &'static str,
-        value: impl Fn(usize) -> V + 'a,
-    ) -> Self {
+    pub(crate) fn count<V: Into<Value>>(head: Head, tooltip: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
         Self::new(Unit::Count, head, tooltip, value)
     }
 
     /// Creates a column of texts.
-    pub(crate) fn text<V: Into<Value>>(
-        head: (&'static str, f32),
-        tooltip: &'static str,
-        value: impl Fn(usize) -> V + 'a,
-    ) -> Self {
+    pub(crate) fn text<V: Into<Value>>(head: Head, tooltip: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
         Self::new(Unit::Text, head, tooltip, value)
     }
 
     /// Creates a column of texts that consist of numbers, such as shares, and are aligned like numbers.
-    pub(crate) fn figure(
-        head: (&'static str, f32),
-        tooltip: &'static str,
-        value: impl Fn(usize) -> String + 'a,
-    ) -> Self {
+    pub(crate) fn figure(head: Head, tooltip: &'static str, value: impl Fn(usize) -> String + 'a) -> Self {
         Self::new(Unit::Number, head, tooltip, value)
     }
 
@@ -129,8 +116,13 @@ impl<'a> Column<'a> {
         self.order.as_ref().map_or_else(|| self.value(row), |order| order(row))
     }
 
+    /// The value of a row in its unit.
+    pub(super) fn text_of(&self, row: usize) -> String {
+        self.unit.text(&self.value(row))
+    }
+
     pub(super) fn cell(&self, row: usize) -> Cell {
-        let cell = Cell { text: self.unit.text(&self.value(row)), ..Cell::default() };
+        let cell = Cell { text: self.text_of(row), ..Cell::default() };
         match &self.look {
             Some(look) => look(row, cell),
             None => cell,

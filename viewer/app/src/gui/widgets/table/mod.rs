@@ -25,6 +25,8 @@ pub(crate) struct TableState {
     turned: f32,
     /// Horizontal scroll position in points, if not all columns fit.
     aside: f32,
+    /// The width that each column of numbers has needed so far, in points: names give way to them.
+    needed: Vec<f32>,
     /// The position at which the scroll bar's handle was grabbed, in points below its top.
     grip: Option<f32>,
     /// The row to scroll to when the table is next shown.
@@ -96,12 +98,19 @@ fn shown_ui(
     let id = ui.scope_id().with(("table", label));
     let bar = Rect::from_min_max(pos2(rect.right() - theme::SCROLL_WIDTH, rect.top() + theme::ROW_HEIGHT), rect.max);
     let columns_rect = Rect::from_min_max(rect.min, pos2(bar.left() - 2.0, rect.max.y));
-    let across = widths(columns, columns_rect.width());
+    state.needed.resize(columns.len(), 0.0);
+    for (needed, column) in state.needed.iter_mut().zip(columns) {
+        *needed = needed.max(paint::head_width(ui, column));
+    }
+    let across = widths(columns, &state.needed, columns_rect.width());
     let width = across.last().copied().unwrap_or(0.0);
     let most_aside = (width - columns_rect.width()).max(0.0);
     let below = if most_aside > 0.5 { theme::SCROLL_WIDTH } else { 0.0 };
     let body = Rect::from_min_max(pos2(rect.left(), bar.top()), columns_rect.max - vec2(0.0, below));
     let in_view = ((body.height() / theme::ROW_HEIGHT) as usize).max(1);
+    // Only whole rows are shown, and a horizontal scroll bar is right below them.
+    let height = in_view.min(rows.max(1)) as f32 * theme::ROW_HEIGHT;
+    let body = body.with_max_y(body.bottom().min(body.top() + height));
     // Widgets are reused for other rows when the table scrolls, on purpose.
     ui.ctx().allow_widget_id_changes_in(rect);
     let response = ui.interact(body, id, Sense::click());
@@ -113,14 +122,17 @@ fn shown_ui(
     let inside = UiBuilder::new().id_salt(("in table", label)).max_rect(rect).accessibility_parent(id);
     let mut inside = ui.new_child(inside);
     inside.set_clip_rect(ui.clip_rect().intersect(rect));
-    let mut frame = paint::Frame { label, columns, across, aside: state.aside, rows, body, id };
+    let text = |column: &Column<'_>, row: usize| row_of(row).map_or_else(String::new, |row| column.text_of(row));
+    let decimals = columns.iter().map(|column| column.unit.has_decimals(rows, |row| text(column, row)));
+    let decimals: Vec<bool> = decimals.collect();
+    let mut frame = paint::Frame { label, columns, decimals, across, aside: state.aside, rows, body, id };
     let mut touched = Touched { is_resorted: frame.heads_ui(&inside, columns_rect, state), ..Touched::default() };
     keys::walk(&inside, &response, (rows, in_view), state, &mut touched);
     state.follow(rows, in_view);
     turn(&inside, columns_rect, (rows, in_view), most_aside, state);
     scroll_bar_ui(&inside, bar, (rows, in_view), state, &format!("Scroll {label}"), id);
     if most_aside > 0.5 {
-        let bar = Rect::from_min_max(pos2(rect.left(), body.bottom() + 1.0), columns_rect.max);
+        let bar = Rect::from_min_size(pos2(rect.left(), body.bottom() + 1.0), vec2(columns_rect.width(), below - 1.0));
         aside_bar_ui(&inside, bar, columns_rect.width() / width, most_aside, state, id);
     }
     frame.aside = state.aside;
@@ -137,17 +149,23 @@ fn shown_ui(
 }
 
 /// The left edges of the columns, relative to the table's, followed by the right end of the last one.
-fn widths(columns: &[Column<'_>], room: f32) -> Vec<f32> {
-    let fixed: f32 = columns.iter().map(|column| column.width).sum();
+fn widths(columns: &[Column<'_>], needed: &[f32], room: f32) -> Vec<f32> {
+    let own = |(column, needed): (&Column<'_>, &f32)| if column.width == 0.0 { 0.0 } else { column.width.max(*needed) };
+    let own: Vec<f32> = columns.iter().zip(needed).map(own).collect();
+    let fixed: f32 = own.iter().sum();
     let open = columns.iter().filter(|column| column.width == 0.0).count().max(1) as f32;
     let has_bars = columns.iter().any(|column| column.has_bars);
-    let most = if has_bars { theme::MAX_OPEN_COLUMN } else { f32::INFINITY };
-    let share = ((room - fixed) / open).clamp(theme::MIN_OPEN_COLUMN, most);
+    let mut share = ((room - fixed) / open).max(theme::MIN_OPEN_COLUMN);
+    if has_bars {
+        // Bars get most of what names do not need.
+        share -= (share - theme::NAMES_BEFORE_BARS).max(0.0) * 0.75;
+        share = share.min(theme::MAX_OPEN_COLUMN);
+    }
     let for_bars = (room - fixed - share * open).max(0.0);
     let mut edges = vec![0.0];
     let mut edge = 0.0;
-    for column in columns {
-        edge += if column.width == 0.0 { share } else { column.width };
+    for (column, own) in columns.iter().zip(own) {
+        edge += if column.width == 0.0 { share } else { own };
         edge += if column.has_bars { for_bars } else { 0.0 };
         edges.push(edge);
     }

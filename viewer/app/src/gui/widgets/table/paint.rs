@@ -10,12 +10,17 @@ use super::{Cell, Column, TableState, Touched, keys};
 use crate::gui::widgets::fit::{self, fitted};
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::words::capital;
-use crate::report::Unit;
+use crate::report::{Unit, with_decimals};
+
+/// Space beside a number in its cell, in points.
+const NUMBER_MARGIN: f32 = 14.0;
 
 /// The layout of a table in the current frame.
 pub(super) struct Frame<'a> {
     pub label: &'a str,
     pub columns: &'a [Column<'a>],
+    /// Whether the sizes of each column have decimals.
+    pub decimals: Vec<bool>,
     /// The left edges of the columns, relative to the table's, followed by the right end of the last one.
     pub across: Vec<f32>,
     /// The distance by which all columns but the first are scrolled.
@@ -89,7 +94,7 @@ impl Frame<'_> {
             let text = format!("{}{mark}", capital(column.name));
             let galley = fit::line(&painter, text, format, (whole.width() - 8.0).max(8.0));
             let (anchor, at) = match column.unit.is_numeric() {
-                true => (Align2::RIGHT_CENTER, whole.right_center() - vec2(6.0, 0.0)),
+                true => (Align2::RIGHT_CENTER, pos2(figure_right(column, whole), whole.center().y)),
                 false => (Align2::LEFT_CENTER, whole.left_center() + vec2(6.0, 0.0)),
             };
             painter.galley(anchor.anchor_size(at, galley.size()).min, galley, colour);
@@ -114,7 +119,7 @@ impl Frame<'_> {
     ) -> Option<Id> {
         let shades = Shades::in_ui(ui);
         let body = self.body;
-        let in_view = (body.height() / theme::ROW_HEIGHT).ceil() as usize;
+        let in_view = (body.height() / theme::ROW_HEIGHT).round().max(1.0) as usize;
         let pointer = ui.input(|input| input.pointer.hover_pos());
         let mut chosen = None;
         for row in state.first..self.rows.min(state.first.saturating_add(in_view)) {
@@ -143,12 +148,22 @@ impl Frame<'_> {
             let mut words = Vec::with_capacity(self.columns.len());
             let mut tooltip = None;
             for (index, column) in self.columns.iter().enumerate() {
-                let cell = row_of(row).map_or_else(Cell::default, |row| column.cell(row));
+                let mut cell = row_of(row).map_or_else(Cell::default, |row| column.cell(row));
+                if self.decimals[index] {
+                    cell.text = with_decimals(cell.text);
+                }
                 let (whole, seen) = (self.column(index, whole), self.seen(index, whole).intersect(body));
                 let is_cut = match is_shown(column, whole, seen) {
                     true => cell_ui(ui, whole, seen, column, &cell, &shades),
                     false => seen.is_positive(),
                 };
+                if is_cut && column.unit.is_numeric() && column.width > 0.0 {
+                    let needed = fit::width(ui, &cell.text, &FontId::proportional(13.0)) + NUMBER_MARGIN;
+                    if needed > state.needed[index] {
+                        state.needed[index] = needed;
+                        ui.ctx().request_discard("a number needs more room");
+                    }
+                }
                 if on_row.hovered() && pointer.is_some_and(|pointer| seen.contains(pointer)) {
                     let more = row_of(row).and_then(|row| column.tooltip(row));
                     tooltip = match (is_cut, more) {
@@ -178,10 +193,29 @@ impl Frame<'_> {
     }
 }
 
+/// The width that the heading of a column of numbers needs, with the mark of its order; 0 for texts.
+pub(super) fn head_width(ui: &Ui, column: &Column<'_>) -> f32 {
+    if !column.unit.is_numeric() {
+        return 0.0;
+    }
+    let mark = if column.is_sortable { " v" } else { "" };
+    fit::width(ui, &format!("{}{mark}", capital(column.name)), &FontId::proportional(12.0)) + NUMBER_MARGIN
+}
+
 /// Whether to draw a cell at `whole` of which only `seen` is visible: a number with missing digits would be misread.
 fn is_shown(column: &Column<'_>, whole: Rect, seen: Rect) -> bool {
     let is_whole = seen.width() + 0.5 >= whole.width();
     seen.is_positive() && (is_whole || !column.unit.is_numeric())
+}
+
+/// Whether a column of differences has room for bars after its figures.
+fn has_bar_after(column: &Column<'_>, whole: Rect) -> bool {
+    column.unit == Unit::Difference && whole.width() > 2.0 * theme::DIFFERENCE_WIDTH
+}
+
+/// Where the figures of a column of numbers end.
+fn figure_right(column: &Column<'_>, whole: Rect) -> f32 {
+    if has_bar_after(column, whole) { whole.left() + theme::DIFFERENCE_WIDTH - 6.0 } else { whole.right() - 6.0 }
 }
 
 /// Paints a cell at `whole`, of which `seen` is visible. Returns whether its text is truncated.
@@ -199,8 +233,8 @@ fn cell_ui(ui: &Ui, whole: Rect, seen: Rect, column: &Column<'_>, cell: &Cell, s
         painter.rect_filled(bar, 2.0, cell.bar.unwrap_or(shades.bar));
     }
     let middle = whole.center().y;
-    if let Some(share) = cell.diverging.filter(|_| whole.width() > 2.0 * theme::DIFFERENCE_WIDTH) {
-        let room = whole.with_max_x(whole.right() - theme::DIFFERENCE_WIDTH).shrink2(vec2(4.0, 3.0));
+    if let Some(share) = cell.diverging.filter(|_| has_bar_after(column, whole)) {
+        let room = whole.with_min_x(whole.left() + theme::DIFFERENCE_WIDTH).shrink2(vec2(4.0, 3.0));
         let (from, to) = (room.center().x, room.center().x + room.width() / 2.0 * share.clamp(-1.0, 1.0));
         // The lighter of each pair in dark windows.
         let change = match (share > 0.0, ui.visuals().dark_mode) {
@@ -231,7 +265,7 @@ fn cell_ui(ui: &Ui, whole: Rect, seen: Rect, column: &Column<'_>, cell: &Cell, s
     let is_shortened = *text != *cell.text;
     let galley = fit::line(&painter, text, format, room);
     let is_cut = is_shortened || galley.elided || seen.width() + 0.5 < whole.width();
-    let x = if column.unit.is_numeric() { whole.right() - 6.0 - galley.size().x } else { left };
+    let x = if column.unit.is_numeric() { figure_right(column, whole) - galley.size().x } else { left };
     painter.galley(pos2(x, middle - galley.size().y / 2.0), galley, colour);
     is_cut
 }

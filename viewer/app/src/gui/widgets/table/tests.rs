@@ -61,7 +61,13 @@ fn focus(harness: &mut Harness<'_, Many>) {
 
 #[test]
 fn columns_share_the_room_that_fixed_ones_leave() {
-    assert_eq!(widths(&rows(1, 90.0, |_| String::new()).columns, 400.0), [0.0, 310.0, 400.0]);
+    assert_eq!(widths(&rows(1, 90.0, |_| String::new()).columns, &[0.0, 0.0], 400.0), [0.0, 310.0, 400.0]);
+    let needed = [0.0, 120.0];
+    assert_eq!(
+        widths(&rows(1, 90.0, |_| String::new()).columns, &needed, 400.0),
+        [0.0, 280.0, 400.0],
+        "names give way"
+    );
 }
 
 #[test]

@@ -38,8 +38,8 @@ pub(crate) struct Shades {
     pub bar: Color32,
     /// The selected row of a table.
     pub chosen: Color32,
-    /// Bars of a chart.
-    pub curve: Color32,
+    /// Check boxes and radio buttons, without their marks.
+    pub(super) switch: Color32,
     lanes: [Color32; Phase::ALL.len()],
     pub(super) lines: [Color32; 6],
 }
@@ -62,7 +62,7 @@ impl Shades {
                 warning: Color32::from_rgb(0xff, 0xb8, 0x4d),
                 bar: Color32::from_rgb(0x3d, 0x47, 0x56),
                 chosen: Color32::from_rgb(0x2c, 0x4a, 0x6e),
-                curve: Color32::from_rgb(0x9a, 0xa2, 0xad),
+                switch: Color32::from_rgb(0x70, 0x78, 0x84),
                 lanes: [
                     Color32::from_rgb(0x2a, 0x2f, 0x37),
                     Color32::from_rgb(0x3a, 0x46, 0x52),
@@ -95,7 +95,7 @@ impl Shades {
                 warning: Color32::from_rgb(0x9a, 0x58, 0x00),
                 bar: Color32::from_rgb(0xc2, 0xcd, 0xda),
                 chosen: Color32::from_rgb(0xc3, 0xda, 0xf5),
-                curve: Color32::from_rgb(0x5c, 0x66, 0x72),
+                switch: Color32::from_rgb(0x82, 0x8a, 0x96),
                 lanes: [
                     Color32::from_rgb(0xec, 0xee, 0xf1),
                     Color32::from_rgb(0xd9, 0xe3, 0xee),
@@ -139,7 +139,6 @@ impl Shades {
             pinned: ink,
             cursor: ink,
             step_border: soft,
-            curve: ink,
             ..self
         }
     }

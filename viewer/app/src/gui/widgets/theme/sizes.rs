@@ -58,10 +58,6 @@ pub(crate) const BOTTOM_HEIGHT: f32 = 280.0;
 pub(crate) const EXPLAIN_HEIGHT: f32 = 480.0;
 /// Minimum width at which the explanation has two columns, in points.
 pub(crate) const EXPLAIN_WIDE: f32 = 1000.0;
-/// Minimum height of the explanation in two columns, in points; with less space it scrolls.
-pub(crate) const EXPLAIN_MIN: f32 = 560.0;
-/// Height of each additional row of advice in the explanation, in points.
-pub(crate) const CARD_HEIGHT: f32 = 130.0;
 /// Initial height of the What-if view below the timeline, in points.
 pub(crate) const WHATIF_HEIGHT: f32 = 440.0;
 /// Minimum width of the What-if view with the form next to the results, in points.
@@ -86,6 +82,8 @@ pub(crate) const SCROLL_WIDTH: f32 = 11.0;
 pub(crate) const MIN_OPEN_COLUMN: f32 = 90.0;
 /// Maximum width of this column next to a column with bars, in points.
 pub(crate) const MAX_OPEN_COLUMN: f32 = 320.0;
+/// Width of this column from which on bars grow, in points.
+pub(crate) const NAMES_BEFORE_BARS: f32 = 150.0;
 /// Height of a row of the address map, in points.
 pub(crate) const MAP_ROW_HEIGHT: f32 = 15.0;
 /// Free space below a row of the address map, in points.
@@ -107,7 +105,7 @@ pub(crate) const MAP_BELOW_FAILURE: f32 = 124.0;
 /// Minimum width at which that analysis has three columns, in points.
 pub(crate) const OOM_PANEL_WIDE: f32 = 1100.0;
 /// Width of the table of segments beside the map, in points.
-pub(crate) const SEGMENTS_TABLE_WIDTH: f32 = 750.0;
+pub(crate) const SEGMENTS_TABLE_WIDTH: f32 = 770.0;
 /// Minimum height of the Moment panel, in points; with less space it scrolls.
 pub(crate) const MOMENT_MIN: f32 = 300.0;
 /// Height of the Moment panel below which its head is a single line, in points.
@@ -120,12 +118,8 @@ pub(crate) const SEGMENTS_MIN: f32 = 320.0;
 pub(crate) const SEGMENTS_WIDE: f32 = 1000.0;
 /// Minimum height of the address map below lanes, in points.
 pub(crate) const MAP_MIN: f32 = 90.0;
-/// Height of a chart of bars with its labels, in points.
-pub(crate) const CHART_HEIGHT: f32 = 130.0;
-/// Minimum height at which statistics have a chart above their table, in points.
-pub(crate) const MIN_WITH_CHART: f32 = 270.0;
-/// Largest width of a bar of a chart, in points.
-pub(crate) const WIDEST_BAR: f32 = 110.0;
+/// Height of the bar of menus and tabs, in points.
+pub(crate) const MENU_HEIGHT: f32 = 25.0;
 /// Height of the window that menus leave free, in points.
 pub(crate) const MENU_MARGIN: f32 = 60.0;
 /// Side of a legend's colour square, in points.
