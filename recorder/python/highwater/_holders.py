@@ -260,6 +260,7 @@ def _step(holder, held, path):
         return f".{name}" if name else ""
     owner = next((one for one, inner in zip(path, path[1:]) if inner is holder), None)
     key = _key_of(holder, held)
-    if owner is not None and getattr(owner, "__dict__", None) is holder:
+    # Of a class, `__dict__` is another view of the dict.
+    if isinstance(owner, type) or (owner is not None and getattr(owner, "__dict__", None) is holder):
         return f".{key}"
     return f"[{key}]" if len(holder) < 100 else ""

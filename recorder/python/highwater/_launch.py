@@ -27,9 +27,14 @@ def begin():
     if _process == os.getpid() or not _asked()[1]:
         return
     _process = os.getpid()
-    options, others = _variables.read()
-    launch = _Launch(options, others)
+    try:
+        options, others = _variables.read()
+        launch = _Launch(options, others)
+    except Exception:
+        _note_unrecorded()
+        raise
     if "file" in others or "signal" in others:
+        _note_unrecorded()
         Switch(launch.recording, others.get("file"), others.get("signal")).start()
     elif not launch.begin():
         return
@@ -41,6 +46,14 @@ def _asked():
     """Returns the variable that asks for the recording, and its value."""
     names = [_variables.RUN_FILE, _variables.RECORD, _variables.OOM_SNAPSHOT]
     return next(((name, os.environ[name]) for name in names if os.environ.get(name)), (None, None))
+
+
+def _note_unrecorded():
+    """Notes for `highwater run` that this process uses a GPU, although there is no recording of it yet."""
+    claims = os.environ.get(_CLAIMS)
+    if claims:
+        with contextlib.suppress(OSError):
+            open(os.path.join(claims, f".{os.getpid()}.used"), "x").close()
 
 
 class _Launch:
@@ -141,6 +154,7 @@ class _Names:
     def __init__(self, path, claims, is_alone):
         self._path, self._claims = path, claims
         self._locks = []
+        self._has_noted = False
         rank, size = rank_and_size()
         word = f"rank{rank}" if size > 1 else ""
         own = f"{int(time.time())}.pid{os.getpid()}" if is_alone else f"pid{os.getpid()}"
@@ -196,6 +210,7 @@ class _Names:
 
     def note(self, path):
         """Notes a file for `highwater run`."""
+        self._has_noted = True
         if self._claims:
             claim = os.path.join(self._claims, f".{os.path.basename(path)}")
             with contextlib.suppress(OSError), open(claim, "w") as file:
@@ -203,6 +218,8 @@ class _Names:
 
     def end(self):
         """Notes that nothing is missing."""
+        if not self._has_noted:
+            _note_unrecorded()
         if self._begun:
             with contextlib.suppress(OSError):
                 os.remove(self._begun)

@@ -122,7 +122,7 @@ class Session:
                 # The program ends it later, when nothing is recorded.
                 part.end(error, gives_hints)
             if error is None:
-                for hint in self._tracker.hints() if gives_hints else ():
+                for hint in self._hints() if gives_hints else ():
                     warn(hint)
                 if self.is_of_program() and self._marked is not None:
                     for hint in self._marked.hints():
@@ -345,11 +345,18 @@ class Session:
             yield self._untagged
         yield from self._warnings
         yield from self._tracker.all_notes()
-        yield from self._tracker.hints()
+        yield from self._hints()
+
+    def _hints(self):
+        # A program that knows nothing of the recording has no object to call.
+        advice = "call run.step() at the end of each training step"
+        if self.is_of_program():
+            advice = "name a function that is called once a step, by --step-at or HIGHWATER_STEP_AT"
+        return self._tracker.hints(advice)
 
     def write(self, reason, path, part=None):
         """Writes the recording, or a part of it; returns the path of the file."""
-        options, was_collecting = (part or self)._options, gc.isenabled()
+        options, was_collecting, is_whole = (part or self)._options, gc.isenabled(), False
         self._is_writing = True
         # A snapshot has millions of objects, none of which is garbage.
         gc.disable()
@@ -359,11 +366,17 @@ class Session:
             is_asked = reason != "oom" and ("{rank}" in path or ranked == path)
             how = {"convert": options["convert"], "keep_pickle": options["keep_pickle"], "is_asked": is_asked}
             snapshot = self._snapshot(reason, part and part.since)
-            return _files.write(snapshot, ranked, (part or self).note_written, **how)
+            written = _files.write(snapshot, ranked, (part or self).note_written, **how)
+            is_whole = part is None and reason not in ("dump", "oom")
+            return written
         finally:
             self._is_writing = False
             if was_collecting:
                 gc.enable()
+            if self._termination.is_due():
+                # What was written just now is all, or that is written too.
+                is_all = is_whole or reason == "signal"
+                (self._note_terminated if is_all else self._write_before_exit)()
             self._termination.deliver()
 
     def note_written(self, path):
@@ -406,10 +419,13 @@ class Session:
         if _active is self and self._is_recording:
             with contextlib.suppress(Warning):
                 self._dump_all("signal")
+        self._note_terminated()
+        return True
+
+    def _note_terminated(self):
         on_terminated = (self._options["of_program"] or {}).get("on_terminated")
         if on_terminated is not None:
             on_terminated()
-        return True
 
     def observe_oom(self):
         """Writes the recording, the first time that an allocation fails."""

@@ -36,6 +36,10 @@ class Termination:
                 with contextlib.suppress(ValueError):
                     signal.signal(number, former)
 
+    def is_due(self):
+        """Returns whether a signal arrived while the recording was being written."""
+        return self._due is not None
+
     def deliver(self):
         """Handles a signal that arrived while the recording was being written."""
         number, self._due = self._due, None

@@ -84,17 +84,16 @@ class Steps:
                 self._seen.add(now)
             self._optimizers.clear()
 
-    def hints(self):
-        """Yields why the number of steps may not be the program's, as a sentence."""
+    def hints(self, advice):
+        """Yields why the number of steps may not be the program's, and the advice, as a sentence."""
         if self._takes_turns:
             yield (
-                f"several optimizers take turns, and each turn is counted as a step, {self._count} in all: call "
-                "run.step() at the end of each training step"
+                f"several optimizers take turns, and each turn is counted as a step, {self._count} in all: {advice}"
             )
         elif not (self._seen or self.is_stepped) and self._count == 1 and self.backwards > 1:
             yield (
                 f"no optimizer of torch.optim has run, so all {self.backwards} backward passes count as one step: "
-                "call run.step() at the end of each training step"
+                f"{advice}"
             )
 
 

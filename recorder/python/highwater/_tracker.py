@@ -132,9 +132,9 @@ class Tracker:
         yield from self.notes.values()
         yield from self.references.notes()
 
-    def hints(self):
-        """Returns what the program could do for better steps, as sentences."""
-        return self._steps.hints() if self._is_counting else ()
+    def hints(self, advice):
+        """Returns why the steps may not be the program's, and the advice, as sentences."""
+        return self._steps.hints(advice) if self._is_counting else ()
 
     def _end_step(self):
         self.step_number += 1

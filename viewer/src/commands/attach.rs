@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use self::scripts::{Notes, Scripts, inject};
-use crate::commands::run::{Signals, make_way, report_file_of};
+use crate::commands::run::{Signals, function, make_way, report_file_of};
 use crate::output::{Failure, Page, Status};
 
 /// Training steps that are recorded by default.
@@ -35,6 +35,12 @@ pub struct AttachArguments {
     /// Record for this time instead, such as 30s or 5min: for programs without training steps
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
+    /// Count each call of this function as a step: Engine.step, or package.module:Engine.step
+    #[arg(long, value_name = "NAME", value_parser = function)]
+    pub step_at: Option<String>,
+    /// End the recording that another `highwater attach` of this program has begun
+    #[arg(long, conflicts_with_all = ["steps", "duration", "step_at", "out", "no_stacks", "ring"])]
+    pub detach: bool,
     /// File to write [default: pid123.snap, in the current folder]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -63,11 +69,14 @@ pub(crate) fn run(arguments: &AttachArguments, page: &mut Page<'_>) -> Result<St
     }
     let out = arguments.out.clone().unwrap_or_else(|| PathBuf::from(format!("pid{pid}.snap")));
     let out = std::path::absolute(&out).map_err(|why| Failure::Write(format!("{}: {why}", out.display())))?;
-    make_way(&out)?;
+    if !arguments.detach {
+        make_way(&out)?;
+    }
     let cannot = |why: io::Error| Failure::Record(format!("process {pid} cannot be recorded: {why}"));
     let mut scripts = Scripts::for_process(pid).map_err(cannot)?;
     let signals = Signals::catch().map_err(|why| Failure::Record(format!("cannot handle signals: {why}")))?;
-    inject(pid, &scripts.begin(&out, &options(arguments)).map_err(cannot)?)?;
+    let script = if arguments.detach { scripts.end_other() } else { scripts.begin(&out, &options(arguments)) };
+    inject(pid, &script.map_err(cannot)?)?;
     let (asked, mut begun) = (Instant::now(), None);
     let (mut is_stated, mut is_over, mut is_ending) = (false, false, false);
     let found = loop {
@@ -113,6 +122,9 @@ pub(crate) fn run(arguments: &AttachArguments, page: &mut Page<'_>) -> Result<St
     // It may not have been run yet where the steps were over at the same time.
     scripts.withdraw("end");
     if let Some(why) = found.error {
+        if arguments.detach {
+            return Err(Failure::Record(format!("process {pid}: {why}")));
+        }
         return Err(Failure::Record(format!("process {pid} cannot be recorded: {why}")));
     }
     match found.written.last() {
@@ -144,6 +156,9 @@ fn options(arguments: &AttachArguments) -> String {
     if arguments.duration.is_none() {
         // The step that is running is not whole.
         options.push(format!("steps=range(1, {})", u64::from(arguments.steps) + 1));
+    }
+    if let Some(name) = &arguments.step_at {
+        options.push(format!("step_at='{name}'"));
     }
     if arguments.no_stacks {
         options.push("context=None".to_owned());

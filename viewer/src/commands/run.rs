@@ -19,6 +19,7 @@ use std::process::{Command, ExitStatus};
 
 use clap::Args;
 use highwater_snapshots::{parse_bytes, parse_range};
+use tempfile::{Builder, TempDir};
 
 use self::library::Library;
 use crate::output::{Failure, Page, Status};
@@ -28,7 +29,7 @@ fn steps(text: &str) -> Result<Range<u32>, String> {
     parse_range(text).ok_or_else(|| "expected the first step and the one after the last, such as 10..13".to_owned())
 }
 
-fn function(text: &str) -> Result<String, String> {
+pub(crate) fn function(text: &str) -> Result<String, String> {
     let is_part_of_name = |c: char| c.is_alphanumeric() || "_.:<>".contains(c);
     let is_name = !text.is_empty() && text.chars().all(is_part_of_name);
     is_name
@@ -94,6 +95,9 @@ if sys.version_info >= (3, 9):
     sys.meta_path.insert(0, _BeforeTorch)
 "#;
 
+/// The suffixes of files that the recorder of PyTorch programs writes.
+const WRITTEN: [&str; 7] = ["snap", "pickle", "pkl", "json", "folded", "html", "parquet"];
+
 /// Runs the program to its end, prints to standard error what was recorded, and returns the program's exit status.
 /// Standard input, output and error are the program's.
 pub(crate) fn run(arguments: &ProgramArguments, _page: &mut Page<'_>) -> Result<Status, Failure> {
@@ -101,7 +105,7 @@ pub(crate) fn run(arguments: &ProgramArguments, _page: &mut Page<'_>) -> Result<
     let file = file_of(arguments, &program)?;
     let library = Library::provide()?;
     let cannot = |why: io::Error| Failure::Record(format!("cannot make a folder for the run: {why}"));
-    let claims = tempfile::Builder::new().prefix("highwater-run-").tempdir().map_err(cannot)?;
+    let claims = claims_beside(&file).map_err(cannot)?;
     let package = Package::provide(START, false).map_err(cannot)?;
     if !file.is_dir() {
         make_way(&file)?;
@@ -119,9 +123,17 @@ pub(crate) fn run(arguments: &ProgramArguments, _page: &mut Page<'_>) -> Result<
     let ended =
         signals.wait(child).map_err(|why| Failure::Record(format!("cannot wait for {}: {why}", program.name())))?;
     if !arguments.quiet {
-        report::report(&program, &file, claims.path());
+        report::report(&program, &file, claims.path(), arguments.driver);
     }
     Ok(Status::Program(code(ended)))
+}
+
+/// Makes a folder for the claims of processes: where temporary files are, or else, as without such a folder, in that of
+/// the recording, which must be written to in any case.
+fn claims_beside(file: &Path) -> io::Result<TempDir> {
+    let in_folder = |folder: &Path| Builder::new().prefix("highwater-run-").tempdir_in(folder);
+    let beside = if file.is_dir() { Some(file) } else { file.parent() };
+    in_folder(&std::env::temp_dir()).or_else(|why| beside.and_then(|folder| in_folder(folder).ok()).ok_or(why))
 }
 
 /// Returns the absolute path of the recording, since the program may change its working folder. For a program that only
@@ -133,18 +145,30 @@ fn file_of(arguments: &ProgramArguments, program: &Program) -> Result<PathBuf, F
         None => format!("{}.snap", program.name()),
     };
     let file = arguments.out.clone().unwrap_or_else(|| PathBuf::from(named()));
+    // As the recorder of PyTorch programs would say when the program has run for a while.
+    let ending = file.file_name().map(|name| name.to_string_lossy().trim_end_matches(".gz").to_owned());
+    let ending = ending.as_deref().map(Path::new).and_then(Path::extension).map(|ending| ending.to_string_lossy());
+    if let Some(ending) = ending.filter(|ending| arguments.out.is_some() && !WRITTEN.contains(&&**ending)) {
+        let text = format!(
+            "cannot record to {}: unknown suffix '.{ending}': expected .{}",
+            file.display(),
+            WRITTEN.join(", .")
+        );
+        return Err(Failure::Usage(text));
+    }
     std::path::absolute(&file).map_err(|why| Failure::Write(format!("{}: {why}", file.display())))
 }
 
-/// Fails now, rather than after the run, if the file cannot be written; removes an existing file.
+/// Fails now, rather than after the run, if the file cannot be written. An existing file remains until it is replaced.
 pub(crate) fn make_way(file: &Path) -> Result<(), Failure> {
     let cannot =
         |why: io::Error| Failure::Write(format!("cannot write {}: {why}; choose another with --out", file.display()));
     if file.exists() && !file.is_file() {
         return Err(Failure::Write(format!("{} is not a regular file; choose another with --out", file.display())));
     }
+    let is_new = !file.exists();
     OpenOptions::new().write(true).create(true).truncate(false).open(file).map_err(cannot)?;
-    std::fs::remove_file(file).map_err(cannot)
+    if is_new { std::fs::remove_file(file).map_err(cannot) } else { Ok(()) }
 }
 
 /// The settings of the library, as environment variables.

@@ -36,6 +36,11 @@ impl Positions {
         Some(Self::of(trace, DeviceId(device), run.number(&format!("device.{device}.allocations"))?))
     }
 
+    /// Whether a position is before the recording.
+    pub(super) fn is_before(&self, position: Option<u64>) -> bool {
+        position.is_some_and(|position| position < self.first)
+    }
+
     /// The number of allocations in the recording before `position`; `None` if that is not part of it.
     pub(super) fn recorded(&self, position: u64) -> Option<u64> {
         position.checked_sub(self.first).filter(|count| *count <= self.allocs.len() as u64)

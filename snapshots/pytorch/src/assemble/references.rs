@@ -30,7 +30,9 @@ pub(super) fn add_references(trace: &mut Trace, run: &RunFacts, rows: &mut Rows)
     let mut found: BTreeMap<BlockId, References> = BTreeMap::new();
     for (device, of_device) in devices {
         match of_device {
-            Some(OfDevice { found: of_blocks, unknown: 0, .. }) => found.extend(of_blocks),
+            Some(OfDevice { found: of_blocks, unknown: 0, is_cut: false, .. }) => found.extend(of_blocks),
+            // The recording begins within a step that was followed. A part of the facts would mislead.
+            Some(OfDevice { is_cut: true, .. }) => {}
             // They are lost, which the recording reports.
             Some(_) if missing_events(run, DeviceId(device)) > 0 => {}
             Some(_) if full_ring(run, DeviceId(device), trace.events.len()).is_some() => {}
@@ -59,14 +61,22 @@ struct OfDevice {
     found: BTreeMap<BlockId, References>,
     /// Number of lines that match no block.
     unknown: u64,
+    /// Whether a line begins before the recording and ends in it.
+    is_cut: bool,
 }
 
 impl OfDevice {
     fn new(positions: Positions) -> Self {
-        Self { positions, found: BTreeMap::new(), unknown: 0 }
+        Self { positions, found: BTreeMap::new(), unknown: 0, is_cut: false }
     }
 
     fn add(&mut self, line: Line<'_>, trace: &Trace) {
+        // Files of a rotation, and recordings within another, begin after the steps that were followed first.
+        let [begins_before, ends_before] = [line.first(), line.last()].map(|at| self.positions.is_before(at));
+        if begins_before {
+            self.is_cut |= !ends_before;
+            return;
+        }
         // Memory of another allocator has an address that no block ever has.
         if self.positions.by_address.contains_key(&line.address) {
             let added = line.add(&self.positions, trace, &mut self.found);
@@ -111,6 +121,17 @@ impl<'a> Line<'a> {
         let device = parts.next()?.parse().ok()?;
         let [address, bytes] = [parts.next()?.parse().ok()?, parts.next()?.parse().ok()?];
         Some(Self { kind, device, address, bytes, rest: parts.next()? })
+    }
+
+    /// The first position.
+    fn first(&self) -> Option<u64> {
+        self.rest.split(' ').next()?.parse().ok()
+    }
+
+    /// The last position: that at which a saved tensor is released.
+    fn last(&self) -> Option<u64> {
+        let released = self.rest.split(' ').nth(3).and_then(|text| text.parse().ok());
+        released.filter(|_| self.kind == "saved").or_else(|| self.first())
     }
 
     fn add(self, positions: &Positions, trace: &Trace, found: &mut BTreeMap<BlockId, References>) -> Option<()> {
@@ -204,6 +225,15 @@ mod tests {
         assert_eq!(attributes(&trace), [(0, "input 0 blocks.0")]);
         assert!(problem(&trace).is_none());
         assert!(problem(&sample("end 3 268435456 512 43")).is_some(), "a device whose allocations were not counted");
+    }
+
+    #[test]
+    fn references_from_before_the_recording_are_left_out() {
+        let earlier = "input 0 268435456 512 39 blocks.0\nsaved 0 268435456 512 38 39 64 39 blocks.1\n";
+        let trace = sample(&format!("{earlier}input 0 268435456 512 41 blocks.0"));
+        assert_eq!((attributes(&trace), problem(&trace)), (vec![(0, "input 0 blocks.0")], None));
+        let cut = sample("saved 0 268435456 512 39 42 64 44 blocks.1\ninput 0 268435456 512 41 blocks.0");
+        assert_eq!((attributes(&cut), problem(&cut)), (vec![], None), "of a step that began earlier, none is used");
     }
 
     #[test]

@@ -66,8 +66,17 @@ impl Scripts {
 
     /// The script that begins a recording in `out` with these options of `record_memory_history`.
     pub(super) fn begin(&self, out: &Path, options: &str) -> io::Result<PathBuf> {
-        let attach = format!("attach({}, notes, dict({options}))", text(out));
+        // The program sees this process under its number only where both count processes together.
+        let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+        let is_counted = namespace("self") == namespace(&self.pid.to_string());
+        let own = if is_counted { std::process::id().to_string() } else { "None".to_owned() };
+        let attach = format!("attach({}, notes, dict({options}), {own})", text(out));
         self.write("begin", &format!("if is_awaited('begin'): {IMPORT}.{attach}"))
+    }
+
+    /// The script that ends a recording that another process has begun.
+    pub(super) fn end_other(&self) -> io::Result<PathBuf> {
+        self.write("begin", &format!("if is_awaited('begin'): {IMPORT}.end(notes)"))
     }
 
     /// The script that ends the recording.

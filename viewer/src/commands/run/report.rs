@@ -22,14 +22,17 @@ use crate::output::{Failure, Page, caveats};
 const MAX_FILES: usize = 16;
 
 /// Prints what was recorded, or why nothing was. Errors here do not change the program's exit status.
-pub(super) fn report(program: &Program, file: &Path, claims: &Path) {
+/// `asks_for_driver` tells whether PyTorch programs were to be recorded by the driver too.
+pub(super) fn report(program: &Program, file: &Path, claims: &Path, asks_for_driver: bool) {
     let mut out = io::stderr().lock();
     let page = &mut Page::for_stderr(&mut out);
     // If standard error is closed, nobody reads it.
     let _ = match files_of_run(file, claims).as_slice() {
         [] if lost(claims) > 0 => report_lost(lost(claims), page),
-        [] => report_nothing(program, page),
-        files => report_files(program, files, page).and_then(|()| report_lost(lost(claims), page)),
+        [] => report_nothing(program, count(claims, ".used") > 0, page),
+        files => report_files(program, files, page)
+            .and_then(|()| report_driver(asks_for_driver, files, page))
+            .and_then(|()| report_lost(lost(claims), page)),
     };
 }
 
@@ -44,8 +47,13 @@ fn files_of_run(file: &Path, claims: &Path) -> Vec<PathBuf> {
 
 /// The number of processes whose recordings have begun, and have not ended.
 fn lost(claims: &Path) -> usize {
+    count(claims, ".begun")
+}
+
+/// The number of processes that have left a note with this ending.
+fn count(claims: &Path, ending: &str) -> usize {
     let entries = std::fs::read_dir(claims).into_iter().flatten().flatten();
-    entries.into_iter().filter(|entry| entry.file_name().to_string_lossy().ends_with(".begun")).count()
+    entries.into_iter().filter(|entry| entry.file_name().to_string_lossy().ends_with(ending)).count()
 }
 
 fn report_lost(count: usize, page: &mut Page<'_>) -> io::Result<()> {
@@ -57,8 +65,18 @@ fn report_lost(count: usize, page: &mut Page<'_>) -> io::Result<()> {
     page.headline(&format!("highwater: {which} ended before it could be written, as after SIGKILL or a crash."))
 }
 
-fn report_nothing(program: &Program, page: &mut Page<'_>) -> io::Result<()> {
-    let why = program.resists().unwrap_or_else(|| "no use of CUDA was seen".to_owned());
+fn report_driver(is_asked: bool, files: &[PathBuf], page: &mut Page<'_>) -> io::Result<()> {
+    let is_of_driver = |file: &PathBuf| file.to_string_lossy().ends_with(".driver.snap");
+    if !is_asked || files.iter().any(is_of_driver) {
+        return Ok(());
+    }
+    page.line("highwater: --driver has recorded nothing: no allocation by the CUDA driver was seen.")
+}
+
+fn report_nothing(program: &Program, uses_cuda: bool, page: &mut Page<'_>) -> io::Result<()> {
+    let why = if uses_cuda { None } else { program.resists() };
+    let seen = if uses_cuda { "CUDA was used, but no recording was written" } else { "no use of CUDA was seen" };
+    let why = why.unwrap_or_else(|| seen.to_owned());
     page.headline(&format!("highwater: nothing was recorded: {why}."))
 }
 

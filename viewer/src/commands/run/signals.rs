@@ -29,29 +29,32 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Handles signals from now on. The terminal sends an interrupt to the program too, which then ends.
+    /// Handles signals from now on. The terminal sends an interrupt to the program too, which then ends. Signals that
+    /// are ignored, as under nohup, remain ignored, also by the program.
     pub(crate) fn catch() -> io::Result<Self> {
         #[cfg(not(unix))]
         return Ok(Self { passed_on: Vec::new(), interrupt: Arc::default() });
         #[cfg(unix)]
         {
-            use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+            use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
             use signal_hook::flag;
-            const CAUGHT: [i32; 4] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP];
+            let ignored = ignored_signals();
+            let all = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
+            let caught: Vec<i32> = all.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0).collect();
             if let Some(is_idle) = IS_IDLE.get() {
                 is_idle.store(false, Ordering::SeqCst);
             } else {
                 // An unregistered signal would be ignored from then on.
                 let is_idle = IS_IDLE.get_or_init(Arc::default);
-                for signal in CAUGHT {
+                for &signal in &caught {
                     flag::register_conditional_default(signal, Arc::clone(is_idle))?;
                 }
             }
             let mut signals = Self { passed_on: Vec::new(), interrupt: Arc::default(), registered: Vec::new() };
-            for signal in CAUGHT {
+            for signal in caught {
                 let came = if signal == SIGINT { Arc::clone(&signals.interrupt) } else { Arc::default() };
                 signals.registered.push(flag::register(signal, Arc::clone(&came))?);
-                if [SIGTERM, SIGHUP].contains(&signal) {
+                if ![SIGINT, SIGQUIT].contains(&signal) {
                     signals.passed_on.push((signal, came));
                 }
             }
@@ -84,6 +87,14 @@ impl Signals {
             }
         }
     }
+}
+
+/// The signals that this process ignores, as a set of bits from 1 on; none where the system does not tell.
+#[cfg(unix)]
+fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 #[cfg(unix)]

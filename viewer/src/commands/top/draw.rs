@@ -157,12 +157,15 @@ fn draw_totals(detail: &Detail, metric: Metric, area: Rect, frame: &mut Frame<'_
     let [left, right] = Layout::horizontal([Constraint::Length(table_width), Constraint::Min(0)]).areas(area);
     frame.render_widget(Table::new(rows, widths).column_spacing(1), left);
     let peak = detail.peaks[metric as usize];
-    let when = if detail.has_stages { format!("  peak in {}", stage_text(&peak.stage)) } else { String::new() };
+    let when = if detail.has_stages { format!("  in {}", stage_text(&peak.stage)) } else { String::new() };
     let of_capacity = detail.capacity.filter(|bytes| *bytes > 0).map(|bytes| {
         let share = peak.bytes as f64 * 100.0 / bytes as f64;
-        format!("  peak is {share:.1} % of {}", format_bytes(bytes))
+        format!("  peak {share:.1} % of {}", format_bytes(bytes))
     });
-    let lines = [String::new(), of_capacity.unwrap_or_default(), when].map(Line::from);
+    // Beside the rows of now and of the peak.
+    let width = usize::from(right.width).max(1);
+    let lines = [String::new(), of_capacity.unwrap_or_default(), when];
+    let lines = lines.map(|line| Line::from(shown(&line, width).into_owned()));
     frame.render_widget(Paragraph::new(lines.to_vec()).style(DIM), right);
 }
 
