@@ -54,7 +54,7 @@ class MarkedSteps(Steps):
         """Tells that no step ends with an optimizer."""
         return False
 
-    def hints(self):
+    def hints(self, _advice=None):
         """Yields that the function was not called, as a sentence."""
         if not self._is_called:
             what = "no function of this name was called, so everything counts as one step"

@@ -109,3 +109,48 @@ def simulate(tmp_path):
     if highwater is None or "HIGHWATER_SIMULATE_CUDNN" not in os.environ:
         pytest.skip("needs the binary, and PyTorch as tests/pytorch installs it")
     return Simulate(highwater, tmp_path)
+
+
+class Launch:
+    """Runs programs with `highwater run`, in a folder of the test's own."""
+
+    def __init__(self, highwater, folder):
+        self._highwater, self.folder = highwater, folder
+
+    def __call__(self, source, *options, arguments=(), environment=()):
+        """Runs a Python program to its end."""
+        return self.words(self.script(source, arguments), *options, environment=environment)
+
+    def script(self, source, arguments=(), name="train.py"):
+        (self.folder / name).write_text(source)
+        return [sys.executable, "-W", "ignore", name, *arguments]
+
+    def words(self, words, *options, environment=()):
+        process = self.started(words, *options, environment=environment)
+        output, errors = process.communicate()
+        return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+
+    def started(self, words, *options, environment=()):
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        environment = {**os.environ, **dict(environment)}
+        return subprocess.Popen(
+            [self._highwater, "run", *options, "--", *words], cwd=self.folder, env=environment, **pipes
+        )
+
+    def files(self):
+        return sorted(path.name for path in self.folder.iterdir() if path.suffix not in (".py", ""))
+
+    def answer(self, *words):
+        done = subprocess.run([self._highwater, *words, "--json"], cwd=self.folder, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+
+@pytest.fixture
+def launch(torch, tmp_path):
+    highwater = shutil.which("highwater")
+    if highwater is None:
+        pytest.skip("needs the binary")
+    if not sys.platform.startswith("linux"):
+        pytest.skip("`highwater run` works on Linux")
+    return Launch(highwater, tmp_path)

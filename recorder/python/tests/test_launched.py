@@ -1,9 +1,7 @@
 """Programs that `highwater run` records without a change to them."""
 
-import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -33,51 +31,6 @@ print("peak", torch.cuda.max_memory_allocated())
 # Without backward, after which PyTorch's own thread may abort a program without a recording as Python ends, about every
 # sixth time on a busy machine: "terminate called without an active exception".
 FORWARD = SHORT.replace(".sum().backward()", "")
-
-
-class Launch:
-    """Runs programs with `highwater run`, in a folder of the test's own."""
-
-    def __init__(self, highwater, folder):
-        self._highwater, self.folder = highwater, folder
-
-    def __call__(self, source, *options, arguments=(), environment=()):
-        """Runs a Python program to its end."""
-        return self.words(self.script(source, arguments), *options, environment=environment)
-
-    def script(self, source, arguments=(), name="train.py"):
-        (self.folder / name).write_text(source)
-        return [sys.executable, "-W", "ignore", name, *arguments]
-
-    def words(self, words, *options, environment=()):
-        process = self.started(words, *options, environment=environment)
-        output, errors = process.communicate()
-        return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
-
-    def started(self, words, *options, environment=()):
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        environment = {**os.environ, **dict(environment)}
-        return subprocess.Popen(
-            [self._highwater, "run", *options, "--", *words], cwd=self.folder, env=environment, **pipes
-        )
-
-    def files(self):
-        return sorted(path.name for path in self.folder.iterdir() if path.suffix not in (".py", ""))
-
-    def answer(self, *words):
-        done = subprocess.run([self._highwater, *words, "--json"], cwd=self.folder, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-
-@pytest.fixture
-def launch(torch, tmp_path):
-    highwater = shutil.which("highwater")
-    if highwater is None:
-        pytest.skip("needs the binary")
-    if not sys.platform.startswith("linux"):
-        pytest.skip("`highwater run` works on Linux")
-    return Launch(highwater, tmp_path)
 
 
 def test_a_program_is_recorded_with_modules_phases_and_steps_and_the_verdict_is_one_line(launch):
@@ -348,121 +301,3 @@ def test_of_a_killed_program_the_lost_recording_is_reported(launch):
     done = launch(SHORT + "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     assert (done.returncode, launch.files()) == (128 + signal.SIGKILL, [])
     assert done.stderr.startswith("highwater: the recording of a process is lost: "), done.stderr
-
-
-LOOP = """
-import os, sys, time, torch
-model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.Linear(256, 64)).cuda()
-optimizer = torch.optim.Adam(model.parameters())
-call, leave, names = torch.nn.Module.__call__, os._exit, {*globals(), "call", "leave", "names"}
-while not os.path.exists("stop"):
-    model(torch.zeros(32, 64, device="cuda")).sum().backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    time.sleep(0.01)
-    print("step", flush=True)
-others = {name for name in globals() if name[:2] != "__"} - names
-print("as before", torch.nn.Module.__call__ is call, os._exit is leave, "highwater" in "".join(sys.path), others)
-"""
-
-
-@pytest.fixture
-def attach(launch, monkeypatch):
-    """Runs `highwater attach` on a process."""
-    if not (hasattr(sys, "remote_exec") or shutil.which("gdb") or shutil.which("lldb")):
-        pytest.skip("attaching to this Python needs gdb or lldb")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(launch.folder / "cache"))
-
-    def attach(pid, *options):
-        words = [shutil.which("highwater"), "attach", str(pid), *options]
-        done = subprocess.run(words, cwd=launch.folder, capture_output=True, text=True, timeout=200)
-        if "permission denied: run it as root" in done.stderr:
-            pytest.skip(done.stderr)
-        return done
-
-    return attach
-
-
-def test_a_running_program_is_recorded_twice_and_is_as_before_afterwards(launch, attach):
-    program = subprocess.Popen(launch.script(LOOP), cwd=launch.folder, stdout=subprocess.PIPE, text=True)
-    try:
-        assert "step" in program.stdout.readline()
-        first = attach(program.pid, "--steps", "2")
-        assert first.returncode == 0, first.stderr
-        name = f"pid{program.pid}.snap"
-        assert first.stdout.startswith(f"{name}: peak "), first.stdout
-        assert {row["step"] for row in launch.answer("phases", name)["rows"]} == {1, 2}
-        assert launch.answer("info", name)["devices"][0]["baseline_bytes"] > 0
-        scopes = {group["key"] for group in launch.answer("peak", name, "--by", "scope")["groups"]}
-        assert {"0", "1"} <= scopes, scopes
-        second = attach(program.pid, "--duration", "500ms", "--no-stacks", "--out", "again.snap")
-        assert second.returncode == 0, second.stderr
-        assert launch.answer("info", "again.snap")["level"] == "events"
-        assert launch.answer("info", "again.snap")["devices"][0]["steps"] > 2
-    finally:
-        (launch.folder / "stop").write_text("")
-        output, _ = program.communicate(timeout=60)
-    assert output.splitlines()[-1] == "as before True True False set()"
-
-
-@pytest.mark.skipif(hasattr(sys, "remote_exec"), reason="this Python needs no debugger")
-@pytest.mark.skipif(shutil.which("lldb") is None, reason="needs lldb")
-def test_where_gdb_is_missing_lldb_makes_the_program_record_itself(launch, attach, monkeypatch):
-    program = subprocess.Popen(launch.script(LOOP), cwd=launch.folder, stdout=subprocess.PIPE, text=True)
-    tools = launch.folder / "tools"
-    tools.mkdir()
-    for name in ("lldb", "highwater"):
-        (tools / name).symlink_to(shutil.which(name))
-    monkeypatch.setenv("PATH", str(tools))
-    try:
-        assert "step" in program.stdout.readline()
-        done = attach(program.pid, "--steps", "2")
-        assert done.returncode == 0, done.stderr
-        assert {row["step"] for row in launch.answer("phases", f"pid{program.pid}.snap")["rows"]} == {1, 2}
-    finally:
-        (launch.folder / "stop").write_text("")
-        output, _ = program.communicate(timeout=60)
-    assert output.splitlines()[-1] == "as before True True False set()"
-
-
-def test_an_interrupt_before_the_main_thread_runs_python_leaves_the_program_alone(launch, attach, monkeypatch):
-    temporary = launch.folder / "temporary"
-    temporary.mkdir()
-    monkeypatch.setenv("TMPDIR", str(temporary))
-    waits = "import sys, time\nprint('step', flush=True)\ntime.sleep(8)\nprint('highwater' in sys.modules)"
-    pipes = {"cwd": launch.folder, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    program = subprocess.Popen(launch.script(waits), **pipes)
-    assert "step" in program.stdout.readline()
-    attaching = subprocess.Popen([shutil.which("highwater"), "attach", str(program.pid)], **pipes)
-    while attaching.poll() is None and not list(temporary.glob("highwater-attach-*/begin")):
-        time.sleep(0.05)
-    attaching.send_signal(signal.SIGINT)
-    _, errors = attaching.communicate(timeout=60)
-    if "permission denied: run it as root" in errors:
-        program.kill()
-        pytest.skip(errors)
-    assert attaching.returncode == 2 and "did not run Python in that time" in errors, errors
-    assert list(temporary.glob("highwater-attach-*")), "the program removes it"
-    output, errors = program.communicate(timeout=60)
-    assert (program.returncode, output, errors) == (0, "False\n", "")
-    assert list(temporary.iterdir()) == []
-
-
-def test_what_cannot_be_attached_to_is_explained(launch, attach):
-    assert "there is no process 999999999" in attach(999999999).stderr
-    without_cuda = "print('step', flush=True); import time\nwhile True: time.sleep(0.01)"
-    for source, why in (
-        (without_cuda, "it has not used CUDA through PyTorch yet"),
-        (None, "it does not run Python"),
-    ):
-        words = ["sleep", "100"] if source is None else launch.script(source)
-        program = subprocess.Popen(words, cwd=launch.folder, stdout=subprocess.PIPE, text=True)
-        try:
-            if source is not None:
-                program.stdout.readline()
-            done = attach(program.pid)
-        finally:
-            program.kill()
-            program.communicate()
-        assert done.returncode == 2 and why in done.stderr, done.stderr
-    assert launch.files() == []

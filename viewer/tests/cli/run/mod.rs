@@ -278,6 +278,32 @@ fn a_signal_to_us_is_passed_on_to_the_program() {
     assert_eq!(output.status.code(), Some(128 + 15), "{}", stderr(&output));
 }
 
+#[cfg(unix)]
+#[test]
+fn signals_for_the_program_reach_it_and_ignored_ones_remain_ignored() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(output) = run(folder.path(), &["sh", "-c", "kill -USR1 $PPID; exec sleep 60"]) else { return };
+    assert_eq!(output.status.code(), Some(128 + 10), "{}", stderr(&output));
+    // As nohup does.
+    let own = env!("CARGO_BIN_EXE_highwater");
+    let within = format!("trap '' HUP; '{own}' run -- sh -c 'kill -HUP $PPID; kill -HUP $$; exit 3'");
+    let output = Command::new("sh").args(["-c", &within]).current_dir(folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+}
+
+#[test]
+fn an_existing_file_remains_where_nothing_is_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("old.snap");
+    std::fs::write(&file, "of yesterday").unwrap();
+    let Some(output) = run(folder.path(), &["--out", "old.snap", "--", "true"]) else { return };
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "of yesterday");
+    let Some(output) = run(folder.path(), &["--out", "old.txt", "--", "true"]) else { return };
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("unknown suffix '.txt'"), "{}", stderr(&output));
+}
+
 #[test]
 fn less_is_recorded_where_less_is_asked_for() {
     let Some((folder, program)) = made("ASKED") else { return };

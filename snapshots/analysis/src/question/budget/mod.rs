@@ -210,12 +210,12 @@ fn step_growth(own: &Checked<'_>, baseline: Option<&Checked<'_>>, budget: Budget
         Err(why) => return Ok(Err(why)),
     };
     let before = baseline.map(growth_of).transpose()?.and_then(Measurement::ok);
-    let actual_bytes = growth.bytes_per_step();
+    let actual_bytes = growth.lasting_bytes_per_step();
     Ok(Ok(Outcome {
         budget,
         limit_bytes: limit,
         actual_bytes,
-        baseline_bytes: before.map(|growth| growth.bytes_per_step()),
+        baseline_bytes: before.map(|growth| growth.lasting_bytes_per_step()),
         moment: growth.end,
         culprit: match actual_bytes > limit {
             true if metric == Metric::Reserved => of_segments(&growth),

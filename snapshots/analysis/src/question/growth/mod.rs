@@ -182,22 +182,37 @@ impl Growth {
         self.window.steps.len()
     }
 
-    /// Average growth per step, rounded up; 0 if nothing grew.
-    pub fn bytes_per_step(&self) -> u64 {
-        let steps = self.step_count().max(1) as u128;
-        u64::try_from(u128::try_from(self.net()).unwrap_or(0).div_ceil(steps)).unwrap_or(u64::MAX)
+    /// The growth that continues: that of the window, or of its leaks if that is more, since the last step may lack the
+    /// inputs that the others have allocated for the next one.
+    fn lasting(&self) -> u128 {
+        let leaked = if self.causes.is_empty() { self.recurring.bytes } else { 0 };
+        u128::try_from(self.net()).unwrap_or(0).max(u128::from(leaked))
     }
 
-    /// Number of further steps until a step's peak exceeds `capacity` bytes, extrapolated from the average growth in
-    /// the window. `None` if nothing grew, the window has fewer than two steps, or `capacity` is 0.
+    /// Average growth per step, rounded up; 0 if nothing grew.
+    pub fn bytes_per_step(&self) -> u64 {
+        self.per_step(u128::try_from(self.net()).unwrap_or(0))
+    }
+
+    /// Average growth per step that continues, rounded up: at least that of the leaks.
+    pub fn lasting_bytes_per_step(&self) -> u64 {
+        self.per_step(self.lasting())
+    }
+
+    fn per_step(&self, bytes: u128) -> u64 {
+        u64::try_from(bytes.div_ceil(self.step_count().max(1) as u128)).unwrap_or(u64::MAX)
+    }
+
+    /// Number of further steps until a step's peak exceeds `capacity` bytes, extrapolated from the average growth that
+    /// continues. `None` if nothing grew, the window has fewer than two steps, or `capacity` is 0.
     pub fn steps_until(&self, capacity: u64) -> Option<u64> {
-        let net = u128::try_from(self.net()).ok().filter(|net| *net > 0 && capacity > 0)?;
+        let growth = Some(self.lasting()).filter(|growth| *growth > 0 && capacity > 0)?;
         let left = u128::from(capacity.saturating_sub(self.last_peak.bytes));
         // A single step may contain one-time allocations.
         if self.step_count() < 2 {
             return None;
         }
-        u64::try_from(left * self.step_count() as u128 / net + 1).ok()
+        u64::try_from(left * self.step_count() as u128 / growth + 1).ok()
     }
 }
 

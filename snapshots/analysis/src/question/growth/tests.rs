@@ -249,3 +249,20 @@ fn the_capacity_is_full_when_the_peak_of_a_step_has_grown_to_it() {
     );
     assert_eq!((still.net(), still.steps_until(1000), still.bytes_per_step()), (0, None, 0));
 }
+
+#[test]
+fn a_leak_continues_although_the_last_step_lacks_the_input_of_the_next() {
+    let mut text = "alloc w 5\nalloc i0 100 < train.py:3 load\n".to_owned();
+    for step in 0..6 {
+        text += &format!("step {step}\nalloc k{step} 20 < train.py:9 log\n");
+        let next = step + 1;
+        if next < 6 {
+            text += &format!("alloc i{next} 100 < train.py:3 load\n");
+        }
+        text += &format!("free i{step}\n");
+    }
+    let growth = growth_of(&text, Metric::Requested, "", &[GroupKey::Category]);
+    assert_eq!((growth.net(), growth.step_count()), (0, 5));
+    assert_eq!((growth.bytes_per_step(), growth.lasting_bytes_per_step()), (0, 20));
+    assert_eq!(growth.steps_until(growth.last_peak.bytes + 100), Some(6));
+}
