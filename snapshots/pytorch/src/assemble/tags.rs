@@ -273,7 +273,7 @@ mod tests {
         sample.event(0, "alloc", 0x1000_0200, 512);
         let trace = sample.assemble();
         assert_eq!(scopes(&trace), ["net.fc", "net.fc"]);
-        assert!(trace.header.notes().any(|note| note.contains("1 event has the time")), "{:?}", trace.header);
+        assert!(trace.header.notes().any(|note| note.contains("1 event has exactly the time")), "{:?}", trace.header);
     }
 
     #[test]
