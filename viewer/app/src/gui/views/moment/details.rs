@@ -30,7 +30,7 @@ pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) -
             title(recording, blocks[row].0)
         })
         .look(|row, cell| Cell { swatch: answer.colour(blocks[row].0), ..cell }),
-        Column::text(("Made by", 118.0), "The line of your program, or the module.", |row| {
+        Column::text(("Made by", 0.0), "The line of your program, or the module.", |row| {
             names::maker(trace, blocks[row].0)
         })
         .look(|_, cell| Cell { is_faint: true, ..cell }),
