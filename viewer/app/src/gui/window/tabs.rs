@@ -31,6 +31,9 @@ pub(crate) enum TabAction {
     Close(usize),
 }
 
+/// The action on the tab with an index.
+type Request = fn(usize) -> TabAction;
+
 /// Shows the tabs in one row, which can be scrolled if there are many.
 pub(crate) fn tabs_ui(ui: &mut Ui, tabs: &[Tab], front: usize) -> Option<TabAction> {
     let mut action = None;
@@ -55,7 +58,7 @@ pub(crate) fn tabs_ui(ui: &mut Ui, tabs: &[Tab], front: usize) -> Option<TabActi
 }
 
 /// Shows a tab with the mark that closes it; that in front is filled and underlined. Returns what a click asks for.
-fn tab_ui(ui: &mut Ui, name: &str, is_front: bool, full: &str) -> (Response, Option<fn(usize) -> TabAction>) {
+fn tab_ui(ui: &mut Ui, name: &str, is_front: bool, full: &str) -> (Response, Option<Request>) {
     let shades = Shades::in_ui(ui);
     let fill = if is_front { shades.grid } else { Color32::TRANSPARENT };
     let frame = Frame::new().fill(fill).corner_radius(CornerRadius { sw: 0, se: 0, ..CornerRadius::same(4) });
@@ -67,8 +70,8 @@ fn tab_ui(ui: &mut Ui, name: &str, is_front: bool, full: &str) -> (Response, Opt
         let close = ui.add(Button::new(RichText::new("×").color(shades.faint).size(15.0)).frame_when_inactive(false));
         close.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("Close {name}")));
         let closes = close.on_hover_text(format!("Close {name}")).clicked() || tab.middle_clicked();
-        let shows = tab.clicked().then_some(TabAction::Show as fn(usize) -> TabAction);
-        (tab.on_hover_text(full), closes.then_some(TabAction::Close as fn(usize) -> TabAction).or(shows))
+        let shows = tab.clicked().then_some(TabAction::Show as Request);
+        (tab.on_hover_text(full), closes.then_some(TabAction::Close as Request).or(shows))
     });
     if is_front {
         let place = shown.response.rect;
