@@ -111,7 +111,7 @@ pub struct ModuleChoice {
 
 impl ModuleChoice {
     /// Whether equal modules are one row.
-    pub fn siblings(self) -> Siblings {
+    pub(crate) fn siblings(self) -> Siblings {
         if self.each { Siblings::Each } else { Siblings::Merged }
     }
 }
@@ -143,7 +143,7 @@ pub struct CategoryChoice {
 
 /// Files, and options with their values, in the order in which they are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Given {
+pub(crate) struct Given {
     /// The files.
     pub files: Vec<PathBuf>,
     /// The options without their dashes, and their values.
@@ -152,22 +152,22 @@ pub struct Given {
 
 impl Given {
     /// A file, without options.
-    pub fn of(file: &Path) -> Self {
+    pub(crate) fn of(file: &Path) -> Self {
         Self { files: vec![file.to_owned()], options: Vec::new() }
     }
 
     /// Returns the same options with other files.
-    pub fn about(self, files: &[&Path]) -> Self {
+    pub(crate) fn about(self, files: &[&Path]) -> Self {
         Self { files: files.iter().map(|file| (*file).to_owned()).collect(), ..self }
     }
 
     /// Adds `--device` if `device` is given and the option is missing.
-    pub fn on_device(self, device: Option<u16>) -> Self {
+    pub(crate) fn on_device(self, device: Option<u16>) -> Self {
         if self.options.iter().any(|(name, _)| *name == "device") { self } else { self.with("device", device) }
     }
 
     /// Removes the option `name`.
-    pub fn without(mut self, name: &str) -> Self {
+    pub(crate) fn without(mut self, name: &str) -> Self {
         self.options.retain(|(known, _)| *known != name);
         self
     }

@@ -19,7 +19,7 @@ impl EventDigest {
     pub const HOST: u64 = u64::MAX;
 
     /// Adds the next event of a trace.
-    pub fn take(&mut self, event: &RawEvent) {
+    pub(crate) fn take(&mut self, event: &RawEvent) {
         let mut bytes = [0; 33];
         bytes[0] = if event.action == Action::Unknown { u8::MAX } else { event.action as u8 };
         let words = [event.address, event.size, event.stream, event.time_us];
@@ -40,12 +40,12 @@ impl EventDigest {
     }
 
     /// Returns the digest of all events added.
-    pub fn finish(self) -> u32 {
+    pub(crate) fn finish(self) -> u32 {
         self.crc.finalize()
     }
 
     /// Computes the digest of a whole snapshot.
-    pub fn of(raw: &RawSnapshot) -> u32 {
+    pub(crate) fn of(raw: &RawSnapshot) -> u32 {
         let mut digest = Self::default();
         let traces = raw.traces.iter().enumerate().map(|(device, events)| (device as u64, events));
         for (device, events) in traces.chain([(Self::HOST, &raw.host_trace)]) {

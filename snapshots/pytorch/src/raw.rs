@@ -77,12 +77,12 @@ pub struct RunFacts {
 
 impl RunFacts {
     /// Returns the value of `name`; `None` if there is none.
-    pub fn value(&self, name: &str) -> Option<&str> {
+    pub(crate) fn value(&self, name: &str) -> Option<&str> {
         self.values.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
     /// Returns the value of `name` as a number; `None` if there is none.
-    pub fn number<N: std::str::FromStr>(&self, name: &str) -> Option<N> {
+    pub(crate) fn number<N: std::str::FromStr>(&self, name: &str) -> Option<N> {
         self.value(name)?.parse().ok()
     }
 }

@@ -318,7 +318,7 @@ impl Summarizer {
     }
 
     /// The number of events so far.
-    pub fn events(&self) -> u64 {
+    pub(crate) fn events(&self) -> u64 {
         self.row.first + u64::from(self.row.events)
     }
 

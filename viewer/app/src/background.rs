@@ -48,7 +48,7 @@ impl Lane {
     /// # Errors
     ///
     /// Fails if the system cannot start another thread.
-    pub fn post(&mut self, job: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    pub(crate) fn post(&mut self, job: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let jobs = match &self.jobs {
             Some(jobs) => jobs,
             None => {

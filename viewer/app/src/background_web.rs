@@ -118,7 +118,7 @@ impl Lane {
     /// # Errors
     ///
     /// Never fails; the version with threads can.
-    pub fn post(&mut self, job: impl FnOnce() + 'static) -> io::Result<()> {
+    pub(crate) fn post(&mut self, job: impl FnOnce() + 'static) -> io::Result<()> {
         enqueue(self.urgency, Box::new(job));
         Ok(())
     }

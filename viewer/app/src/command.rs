@@ -22,7 +22,7 @@ macro_rules! commands {
             }
 
             /// The description, a sentence.
-            pub const fn tooltip(self) -> &'static str {
+            pub(crate) const fn tooltip(self) -> &'static str {
                 match self { $(Self::$variant => $tooltip,)+ }
             }
 
@@ -195,7 +195,7 @@ const STRIDE: f64 = 0.15;
 
 impl Command {
     /// Whether it zooms, pans or moves the cursor by an event.
-    pub const fn is_movement(self) -> bool {
+    pub(crate) const fn is_movement(self) -> bool {
         matches!(
             self,
             Self::ZoomIn
@@ -213,7 +213,7 @@ impl Command {
 
     /// Returns `view` zoomed or panned by this command, if it does either; a zoom keeps the middle of the axis, or
     /// `bytes`, fixed.
-    pub fn steered(self, view: &View, bytes: f64) -> Option<View> {
+    pub(crate) fn steered(self, view: &View, bytes: f64) -> Option<View> {
         let View { x, y } = view;
         let center = [(x.start + x.end) / 2.0, bytes.clamp(y.start, y.end)];
         let stride = [(x.end - x.start) * STRIDE, (y.end - y.start) * STRIDE];

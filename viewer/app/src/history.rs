@@ -61,12 +61,12 @@ impl<T: Clone + PartialEq> History<T> {
     }
 
     /// Returns whether there is a state to go back to.
-    pub fn can_go_back(&self) -> bool {
+    pub(crate) fn can_go_back(&self) -> bool {
         !self.back.is_empty()
     }
 
     /// Returns whether there is a state to go forward to.
-    pub fn can_go_forward(&self) -> bool {
+    pub(crate) fn can_go_forward(&self) -> bool {
         !self.forward.is_empty()
     }
 }

@@ -1,6 +1,8 @@
 //! The desktop app as a library without command-line parsing, together with the analyses, figures and sentences that it
 //! shares with the command line. Each module uses only modules declared above it.
 
+#![cfg_attr(not(feature = "gui"), expect(dead_code, reason = "only the window uses some of what it shares"))]
+
 #[cfg(not(target_family = "wasm"))]
 pub mod background;
 #[cfg(target_family = "wasm")]

@@ -44,7 +44,7 @@ impl View {
     }
 
     /// The view moved by a distance on the axis and in bytes.
-    pub fn panned(&self, by: [f64; 2]) -> Self {
+    pub(crate) fn panned(&self, by: [f64; 2]) -> Self {
         Self { x: self.x.start + by[0]..self.x.end + by[0], y: self.y.start + by[1]..self.y.end + by[1] }
     }
 }
@@ -135,7 +135,7 @@ impl Selection {
     }
 
     /// Returns the start of moment `position` on the axis.
-    pub fn x_of(&self, trace: &Trace, position: usize) -> f64 {
+    pub(crate) fn x_of(&self, trace: &Trace, position: usize) -> f64 {
         let time = |index: usize| trace.events.time_of(EventId::from_index(index)).unwrap_or(0) as f64;
         match self.axis {
             Axis::Event => position as f64,
@@ -159,7 +159,7 @@ impl Selection {
     }
 
     /// Returns the number of events before `x` on the axis.
-    pub fn moment_at(&self, trace: &Trace, x: f64) -> usize {
+    pub(crate) fn moment_at(&self, trace: &Trace, x: f64) -> usize {
         match self.axis {
             Axis::Event => (x.max(0.0) as usize).min(trace.events.len()),
             Axis::Time => trace.events.time_ns.partition_point(|&time| time as f64 <= x),
@@ -201,7 +201,7 @@ impl Selection {
 
     /// Transfers the selection to `recording`, a newer version of `former`: the same device, total, axis and view if
     /// they exist. A view of everything still shows everything.
-    pub fn carried_over(&self, former: &Recording, recording: &Recording) -> Self {
+    pub(crate) fn carried_over(&self, former: &Recording, recording: &Recording) -> Self {
         let mut selection = Self { axis: self.axis, metric: self.metric, ..Self::new(recording) };
         let id = former.devices[self.device].device;
         let Some(device) = recording.devices.iter().position(|index| index.device == id) else {
@@ -248,7 +248,7 @@ impl Selection {
     }
 
     /// Makes the height of the view follow the largest total in it, or not.
-    pub fn set_fits_bytes(&mut self, recording: &Recording, fits_bytes: bool) {
+    pub(crate) fn set_fits_bytes(&mut self, recording: &Recording, fits_bytes: bool) {
         self.fits_bytes = fits_bytes;
         self.clamp(recording);
     }

@@ -118,7 +118,7 @@ fn limit_of<T>(text: &str, example: &str, parse: fn(&str) -> Result<T, String>) 
 
 impl CheckArguments {
     /// The options that a suggested command repeats; the budgets are of `metric`.
-    pub fn given(&self, metric: Metric) -> Given {
+    pub(crate) fn given(&self, metric: Metric) -> Given {
         Given::of(&self.source.file).with("device", self.device).metric(metric).categories(&self.categories)
     }
 }

@@ -92,7 +92,7 @@ impl ConvertArguments {
     /// # Errors
     ///
     /// Fails if only one path is given.
-    pub fn files_and_out(&self) -> Result<(&[PathBuf], &Path), Failure> {
+    pub(crate) fn files_and_out(&self) -> Result<(&[PathBuf], &Path), Failure> {
         match self.paths.split_last() {
             Some((out, files)) if !files.is_empty() => Ok((files, out)),
             _ => Err(Failure::Usage("OUT is missing: name the file to write after the recording".to_owned())),
@@ -105,7 +105,7 @@ impl ConvertArguments {
     /// # Errors
     ///
     /// Fails if the recording does not have all of the events.
-    pub fn trim(&self, trace: Trace) -> Result<Trace, Failure> {
+    pub(crate) fn trim(&self, trace: Trace) -> Result<Trace, Failure> {
         let mut trace = match &self.events {
             None => trace,
             Some(events) if events.end as u64 > trace.event_count() => {

@@ -78,7 +78,7 @@ pub struct DiffArguments {
 
 impl DiffArguments {
     /// The options that a suggested command repeats.
-    pub fn given(&self) -> Given {
+    pub(crate) fn given(&self) -> Given {
         let files: Vec<&Path> = std::iter::once(&self.a).chain(&self.b).map(AsRef::as_ref).collect();
         let given = Given::of(&self.a).about(&files).with("at", self.at.as_ref().map(ComparedAt::to_string));
         let given = given.with("at-b", self.at_b.as_ref().map(ComparedAt::to_string)).with("device", self.device);

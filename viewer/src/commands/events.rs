@@ -55,7 +55,7 @@ pub struct EventsArguments {
 
 impl EventsArguments {
     /// The options that a suggested command repeats.
-    pub fn given(&self) -> Given {
+    pub(crate) fn given(&self) -> Given {
         Given::of(&self.source.file).with("device", self.device).blocks(&self.blocks)
     }
 }

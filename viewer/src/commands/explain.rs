@@ -54,13 +54,13 @@ pub struct ExplainArguments {
 
 impl ExplainArguments {
     /// The grouping keys; `has_stages` is whether the recording has steps or phases.
-    pub fn keys(&self, has_stages: bool) -> &[GroupKey] {
+    pub(crate) fn keys(&self, has_stages: bool) -> &[GroupKey] {
         let keys = self.by.0.as_slice();
         if keys == DEFAULT_KEYS && !has_stages { &keys[..1] } else { keys }
     }
 
     /// The options that a suggested command repeats.
-    pub fn given(&self) -> Given {
+    pub(crate) fn given(&self) -> Given {
         let given = Given::of(&self.source.file).with("device", self.device.device).metric(self.metric);
         given.blocks(&self.blocks)
     }

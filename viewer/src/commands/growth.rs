@@ -63,7 +63,7 @@ pub struct GrowthArguments {
 
 impl GrowthArguments {
     /// The options that a suggested command repeats.
-    pub fn given(&self) -> Given {
+    pub(crate) fn given(&self) -> Given {
         let given = Given::of(&self.source.file).with("from-step", self.from_step).with("to-step", self.to_step);
         let between = Some(self.between).filter(|between| *between != Between::default());
         let given = given.with("between", between.map(Between::name));

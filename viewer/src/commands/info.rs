@@ -39,7 +39,7 @@ pub struct InfoArguments {
 
 impl InfoArguments {
     /// The options that a suggested command repeats.
-    pub fn given(&self) -> Given {
+    pub(crate) fn given(&self) -> Given {
         Given::of(&self.source.file).with("device", self.device).blocks(&self.blocks)
     }
 }

@@ -11,7 +11,7 @@ use crate::commands::Arguments;
 impl Given {
     /// Suggests a command for the same files: `Next: highwater peak step.snap --by op,scope   for …`, with `options`
     /// and those of the given options that it accepts and that are not among `options`.
-    pub fn next(&self, command: &str, options: &[&str], what_for: &str) -> String {
+    pub(crate) fn next(&self, command: &str, options: &[&str], what_for: &str) -> String {
         let name =
             |file: &PathBuf| if is_stdin(file) { "FILE".to_owned() } else { quoted(&file.display().to_string()) };
         let mut words = vec![command.to_owned()];

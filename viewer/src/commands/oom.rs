@@ -41,7 +41,7 @@ pub struct OomArguments {
 
 impl OomArguments {
     /// The options that a suggested command repeats.
-    pub fn given(&self) -> Given {
+    pub(crate) fn given(&self) -> Given {
         Given::of(&self.source.file).with("device", self.device).categories(&self.categories)
     }
 }

@@ -58,7 +58,7 @@ pub struct PeakArguments {
 
 impl PeakArguments {
     /// The options that a suggested command repeats.
-    pub fn given(&self) -> Given {
+    pub(crate) fn given(&self) -> Given {
         let given = Given::of(&self.source.file)
             .with("device", self.device.device)
             .with("at", self.at.as_ref().map(At::to_string));

@@ -41,7 +41,7 @@ pub struct PhasesArguments {
 
 impl PhasesArguments {
     /// The options that a suggested command repeats.
-    pub fn given(&self) -> Given {
+    pub(crate) fn given(&self) -> Given {
         let given = Given::of(&self.source.file).with("device", self.device.device).metric(self.metric);
         given.blocks(&self.blocks)
     }

@@ -47,7 +47,7 @@ pub enum Maximize {
 
 impl Maximize {
     /// Returns the size as a noun phrase.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Batch => "batch",
             Self::Seq => "sequence length",
@@ -57,7 +57,7 @@ impl Maximize {
 
 impl PlanArguments {
     /// Returns the budget; nothing of it is reserved by default.
-    pub fn budget(&self) -> Budget {
+    pub(crate) fn budget(&self) -> Budget {
         Budget { bytes: self.budget, reserve: self.reserve.unwrap_or(0) }
     }
 

@@ -70,7 +70,7 @@ pub struct RecordArguments {
 
 impl RecordArguments {
     /// The file that is written.
-    pub fn file(&self) -> PathBuf {
+    pub(crate) fn file(&self) -> PathBuf {
         let default = || PathBuf::from(format!("{}.snap", self.scenario.as_deref().unwrap_or("recording")));
         self.out.clone().unwrap_or_else(default)
     }
@@ -81,7 +81,7 @@ impl RecordArguments {
     }
 
     /// The options of the run.
-    pub fn options(&self) -> Options {
+    pub(crate) fn options(&self) -> Options {
         let options = self.step.options(&self.model);
         Options { device: self.device, capacity: self.capacity, uses: self.uses, costs: self.costs, ..options }
     }

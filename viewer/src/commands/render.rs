@@ -126,7 +126,7 @@ pub struct PictureBy {
 
 impl PictureBy {
     /// Colours by category, with these grouping keys.
-    pub fn groups(keys: Vec<GroupKey>) -> Self {
+    pub(crate) fn groups(keys: Vec<GroupKey>) -> Self {
         Self { colours: Ok(ColourBy::default()), keys: Ok(GroupKeys(keys)) }
     }
 }

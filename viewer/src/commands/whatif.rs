@@ -94,7 +94,7 @@ impl WhatIfArguments {
     }
 
     /// Returns the change that the options describe, on `device`.
-    pub fn change(&self, device: DeviceId) -> Change {
+    pub(crate) fn change(&self, device: DeviceId) -> Change {
         let filters = |all: &[Where]| all.iter().map(|one| one.filter.clone()).collect();
         let sharded = self.sharded().into_iter().flat_map(|part| {
             let parsed = SHARDED.iter().filter_map(|text| text.parse().ok());
@@ -124,7 +124,7 @@ impl WhatIfArguments {
     }
 
     /// The options that a suggested command repeats, including the change.
-    pub fn given(&self) -> Given {
+    pub(crate) fn given(&self) -> Given {
         let given = Given::of(&self.source.file)
             .with("device", self.device.device)
             .with("alloc-conf", self.alloc_conf.as_ref());

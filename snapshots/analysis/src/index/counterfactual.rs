@@ -26,7 +26,7 @@ pub struct Grouped {
 
 impl Grouped {
     /// One group of the blocks for which `is_member` is true.
-    pub fn one(trace: &Trace, is_member: impl Fn(BlockId) -> bool) -> Self {
+    pub(crate) fn one(trace: &Trace, is_member: impl Fn(BlockId) -> bool) -> Self {
         let of = |id| if is_member(id) { 0 } else { NO_GROUP };
         Self { group_of: trace.blocks.ids().map(of).collect(), groups: 1 }
     }

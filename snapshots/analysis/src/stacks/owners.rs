@@ -21,7 +21,7 @@ impl LineOwner {
     pub const ALL: [Self; 4] = [Self::Program, Self::Library, Self::Layer, Self::Framework];
 
     /// The owner of `line`.
-    pub fn of(tables: &Tables, line: &SourceLine) -> Self {
+    pub(crate) fn of(tables: &Tables, line: &SourceLine) -> Self {
         let (function, file) = (tables.string(line.function), tables.string(line.file));
         let normalized;
         let file = if file.contains('\\') {

@@ -185,7 +185,7 @@ impl OomAnalysis {
     }
 
     /// Returns the cause and how certain it is, as a clause.
-    pub fn verdict_text(&self) -> String {
+    pub(crate) fn verdict_text(&self) -> String {
         let cause = match self.cause() {
             Verdict::Capacity => "the device is too small",
             cause => cause.name(),

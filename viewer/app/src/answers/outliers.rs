@@ -70,7 +70,7 @@ pub fn standings(peaks: &[(u64, u64)]) -> Vec<Standing> {
 }
 
 /// Returns, for each peak, the median and deviation of those of the same kind. Peaks are given as in [`standings`].
-pub fn middles(peaks: &[(u64, u64)]) -> Vec<Middle> {
+pub(crate) fn middles(peaks: &[(u64, u64)]) -> Vec<Middle> {
     let mut of_kind: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for (kind, bytes) in peaks {
         of_kind.entry(*kind).or_default().push(*bytes);

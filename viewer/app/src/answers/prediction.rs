@@ -109,12 +109,12 @@ pub struct Change {
 
 impl Change {
     /// Returns whether anything is changed.
-    pub fn changes_anything(&self) -> bool {
+    pub(crate) fn changes_anything(&self) -> bool {
         self.alloc_conf.is_some() || self.capacity.is_some() || self.changes_blocks()
     }
 
     /// Returns whether blocks are changed.
-    pub fn changes_blocks(&self) -> bool {
+    pub(crate) fn changes_blocks(&self) -> bool {
         !self.without.is_empty()
             || !self.until_last_use.is_empty()
             || !self.scale.is_empty()

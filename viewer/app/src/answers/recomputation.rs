@@ -45,7 +45,7 @@ pub fn recompute(
 /// # Errors
 ///
 /// Returns the reason why not, and what to record instead.
-pub fn check_patterns(trace: &Trace, patterns: &[ScopePattern]) -> Result<(), String> {
+pub(crate) fn check_patterns(trace: &Trace, patterns: &[ScopePattern]) -> Result<(), String> {
     let known = modules(trace);
     if known.is_empty() {
         let text = "the recording has no module paths: record with `highwater.record_memory_history` in Python, or with \

@@ -36,7 +36,7 @@ use crate::answers::recomputation::recompute;
 /// # Errors
 ///
 /// Returns the problem with the settings.
-pub fn check_settings(trace: &Trace, device: DeviceId, settings: &str) -> Result<(), String> {
+pub(crate) fn check_settings(trace: &Trace, device: DeviceId, settings: &str) -> Result<(), String> {
     changed_config(&recorded_config(trace.device_facts(device)).0, settings).map(|_| ())
 }
 

@@ -44,7 +44,7 @@ pub struct EventFacts {
 
 impl EventFacts {
     /// The facts of event `id`; `None` if there is no such event.
-    pub fn of(trace: &Trace, id: EventId) -> Option<Self> {
+    pub(crate) fn of(trace: &Trace, id: EventId) -> Option<Self> {
         trace.events.kind.get(id.index()?)?;
         let of_block = |id: BlockId| {
             if id.index().is_none_or(|row| row >= trace.blocks.len()) {

@@ -105,7 +105,7 @@ fn does_not_fit(search: &Search, budget: Budget) -> String {
 }
 
 /// Returns a phrase for the part of the run that figures cover.
-pub fn up_to(reach: &Reach) -> &'static str {
+pub(crate) fn up_to(reach: &Reach) -> &'static str {
     match reach {
         Reach::End => "",
         Reach::FailedRequest => " up to the request that failed",

@@ -64,7 +64,7 @@ pub fn what_helps(prediction: &Prediction) -> String {
 }
 
 /// Returns whether figures are for a recording without events.
-pub fn is_of_state(figures: &Figures) -> bool {
+pub(crate) fn is_of_state(figures: &Figures) -> bool {
     figures.summary.peaks.iter().any(|peak| peak.is_state)
 }
 

@@ -16,7 +16,7 @@ const AFTERWARDS: Duration = Duration::from_secs(1);
 
 /// Drops `thing` on a separate thread, waits there until no references to the target of `owner` remain, and returns the
 /// memory to the operating system.
-pub fn discard<T: Send + 'static, H: Send + Sync + 'static>(thing: T, owner: Weak<H>) {
+pub(crate) fn discard<T: Send + 'static, H: Send + Sync + 'static>(thing: T, owner: Weak<H>) {
     let work = move || {
         drop(thing);
         let begun = Instant::now();

@@ -3,6 +3,6 @@
 use std::sync::Weak;
 
 /// Drops `thing`. A page cannot return memory to the browser.
-pub fn discard<T, H>(thing: T, _owner: Weak<H>) {
+pub(crate) fn discard<T, H>(thing: T, _owner: Weak<H>) {
     drop(thing);
 }

@@ -58,7 +58,7 @@ enum Input {
 impl Following {
     /// Starts to follow the file of `recording`, which is read in parts once it has more than `most_resident` events.
     /// `wake` is called on the following thread when there is an update. `None` if the recording has no file.
-    pub fn start(recording: &Recording, most_resident: u64, wake: impl Fn() + Send + 'static) -> Option<Self> {
+    pub(crate) fn start(recording: &Recording, most_resident: u64, wake: impl Fn() + Send + 'static) -> Option<Self> {
         let events = recording.trace.events.len();
         let path = recording.path.clone()?;
         Some(Self::watch(path, events, (recording.run.clone(), most_resident), wake))
@@ -94,14 +94,14 @@ impl Following {
     }
 
     /// Follows the file called `path`, whose bytes the caller passes to [`Self::feed`]. `wake` is called after updates.
-    pub fn fed(path: PathBuf, wake: impl Fn() + Send + Sync + 'static) -> Self {
+    pub(crate) fn fed(path: PathBuf, wake: impl Fn() + Send + Sync + 'static) -> Self {
         let (outbox, news) = channel();
         let feed = Feed::new(path.clone(), outbox, wake);
         Self { path, news, has_ended: false, is_abandoned: false, has_input_ended: false, input: Input::Fed(feed) }
     }
 
     /// Reports that no more bytes will be fed.
-    pub fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.has_input_ended = true;
         if let Input::Fed(feed) = &mut self.input {
             feed.end();
@@ -109,29 +109,29 @@ impl Following {
     }
 
     /// Whether no more bytes will be fed.
-    pub fn has_input_ended(&self) -> bool {
+    pub(crate) fn has_input_ended(&self) -> bool {
         self.has_input_ended
     }
 
     /// Processes the next bytes of a file that is not watched.
-    pub fn feed(&mut self, bytes: Vec<u8>) {
+    pub(crate) fn feed(&mut self, bytes: Vec<u8>) {
         if let Input::Fed(feed) = &mut self.input {
             feed.take(bytes);
         }
     }
 
     /// The path of the followed file.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Whether there will be no more updates.
-    pub fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.has_ended
     }
 
     /// Returns the latest update since the last call.
-    pub fn poll(&mut self) -> Option<Followed> {
+    pub(crate) fn poll(&mut self) -> Option<Followed> {
         if std::mem::take(&mut self.is_abandoned) {
             self.has_ended = true;
             return Some(Followed::Abandoned);

@@ -257,7 +257,7 @@ fn load_part(_: &Path, _: u64, _: &State, _: &(dyn Fn() + Sync)) -> Result<Optio
 /// # Errors
 ///
 /// Fails if it cannot be read, or `flow` breaks.
-pub fn open_rank(
+pub(crate) fn open_rank(
     file: &Path,
     is_whole: bool,
     flow: impl Fn() -> ControlFlow<()> + Sync,

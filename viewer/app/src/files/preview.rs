@@ -36,7 +36,7 @@ pub struct Preview {
 
 impl Preview {
     /// Adds a progress report of the reader.
-    pub fn take(&mut self, now: Progress) {
+    pub(crate) fn take(&mut self, now: Progress) {
         self.events = now.events;
         self.events_in_all = now.events_in_all.filter(|all| *all > 0);
         if now.bytes > 0 && now.bytes < u64::MAX {
@@ -67,24 +67,24 @@ impl Preview {
 
     /// The level from which the curve is drawn; below 0 if blocks were freed whose allocation the file lists only
     /// later.
-    pub fn floor(&self) -> i64 {
+    pub(crate) fn floor(&self) -> i64 {
         self.points.iter().map(|point| point.levels.lowest).min().unwrap_or(0).min(0)
     }
 
     /// The peak of live memory so far, in bytes above the floor.
-    pub fn peak(&self) -> u64 {
+    pub(crate) fn peak(&self) -> u64 {
         let highest = self.points.iter().map(|point| point.levels.highest).max().unwrap_or(0);
         highest.saturating_sub(self.floor()).max(0) as u64
     }
 
     /// The approximate number of events in the file: from its index, else estimated from the share that has been read.
-    pub fn whole(&self) -> u64 {
+    pub(crate) fn whole(&self) -> u64 {
         let guessed = (self.events as f64 / f64::from(self.fraction.max(0.001))) as u64;
         self.events_in_all.unwrap_or(guessed).max(self.events).max(1)
     }
 
     /// The progress as text: `reading, 40%: 1,200 events, 3.1 GiB at most so far`.
-    pub fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         let mut words = format!("reading, {:.0}%", self.fraction * 100.0);
         if self.events > 0 {
             words += &format!(": {} events", format_count(self.events));

@@ -56,7 +56,13 @@ impl Colouring {
     /// Colours the blocks of device `device` of `recording`. There are entries for the values with the most bytes at
     /// the peak of `metric`, largest first; categories and lifetimes have a fixed order. Blocks that are not among
     /// `matches` are grey. Takes a few parallel passes over the blocks.
-    pub fn build(recording: &Recording, device: usize, by: ColourBy, metric: Metric, matches: &Arc<Matches>) -> Self {
+    pub(crate) fn build(
+        recording: &Recording,
+        device: usize,
+        by: ColourBy,
+        metric: Metric,
+        matches: &Arc<Matches>,
+    ) -> Self {
         let trace = &recording.trace;
         let ColourBy(key) = by;
         // The peak's label names what leaks, whatever the colours.
@@ -137,7 +143,7 @@ impl Colouring {
     }
 
     /// The index of the block's legend entry; past the end for blocks of other devices without an entry.
-    pub fn entry(&self, block: BlockId) -> usize {
+    pub(crate) fn entry(&self, block: BlockId) -> usize {
         usize::from(self.entry_of.get(block.0 as usize).copied().unwrap_or(u8::MAX) & !SECOND_LAYER)
     }
 }

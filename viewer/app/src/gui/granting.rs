@@ -11,7 +11,7 @@ use crate::{Command, Pin, View};
 
 impl OpenFile {
     /// Executes an action requested by a view.
-    pub fn grant(&mut self, ctx: &egui::Context, action: Action, settings: &mut Settings) {
+    pub(crate) fn grant(&mut self, ctx: &egui::Context, action: Action, settings: &mut Settings) {
         let seconds = ctx.input(|input| input.time);
         self.note(false, seconds);
         self.timeline.rest_pointer();

@@ -80,7 +80,7 @@ enum Place {
 
 impl OpenFile {
     /// Opens the recording with a view of everything, or with the view settings of `look`.
-    pub fn new(recording: Recording, look: Option<&FileStyle>) -> Self {
+    pub(crate) fn new(recording: Recording, look: Option<&FileStyle>) -> Self {
         let recording = Arc::new(recording);
         let mut selection = Selection::new(&recording);
         if let Some(look) = look {
@@ -114,7 +114,7 @@ impl OpenFile {
 
     /// Replaces the recording by `recording`, a newer version from the same file. The view stays, except for the pinned
     /// block, which may be a different one now.
-    pub fn replace(&mut self, recording: Recording, is_in_front: bool) {
+    pub(crate) fn replace(&mut self, recording: Recording, is_in_front: bool) {
         let run = |recording: &Recording| recording.run.as_ref().map(Arc::as_ptr);
         let is_same_run = recording.run.is_some() && run(&recording) == run(&self.recording);
         if !is_same_run {
@@ -173,7 +173,7 @@ impl OpenFile {
     }
 
     /// Reads new events while the file is being written.
-    pub fn follow(&mut self, ctx: &egui::Context) {
+    pub(crate) fn follow(&mut self, ctx: &egui::Context) {
         let wake = ctx.clone();
         self.following = Following::start(&self.recording, self.most_resident, move || wake.request_repaint());
     }

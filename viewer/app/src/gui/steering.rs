@@ -94,7 +94,7 @@ impl OpenFile {
     }
 
     /// Executes a command that changes the view.
-    pub fn run(&mut self, ctx: &Context, command: Command, settings: &mut Settings) {
+    pub(crate) fn run(&mut self, ctx: &Context, command: Command, settings: &mut Settings) {
         let seconds = ctx.input(|input| input.time);
         if matches!(command, Command::Undo | Command::Redo) {
             self.note(false, seconds);

@@ -26,7 +26,7 @@ pub enum Unit {
 
 impl Unit {
     /// Whether the values are numbers, which are right-aligned.
-    pub fn is_numeric(self) -> bool {
+    pub(crate) fn is_numeric(self) -> bool {
         self != Self::Text
     }
 
@@ -43,7 +43,7 @@ impl Unit {
 
     /// Whether a column of its values, of which `text` returns the displayed forms, has decimals: all of its sizes have
     /// them if one has. A long column is judged by its first rows.
-    pub fn has_decimals(self, rows: usize, text: impl FnMut(usize) -> String) -> bool {
+    pub(crate) fn has_decimals(self, rows: usize, text: impl FnMut(usize) -> String) -> bool {
         self.is_numeric() && (0..rows.min(MAX_ROWS_JUDGED)).map(text).any(|text| text.contains('.'))
     }
 
@@ -246,7 +246,7 @@ impl<'a> Column<'a> {
     }
 
     /// Whether the column appears in CSV.
-    pub fn is_in_csv(&self) -> bool {
+    pub(crate) fn is_in_csv(&self) -> bool {
         matches!(self.place, Place::Everywhere | Place::Tables | Place::Files)
     }
 
@@ -276,7 +276,7 @@ impl<'a> Column<'a> {
     }
 
     /// The value of a row as Markdown.
-    pub fn markdown_cell(&self, row: usize) -> String {
+    pub(crate) fn markdown_cell(&self, row: usize) -> String {
         let own = self.markdown.as_ref().and_then(|text| text(row));
         own.unwrap_or_else(|| self.cell(row))
     }

@@ -21,7 +21,7 @@ struct Shown {
 impl Selection {
     /// Shows the next step (or the previous one, for -1), or the nearest one if the view does not show a single step.
     /// Shows the part of a step within the device's activity; steps outside of it are skipped.
-    pub fn go_to_step(&mut self, recording: &Recording, by: i64) {
+    pub(crate) fn go_to_step(&mut self, recording: &Recording, by: i64) {
         let steps = self.steps_on_device(recording);
         let target = self.step_by(&steps, by).clamp(0, (steps.len() as i64 - 1).max(0));
         if let Some(step) = steps.get(target as usize) {
@@ -31,7 +31,7 @@ impl Selection {
 
     /// The step for which to search other parts, for [`Self::go_to_step`], if this part of a long recording does not
     /// contain all of it.
-    pub fn step_elsewhere(&self, recording: &Recording, by: i64) -> Option<SoughtStep> {
+    pub(crate) fn step_elsewhere(&self, recording: &Recording, by: i64) -> Option<SoughtStep> {
         let shown = recording.events();
         let steps = self.steps_on_device(recording);
         let number = |event: u32| shown.start + u64::from(event);
@@ -56,7 +56,7 @@ impl Selection {
     }
 
     /// Shows the step that event `event` belongs to.
-    pub fn show_step(&mut self, recording: &Recording, event: u32) {
+    pub(crate) fn show_step(&mut self, recording: &Recording, event: u32) {
         let Some((_, events)) = recording.steps.iter().find(|(_, events)| events.contains(&event)) else { return };
         let x = self.x_of_step(recording, events);
         self.show(recording, View { x, y: self.view.y.clone() });
@@ -64,7 +64,7 @@ impl Selection {
 
     /// Shows the next step with number `number` that begins in the view or later, other than one that is already shown
     /// on its own, else the first one. Returns whether there is one.
-    pub fn go_to_step_number(&mut self, recording: &Recording, number: u32) -> bool {
+    pub(crate) fn go_to_step_number(&mut self, recording: &Recording, number: u32) -> bool {
         let from = self.first_event_to_search(recording);
         let steps = || recording.steps.iter().filter(|(known, _)| *known == number).map(|(_, events)| events.start);
         let found = steps().find(|first| *first >= from).or_else(|| steps().next());
@@ -72,7 +72,7 @@ impl Selection {
     }
 
     /// The first visible event; if a single step is shown, the one after its first.
-    pub fn first_event_to_search(&self, recording: &Recording) -> u32 {
+    pub(crate) fn first_event_to_search(&self, recording: &Recording) -> u32 {
         let steps = self.steps_on_device(recording);
         let alone = self.step_in_view(&steps).filter(|step| self.is_alone(step));
         let first = || self.moment_at(&recording.trace, self.view.x.start).saturating_sub(1) as u32;

@@ -28,13 +28,13 @@ impl Selection {
     }
 
     /// Shows the view [panned](View::panned).
-    pub fn pan(&mut self, recording: &Recording, by: [f64; 2]) {
+    pub(crate) fn pan(&mut self, recording: &Recording, by: [f64; 2]) {
         self.show(recording, self.view.panned(by));
     }
 
     /// Centres the peak of the selected total and zooms until it is clearly visible. The peak becomes the moment of the
     /// panels.
-    pub fn go_to_peak(&mut self, recording: &Recording) {
+    pub(crate) fn go_to_peak(&mut self, recording: &Recording) {
         let trace = &recording.trace;
         let peak = recording.devices[self.device].peak(trace, self.metric);
         let whole = self.whole(recording);
@@ -67,7 +67,7 @@ impl Selection {
     }
 
     /// Shows the lifetime of `block` with some space on both sides.
-    pub fn go_to_block(&mut self, recording: &Recording, block: BlockId) {
+    pub(crate) fn go_to_block(&mut self, recording: &Recording, block: BlockId) {
         let trace = &recording.trace;
         let row = trace.blocks.get(block);
         let whole = self.whole(recording);
@@ -86,7 +86,7 @@ impl Selection {
     }
 
     /// Shows the moments `shown`, with a little space on both sides.
-    pub fn show_moments(&mut self, recording: &Recording, shown: &Range<usize>) {
+    pub(crate) fn show_moments(&mut self, recording: &Recording, shown: &Range<usize>) {
         let trace = &recording.trace;
         let (first, end) = (self.x_of(trace, shown.start), self.x_of(trace, shown.end + 1));
         let room = ((end - first) * 0.05).max(MIN_ROOM);
@@ -94,7 +94,7 @@ impl Selection {
     }
 
     /// Returns the events in view.
-    pub fn events_in_view(&self, recording: &Recording) -> Range<u32> {
+    pub(crate) fn events_in_view(&self, recording: &Recording) -> Range<u32> {
         let trace = &recording.trace;
         let first = self.moment_at(trace, self.view.x.start).saturating_sub(1) as u32;
         let end = match self.axis {
@@ -111,7 +111,7 @@ impl Selection {
     }
 
     /// Pins the moment after `moment` events, and brings it into view if necessary.
-    pub fn go_to_moment(&mut self, recording: &Recording, moment: usize) {
+    pub(crate) fn go_to_moment(&mut self, recording: &Recording, moment: usize) {
         let block = self.pin.and_then(|pin| pin.block);
         self.pin = Some(Pin { block, moment });
         let middle = self.middle_of(&recording.trace, moment);

@@ -53,7 +53,7 @@ impl Absent {
     }
 
     /// Returns whether all blocks without a value for `key` are from before the recording.
-    pub fn is_only_before(&self, key: GroupKey) -> bool {
+    pub(crate) fn is_only_before(&self, key: GroupKey) -> bool {
         self.only_before.iter().any(|before| before.name() == key.name())
     }
 
@@ -65,7 +65,7 @@ impl Absent {
 
     /// The most informative key to start with: the line of code if the recording has only call stacks, like PyTorch's
     /// snapshots, else the category.
-    pub fn leading_key(&self) -> GroupKey {
+    pub(crate) fn leading_key(&self) -> GroupKey {
         let has = |key| self.reason(key).is_none();
         let is_of_lines = has(GroupKey::Frame) && !has(GroupKey::Scope) && !has(GroupKey::Op);
         if is_of_lines { GroupKey::Frame } else { GroupKey::Category }

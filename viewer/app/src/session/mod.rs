@@ -95,7 +95,7 @@ impl Recording {
     /// # Errors
     ///
     /// Fails with a sentence if the file cannot be read.
-    pub fn last_part(run: &Arc<Run>, length: u64) -> Result<Self, String> {
+    pub(crate) fn last_part(run: &Arc<Run>, length: u64) -> Result<Self, String> {
         // Its file may grow meanwhile.
         let windows = run.windows();
         let end = windows.events();
@@ -120,7 +120,7 @@ impl Recording {
     }
 
     /// Whether a step with these events, numbered within this part, begins before the part or may end after it.
-    pub fn cuts_off(&self, number: u32, events: &Range<u32>) -> bool {
+    pub(crate) fn cuts_off(&self, number: u32, events: &Range<u32>) -> bool {
         let Some(run) = &self.run else { return false };
         let start = &self.trace.start;
         let begins_before = events.start == 0 && start.events > 0 && start.stage.step == Some(number);
@@ -135,7 +135,7 @@ impl Recording {
     }
 
     /// Returns the name of device `row`: its ordinal, and its name if known.
-    pub fn device_label(&self, row: usize) -> String {
+    pub(crate) fn device_label(&self, row: usize) -> String {
         let index = &self.devices[row];
         match index.summary.name.as_str() {
             "" => format!("device {}", index.device.0),
@@ -186,13 +186,13 @@ impl DeviceIndex {
     }
 
     /// Returns [`Self::leaks`] if they have been computed.
-    pub fn known_leaks(&self) -> Option<&Leaks> {
+    pub(crate) fn known_leaks(&self) -> Option<&Leaks> {
         self.leaks.get()?.as_ref().map(|(leaks, _)| leaks)
     }
 
     /// Returns the name of the leaks to which nearly all bytes of unknown category at the peak belong, if `category` is
     /// unknown and leaks are known.
-    pub fn leak_of(&self, category: &str) -> Option<&str> {
+    pub(crate) fn leak_of(&self, category: &str) -> Option<&str> {
         self.leaks.get()?.as_ref()?.1.as_deref().filter(|_| category == Category::Unknown.name())
     }
 

@@ -85,7 +85,7 @@ impl Run {
     }
 
     /// Whether it is unfinished and a single file, and can thus be followed.
-    pub fn is_unfinished(&self) -> bool {
+    pub(crate) fn is_unfinished(&self) -> bool {
         self.is_one_file && self.windows().base().trust.unfinished
     }
 
@@ -136,12 +136,12 @@ impl Run {
     }
 
     /// The length of the part to show once a recording becomes too long: that of the visible events, within limits.
-    pub fn length_around(view: &Range<u64>) -> u64 {
+    pub(crate) fn length_around(view: &Range<u64>) -> u64 {
         view.end.saturating_sub(view.start).clamp(FIRST_EVENTS, MAX_EVENTS)
     }
 
     /// A part of about `length` events with `step` in the middle, or with as much of its beginning as fits.
-    pub fn around_step(&self, step: &Range<u64>, length: u64) -> Range<u64> {
+    pub(crate) fn around_step(&self, step: &Range<u64>, length: u64) -> Range<u64> {
         let needed = step.end.saturating_sub(step.start).min(MAX_EVENTS);
         let length = length.clamp(needed, MAX_EVENTS);
         let start = step.start.saturating_sub((length - needed) / 2);
@@ -149,7 +149,7 @@ impl Run {
     }
 
     /// The number of columns for `range`, at most `most`: where it has many summaries, each column has one of its own.
-    pub fn columns_in(&self, range: &Range<u64>, most: usize) -> usize {
+    pub(crate) fn columns_in(&self, range: &Range<u64>, most: usize) -> usize {
         let summaries = self.windows().summaries().len() as u128;
         let within = summaries * u128::from(range.end.saturating_sub(range.start)) / u128::from(self.events().max(1));
         let half = within as usize / 2;

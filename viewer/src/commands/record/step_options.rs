@@ -156,7 +156,7 @@ fn dtype_parser() -> impl TypedValueParser<Value = DType> {
 
 impl StepArguments {
     /// The options of a run of `model` on the accounting device.
-    pub fn options(&self, model: &ModelArguments) -> Options {
+    pub(crate) fn options(&self, model: &ModelArguments) -> Options {
         let forms = [(self.foreach, Form::Foreach), (self.no_foreach, Form::PerTensor), (self.fused, Form::Fused)];
         Options {
             steps: self.steps,

@@ -28,7 +28,7 @@ impl Drawing {
     ///
     /// # Errors
     /// Always: this build has no app to draw with.
-    pub fn of(_arguments: &RenderArguments) -> Result<Self, Failure> {
+    pub(crate) fn of(_arguments: &RenderArguments) -> Result<Self, Failure> {
         let text = "this build draws no pictures: build highwater with its default feature 'gui'";
         Err(Failure::Usage(text.to_owned()))
     }
@@ -37,7 +37,7 @@ impl Drawing {
     ///
     /// # Errors
     /// None.
-    pub fn draw(&self, _recordings: &[Arc<Recording>]) -> Result<(), Failure> {
+    pub(crate) fn draw(&self, _recordings: &[Arc<Recording>]) -> Result<(), Failure> {
         match *self {}
     }
 }

@@ -37,7 +37,7 @@ pub struct WhatIfReport<'a> {
 
 impl<'a> WhatIfReport<'a> {
     /// Builds the report from a prediction for each device; writes the changed recording if requested.
-    pub fn of(
+    pub(crate) fn of(
         trace: &'a Trace,
         arguments: &'a WhatIfArguments,
         mut predictions: Vec<Prediction>,

@@ -25,7 +25,7 @@ pub struct Extent {
 
 impl Extent {
     /// Whether it is reserved at `moment`.
-    pub fn is_reserved(&self, moment: usize) -> bool {
+    pub(crate) fn is_reserved(&self, moment: usize) -> bool {
         self.moments.contains(&moment)
     }
 }

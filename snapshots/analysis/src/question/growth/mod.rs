@@ -70,7 +70,7 @@ pub struct GrownGroup {
 
 impl GrownGroup {
     /// Returns the group's growth in bytes; negative if it shrinks.
-    pub fn net(&self) -> i128 {
+    pub(crate) fn net(&self) -> i128 {
         i128::from(self.survivors.bytes) - i128::from(self.freed.bytes)
     }
 }
@@ -195,7 +195,7 @@ impl Growth {
     }
 
     /// Average growth per step that continues, rounded up: at least that of the leaks.
-    pub fn lasting_bytes_per_step(&self) -> u64 {
+    pub(crate) fn lasting_bytes_per_step(&self) -> u64 {
         self.per_step(self.lasting())
     }
 

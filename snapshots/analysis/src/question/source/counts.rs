@@ -28,7 +28,7 @@ pub struct DeviceCounts {
 
 impl DeviceCounts {
     /// The number of events of a kind.
-    pub fn of(&self, kind: EventKind) -> u64 {
+    pub(crate) fn of(&self, kind: EventKind) -> u64 {
         self.kinds[kind as usize]
     }
 }

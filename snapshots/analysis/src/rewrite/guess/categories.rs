@@ -141,7 +141,7 @@ enum Freed {
 
 impl<'a> Guesser<'a> {
     /// Prepares the facts about `trace` in O(events + blocks).
-    pub fn new(trace: &'a Trace, roles: &'a Roles, runs: &'a [Runs]) -> Self {
+    pub(crate) fn new(trace: &'a Trace, roles: &'a Roles, runs: &'a [Runs]) -> Self {
         let outlines = runs.iter().map(|runs| Outline::of(runs.rows())).collect();
         let failures = trace.failed_requests().map(|(event, _)| event).collect();
         let mut guesser = Self { trace, roles, runs, parameter_sizes: HashSet::new(), outlines, failures };
@@ -170,7 +170,7 @@ impl<'a> Guesser<'a> {
     }
 
     /// The category of each block, by row; [`Category::Unknown`] if there is no evidence. O(blocks).
-    pub fn categories(&self) -> Vec<Category> {
+    pub(crate) fn categories(&self) -> Vec<Category> {
         let blocks = &self.trace.blocks;
         // A thread of a pool, which reads one of several files, would begin to read the next one while it waits.
         let has_threads = rayon::current_num_threads() > 1 && rayon::current_thread_index().is_none();

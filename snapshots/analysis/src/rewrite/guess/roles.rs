@@ -35,7 +35,7 @@ const ROOT: Node =
 
 impl Roles {
     /// Classifies each distinct function of a file once and each stack once: the tree has parents before children.
-    pub fn of(tables: &Tables) -> Self {
+    pub(crate) fn of(tables: &Tables) -> Self {
         let mut frames = Frames { tables, known: HashMap::new(), has_engine_frames: false };
         let mut nodes: Vec<Node> = Vec::with_capacity(tables.stacks.len());
         for stack in &tables.stacks {
@@ -53,7 +53,7 @@ impl Roles {
     }
 
     /// The role of `stack`; [`Role::Bare`] if there is none.
-    pub fn role(&self, stack: StackId) -> Role {
+    pub(crate) fn role(&self, stack: StackId) -> Role {
         self.node(stack).role
     }
 

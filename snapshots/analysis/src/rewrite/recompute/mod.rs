@@ -103,7 +103,7 @@ pub enum Extent {
 
 impl Extent {
     /// Returns when recomputations of the program that made `trace` end.
-    pub fn of(trace: &Trace) -> Self {
+    pub(crate) fn of(trace: &Trace) -> Self {
         if trace.header.recorder.starts_with("highwater") { Self::Whole } else { Self::UntilSaved }
     }
 }

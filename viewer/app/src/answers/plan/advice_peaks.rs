@@ -97,7 +97,7 @@ impl AdvicePeaks {
     }
 
     /// Returns the lowest peak with recomputed modules; `None` if there are no modules.
-    pub fn least_of_modules(&self) -> Option<u64> {
+    pub(crate) fn least_of_modules(&self) -> Option<u64> {
         self.all.iter().chain(&self.lowest).map(|(_, reached)| *reached).min()
     }
 

@@ -155,7 +155,7 @@ pub struct Model {
 
 impl Model {
     /// Returns the surcharges of the modules with these `paths`.
-    pub fn surcharge<'a>(&self, paths: impl IntoIterator<Item = &'a String>) -> u64 {
+    pub(crate) fn surcharge<'a>(&self, paths: impl IntoIterator<Item = &'a String>) -> u64 {
         let index = |path: &String| self.modules.iter().position(|module| module == path);
         let of = |path: &String| self.surcharges.get(index(path)?).copied();
         paths.into_iter().filter_map(of).fold(0, u64::saturating_add)

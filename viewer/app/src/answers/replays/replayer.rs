@@ -38,7 +38,7 @@ pub struct Edited {
 
 impl Edited {
     /// Returns the recorded event that corresponds to `event`.
-    pub fn recorded(&self, event: EventId) -> EventId {
+    pub(crate) fn recorded(&self, event: EventId) -> EventId {
         let known = self.source.as_ref().and_then(|source| source.get(event.index()?).copied());
         known.unwrap_or(event)
     }

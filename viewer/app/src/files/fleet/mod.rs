@@ -152,7 +152,7 @@ impl Fleet {
     }
 
     /// Returns for each rank the median and deviation that its peak is compared with.
-    pub fn middles(&self, metric: Metric) -> Vec<Middle> {
+    pub(crate) fn middles(&self, metric: Metric) -> Vec<Middle> {
         middles(&self.peaks(metric))
     }
 
@@ -211,7 +211,7 @@ mod tests;
 const MAX_WORKERS: usize = 4;
 
 /// Number of worker threads.
-pub fn worker_count() -> usize {
+pub(crate) fn worker_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(MAX_WORKERS)
 }
 

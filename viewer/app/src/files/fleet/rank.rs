@@ -153,7 +153,7 @@ impl DeviceLook {
     }
 
     /// The point at which `metric` is largest; 0 before the first event if it was never sampled.
-    pub fn peak(&self, metric: Metric) -> Moment {
+    pub(crate) fn peak(&self, metric: Metric) -> Moment {
         let known = self.summary.peak(metric).copied();
         known.unwrap_or(Moment {
             device: self.summary.device,

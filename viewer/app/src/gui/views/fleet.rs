@@ -34,7 +34,7 @@ const NOTES_SHARE: f32 = 0.3;
 
 impl FleetView {
     /// Creates a view of the ranks in `fleet`.
-    pub fn new(fleet: Arc<Fleet>) -> Self {
+    pub(crate) fn new(fleet: Arc<Fleet>) -> Self {
         let mut view = Self {
             headlines: Vec::new(),
             limits: Vec::new(),
@@ -50,7 +50,7 @@ impl FleetView {
     }
 
     /// Updates the ranks. The order and the selected rank are kept.
-    pub fn renew(&mut self, fleet: Arc<Fleet>) {
+    pub(crate) fn renew(&mut self, fleet: Arc<Fleet>) {
         let chosen = self.table.chosen().and_then(|row| self.fleet.ranks.get(row)).map(|rank| rank.path.clone());
         self.headlines = headlines(&fleet);
         self.limits = limits(&fleet);
@@ -61,7 +61,7 @@ impl FleetView {
     }
 
     /// The ranks shown.
-    pub fn fleet(&self) -> &Arc<Fleet> {
+    pub(crate) fn fleet(&self) -> &Arc<Fleet> {
         &self.fleet
     }
 

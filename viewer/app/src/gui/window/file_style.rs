@@ -33,7 +33,12 @@ pub struct FileStyle {
 
 impl FileStyle {
     /// The view settings of `recording`; `None` if it has no file.
-    pub fn of(recording: &Recording, selection: &Selection, colour_by: ColourBy, stacking: Stacking) -> Option<Self> {
+    pub(crate) fn of(
+        recording: &Recording,
+        selection: &Selection,
+        colour_by: ColourBy,
+        stacking: Stacking,
+    ) -> Option<Self> {
         let (view, whole) = (selection.view(), selection.whole(recording));
         Some(Self {
             path: recording.path.clone()?,
@@ -49,7 +54,7 @@ impl FileStyle {
     }
 
     /// Applies these settings to `recording` where possible.
-    pub fn apply(&self, recording: &Recording, selection: &mut Selection) {
+    pub(crate) fn apply(&self, recording: &Recording, selection: &mut Selection) {
         let device = DeviceId(self.device);
         let Some(device) = recording.devices.iter().position(|index| index.device == device) else { return };
         if device != selection.device {

@@ -83,7 +83,7 @@ impl RecordingView for MomentPanel {
 
 impl MomentPanel {
     /// A panel with these settings.
-    pub fn new(choices: Choices) -> Self {
+    pub(crate) fn new(choices: Choices) -> Self {
         let mut clerk = Clerk::default();
         Self {
             choices,

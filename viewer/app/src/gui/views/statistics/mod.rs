@@ -139,7 +139,7 @@ impl StatisticsView {
     }
 
     /// Shows the sheet of this name.
-    pub fn show(&mut self, name: &str) {
+    pub(crate) fn show(&mut self, name: &str) {
         self.shown = SHEETS.iter().position(|(sheet, _)| *sheet == name).unwrap_or(self.shown);
     }
 
@@ -148,13 +148,8 @@ impl StatisticsView {
         self.shown = (self.shown + 1) % SHEETS.len();
     }
 
-    /// The name of the current sheet: `Steps`, `Kept` …
-    pub fn shown(&self) -> &'static str {
-        self.query.answer().map_or("", |_| SHEETS[self.shown].0)
-    }
-
     /// The current sheet as CSV, with exact figures, in the displayed order; `None` until it is computed.
-    pub fn csv(&self) -> Option<String> {
+    pub(crate) fn csv(&self) -> Option<String> {
         let sheet = self.query.answer()?.sheets.get(self.shown)?;
         Some(self.pages.get(self.shown)?.csv(&sheet.rows()))
     }

@@ -46,7 +46,8 @@ fn settle(harness: &mut Harness<'_, Play>) {
 fn show(harness: &mut Harness<'_, Play>, sheet: &str) {
     harness.get_by_label(sheet).click();
     settle(harness);
-    assert_eq!(harness.state().view.shown(), sheet);
+    let view = &harness.state().view;
+    assert_eq!(SHEETS[view.shown].0, sheet);
 }
 
 fn rows(harness: &Harness<'_, Play>) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use eframe::egui::{Color32, Mesh, Pos2, Rect, Shape, TextureId, pos2};
+use eframe::egui::{Color32, Mesh, Rect, Shape, TextureId, pos2};
 
 use crate::View;
 
@@ -38,7 +38,7 @@ impl PlotFrame {
     }
 
     /// The bytes for the screen's `y`.
-    pub fn bytes_at(&self, y: f32) -> f64 {
+    pub(crate) fn bytes_at(&self, y: f32) -> f64 {
         let share = f64::from(self.rect.bottom() - y) / f64::from(self.rect.height());
         self.view.y.start + share * (self.view.y.end - self.view.y.start)
     }
@@ -53,7 +53,7 @@ impl PlotFrame {
 
     /// Draws a picture of the view `pictured` at its position in this frame, scaled and clipped to the frame and to
     /// `within` on the horizontal axis.
-    pub fn image(&self, texture: TextureId, pictured: &View, within: &Range<f64>) -> Shape {
+    pub(crate) fn image(&self, texture: TextureId, pictured: &View, within: &Range<f64>) -> Shape {
         let cut = |outer: &Range<f64>, inner: &Range<f64>| outer.start.max(inner.start)..outer.end.min(inner.end);
         let x = cut(&cut(&self.view.x, &pictured.x), within);
         let y = cut(&self.view.y, &pictured.y);
@@ -68,12 +68,6 @@ impl PlotFrame {
         let part = Rect::from_two_pos(uv(x.start, y.end), uv(x.end, y.start));
         mesh.add_rect_with_uv(screen, part, Color32::WHITE);
         Shape::mesh(mesh)
-    }
-
-    /// The centre of the rectangle, on the axes.
-    pub fn center(&self) -> [f64; 2] {
-        let Pos2 { x, y } = self.rect.center();
-        [self.x_at(x), self.bytes_at(y)]
     }
 }
 
