@@ -186,7 +186,7 @@ fn settings_that_make_no_sense_are_refused_by_name() {
     let _alone = alone();
     let refusal = |rule: Sgd| RuleOptimizer::new(rule, Vec::new()).unwrap_err().to_string();
     assert!(refusal(Sgd { nesterov: true, ..Sgd::default() }).contains("nesterov needs a momentum"));
-    assert!(refusal(Sgd { learning_rate: f64::NAN, ..Sgd::default() }).contains("learning_rate is NaN"));
+    assert!(refusal(Sgd { learning_rate: f64::NAN, ..Sgd::default() }).contains("invalid learning_rate NaN"));
     let adam = Adam { betas: [0.9, 1.0], ..Adam::default() };
     assert!(RuleOptimizer::new(adam, Vec::new()).unwrap_err().to_string().contains("invalid beta 1"));
     assert!(run_in_backward(&AdamW { weight_decay: -1.0, ..AdamW::default() }, &[]).is_err());

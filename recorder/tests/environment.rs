@@ -112,7 +112,7 @@ fn the_program_s_own_recording_has_the_file_that_the_environment_names_too() {
         let blocks = |name: &str| blocks(&folder.path().join(name));
         assert_eq!((blocks("env.snap"), blocks("env.0003.snap")), (vec![2], vec![3]), "{}", stderr(&output));
         assert_eq!(blocks("env.0002.snap"), [1], "what was recorded before is kept");
-        assert!(stderr(&output).contains("before is in ./env.0002.snap"), "{}", stderr(&output));
+        assert!(stderr(&output).contains("before it was renamed to ./env.0002.snap"), "{}", stderr(&output));
     }
 }
 

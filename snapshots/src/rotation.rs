@@ -148,7 +148,12 @@ mod tests {
         let found = RotatedFiles::find(&path).unwrap();
         assert_eq!(found.files.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [4, 5, 6]);
         assert_eq!(found.left_out, [1, 2]);
-        assert!(found.gap().unwrap().starts_with("file 3 of the recording is missing: it begins with run.0004.snap"));
+        assert!(
+            found
+                .gap()
+                .unwrap()
+                .starts_with("file 3 of the recording is missing: the recording begins with run.0004.snap")
+        );
         assert_eq!(RotatedFiles::find(&folder), Some(found.clone()), "a folder with nothing else");
         assert_eq!(RotatedFiles::find(&folder.join("run.*.snap")), Some(found), "a pattern");
         make(&[3]);

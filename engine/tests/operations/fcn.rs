@@ -196,6 +196,6 @@ fn every_size_of_image_fits_and_a_divisor_that_leaves_no_channel_is_refused() {
     }
     for divisor in [0, 65] {
         let refused = Fcn::new(&mut init, FcnSize { divisor, ..FcnSize::SMALL }).unwrap_err().to_string();
-        assert!(refused.contains(&format!("divisor is {divisor}")), "{refused}");
+        assert!(refused.contains(&format!("invalid divisor {divisor}")), "{refused}");
     }
 }

@@ -378,7 +378,7 @@ fn what_does_not_fit_is_refused_with_what_would() {
     };
     said(lora(4, &["q_proj", "query"]), &["lora", "query", "q_proj, k_proj"]);
     said(lora(4, &[]), &["lora", "no target layers", "down_proj"]);
-    said(lora(0, &["q_proj"]), &["lora", "rank is 0"]);
+    said(lora(0, &["q_proj"]), &["lora", "invalid rank 0"]);
     let model = Gpt2::new(&mut init, Gpt2Size::SMALL, None).unwrap();
     let tokens = |shape: &[usize]| {
         Tensor::zeros(highwater_engine::Shape::from_slice(shape).unwrap(), DType::I64, &device).unwrap()

@@ -193,7 +193,7 @@ fn sections_of_unknown_kinds_are_passed_over_and_named_only_if_they_matter() {
     let unknown = SectionHeader { kind: 700, ..header_for(SectionKind::Strings, b"hello") };
     assert!(!problems(&file_with(unknown, b"hello")).contains("700"));
     let matters = SectionHeader { flags: FLAG_MUST_UNDERSTAND, ..unknown };
-    assert!(problems(&file_with(matters, b"hello")).contains("kind 700 is needed"));
+    assert!(problems(&file_with(matters, b"hello")).contains("needs a section of kind 700"));
     let compressed = SectionHeader { compression: 9, ..header_for(SectionKind::Strings, b"hello") };
     assert!(problems(&file_with(compressed, b"hello")).contains("compression 9 is unknown"));
 }

@@ -227,7 +227,7 @@ fn blocks_of_a_recording_in_windows_change_as_those_of_one_in_memory() {
         assert_eq!(facts(&found), facts(&expected), "{change:?}");
     }
     let refused = Change { without: vec![filter("lifetime=step")], ..Change::default() };
-    assert!(predict(&windows, &refused).unwrap_err().to_string().contains("cuts out a part"));
+    assert!(predict(&windows, &refused).unwrap_err().to_string().contains("cut out a part"));
     for words in ["--without category=activation --json", "--zero 1 --ranks 8 --json", "--without lifetime=step"] {
         let words = format!("whatif run.snap {words}");
         let answers = ["0", "1000000"].map(|most| {

@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use highwater_recorder::StreamId;
-use highwater_recorder::snapshots::Trace;
 use highwater_recorder::snapshots::event::Alloc;
+use highwater_recorder::snapshots::{Trace, count_of};
 
 use super::driver::{Call, ReplayDriver};
 use super::handles::Handles;
@@ -141,15 +141,16 @@ impl<'a> Run<'a> {
     pub(super) fn assume(&mut self, start: &Start) {
         let mut assumptions = Vec::new();
         let anew = start.unplaced.len();
-        let blocks = if anew == 1 { "1 block".to_owned() } else { format!("{anew} blocks") };
+        let blocks = count_of(anew as u64, "block");
+        let are = if anew == 1 { "is" } else { "are" };
         if self.plan.starts_anew && anew > 0 {
             assumptions.push(format!(
-                "{blocks} from before the recording are allocated at the start of the replay in address order, \
+                "{blocks} from before the recording {are} allocated at the start of the replay in address order, \
                  because their real order was not recorded"
             ));
         } else if anew > 0 {
             assumptions.push(format!(
-                "{blocks} from before the recording are in no recorded segment and are allocated at the start of the \
+                "{blocks} from before the recording {are} in no recorded segment and {are} allocated at the start of the \
                  replay"
             ));
         }

@@ -171,7 +171,7 @@ fn pickles_of_other_protocols_are_refused_by_their_number() {
             refused(&bytes)
                 .contains(&format!("pickle of protocol {protocol}, but only protocols 2 to 5 are supported"))
         );
-        assert!(refused(&gzip(&bytes)).contains(&format!("protocol {protocol};")));
+        assert!(refused(&gzip(&bytes)).contains(&format!("protocol {protocol},")));
     }
     assert!(refused(b"(dp0\nS'segments'\np1\n(lp2\ns.").contains("protocol 0"));
     assert!(refused(b"}q\0U\x08segmentsq\x01]q\x02s.").contains("protocol 1"));

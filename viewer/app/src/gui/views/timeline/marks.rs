@@ -95,17 +95,20 @@ fn paint_flag(
     };
     let first = text.lines().next().unwrap_or_default();
     let brief = first.split_once(": ").map_or("", |(_, brief)| brief);
-    let is_free = |place: &Rect| {
+    let is_apart = |place: &Rect| {
         let is_apart = |rect: Rect| !labels.meets(rect);
-        plot.contains_rect(*place)
-            && is_apart(*place)
-            && is_clear(place.expand(2.0))
-            && leader(place.clamp(point), point).all(is_apart)
+        plot.contains_rect(*place) && is_apart(*place) && leader(place.clamp(point), point).all(is_apart)
     };
+    let is_free = |place: &Rect| is_apart(place) && is_clear(place.expand(2.0));
+    // Far below the other totals, no place near the point is above them, but one above the point covers no block.
+    let is_over = |place: &Rect| is_apart(place) && place.bottom() < point.y;
     let lines = [f32::INFINITY, FLAG_WIDTH].map(stacked).into_iter().filter(|_| !text.is_empty());
-    let (rect, at, title, text) = lines.chain([first, brief, ""].map(beside)).find_map(|(size, at, title, text)| {
-        Some((places_near(point, size).into_iter().find(is_free)?, at, title, text))
-    })?;
+    let forms: Vec<_> = lines.chain([first, brief, ""].map(beside)).collect();
+    let placed = |is_good: &dyn Fn(&Rect) -> bool| {
+        let place = |size: egui::Vec2| places_near(point, size).into_iter().find(is_good);
+        forms.iter().find_map(|(size, at, title, text)| Some((place(*size)?, *at, title.clone(), text.clone())))
+    };
+    let (rect, at, title, text) = placed(&is_free).or_else(|| placed(&is_over))?;
     painter.line_segment([rect.clamp(point), point], Stroke::new(1.0, edge));
     painter.rect(rect, 4.0, field, Stroke::new(1.5, edge), egui::StrokeKind::Inside);
     painter.galley(rect.left_top() + vec2(8.0, 3.0), title, strong);
