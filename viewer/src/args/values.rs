@@ -218,7 +218,7 @@ mod tests {
         for text in ["peak", "end", "step:3", "step-end:0"] {
             assert_eq!(text.parse::<ComparedAt>().unwrap().to_string(), text);
         }
-        assert!("step:x".parse::<ComparedAt>().unwrap_err().contains("step:N"));
+        assert!("step:x".parse::<ComparedAt>().unwrap_err().contains("invalid step number 'x'"));
         assert!("3".parse::<ComparedAt>().unwrap_err().contains("step:N"));
     }
 }
