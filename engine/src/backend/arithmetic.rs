@@ -19,7 +19,7 @@ pub fn leave_out() -> ArithmeticGuard {
 }
 
 /// Makes primitives compute again within [`leave_out`], until the guard drops.
-pub fn bring_in() -> ArithmeticGuard {
+pub(crate) fn bring_in() -> ArithmeticGuard {
     ArithmeticGuard::set(false)
 }
 

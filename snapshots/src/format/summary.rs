@@ -251,14 +251,14 @@ impl Summarizer {
     }
 
     /// Adds the blocks and segments that are live on a device before the first event.
-    pub fn begin(&mut self, state: &StartingState) {
+    pub(crate) fn begin(&mut self, state: &StartingState) {
         let Some(device) = device(&mut self.devices, state.device) else { return };
         device.live.begin(state);
         device.begin_row(state.device);
     }
 
     /// Adds the next events.
-    pub fn take(&mut self, events: &[Event]) {
+    pub(crate) fn take(&mut self, events: &[Event]) {
         let mut left = events;
         while !left.is_empty() {
             let room = (STRIDE - self.row.events) as usize;
@@ -323,12 +323,12 @@ impl Summarizer {
     }
 
     /// The current step and phase.
-    pub fn stage(&self) -> Stage {
+    pub(crate) fn stage(&self) -> Stage {
         self.stage
     }
 
     /// The live state of every device, by ordinal.
-    pub fn states(&self) -> impl Iterator<Item = (DeviceId, &LiveState)> {
+    pub(crate) fn states(&self) -> impl Iterator<Item = (DeviceId, &LiveState)> {
         let devices = self.devices.iter().enumerate();
         devices.filter_map(|(ordinal, device)| Some((DeviceId(ordinal as u16), &device.as_ref()?.live)))
     }

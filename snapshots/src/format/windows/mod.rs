@@ -263,7 +263,7 @@ impl Windows {
     /// # Errors
     ///
     /// Fails if a file cannot be read.
-    pub(crate) fn first_that_does_not_continue(&self) -> Result<Option<usize>> {
+    pub fn first_that_does_not_continue(&self) -> Result<Option<usize>> {
         for (file, part) in self.files.parts().iter().enumerate().skip(1) {
             let boundary = self.checkpoints.boundary(&self.files, file, || self.at_start())?;
             if boundary.is_some_and(|boundary| !part.continues(boundary)) {

@@ -103,19 +103,19 @@ impl Page {
     /// # Errors
     ///
     /// Fails if the JSON is invalid.
-    pub(crate) fn show_ranks(&self, json: &str) -> Result<(), String> {
+    pub fn show_ranks(&self, json: &str) -> Result<(), String> {
         let fleet: Fleet = serde_json::from_str(json).map_err(|why| why.to_string())?;
         self.send(Arrival::Ranks(Box::new(fleet)));
         Ok(())
     }
 
     /// Reports that the user cancelled choosing a file.
-    pub(crate) fn choose_none(&self) {
+    pub fn choose_none(&self) {
         self.send(Arrival::NoneChosen);
     }
 
     /// Restores the view described by `fragment`, the fragment of the page's URL.
-    pub(crate) fn follow_link(&self, fragment: String) {
+    pub fn follow_link(&self, fragment: String) {
         self.send(Arrival::Link(fragment));
     }
 
@@ -145,7 +145,7 @@ impl Page {
     }
 
     /// The panic message if the app has crashed.
-    pub(crate) fn panic_message(&self) -> Option<String> {
+    pub fn panic_message(&self) -> Option<String> {
         self.runner.panic_summary().map(|summary| summary.message())
     }
 
