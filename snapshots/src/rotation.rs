@@ -160,7 +160,10 @@ mod tests {
         assert_eq!(RotatedFiles::find(&path).unwrap().gap(), None);
         fs::remove_file(numbered(&path, 1)).unwrap();
         let gap = RotatedFiles::find(&path).unwrap().gap().unwrap();
-        assert!(gap.starts_with("file 1 of the recording is missing: it begins with run.0002.snap"), "{gap}");
+        assert!(
+            gap.starts_with("file 1 of the recording is missing: the recording begins with run.0002.snap"),
+            "{gap}"
+        );
         let names = [2, 3].map(|number| numbered(&path, number));
         assert_eq!(RotatedFiles::all_of(&names), Some(path.clone()));
         assert_eq!(RotatedFiles::all_of(&names[..1]), None, "a single file is opened by itself");

@@ -164,6 +164,6 @@ fn sizes_are_given_by_name_and_what_is_no_size_is_refused() {
     assert_eq!(file, Path::new("other.snap"));
     for wrong in ["--image", "--image 0", "--image many", "--size 3"] {
         let why = given(wrong).expect_err(wrong);
-        assert!(why.starts_with(wrong.split(' ').next().unwrap_or(wrong)), "{why}");
+        assert!(why.contains(wrong.split(' ').next().unwrap_or(wrong)), "{why}");
     }
 }
