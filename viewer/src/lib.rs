@@ -4,6 +4,7 @@
 //! [`highwater_analysis`]; command line and app print the same structs. Modules are declared in layer order: each uses
 //! only modules declared above it.
 
+#[cfg_attr(not(any(feature = "engine", test)), expect(dead_code, reason = "only runs of a plan estimate times"))]
 mod gpu;
 mod args;
 mod output;

@@ -4,7 +4,7 @@
 pub(crate) mod dataset;
 #[cfg(not(feature = "parquet"))]
 #[path = "convert/dataset_disabled.rs"]
-pub mod dataset;
+pub(crate) mod dataset;
 pub(crate) mod page;
 
 use std::io::{self, Read as _};

@@ -10,18 +10,18 @@ use crate::commands::render::RenderArguments;
 use crate::output::{Failure, Page, Status};
 
 /// Fails: this build has no app to draw with.
-pub fn run(arguments: &RenderArguments, _page: &mut Page<'_>) -> Result<Status, Failure> {
+pub(crate) fn run(arguments: &RenderArguments, _page: &mut Page<'_>) -> Result<Status, Failure> {
     match Drawing::of(arguments)? {}
 }
 
 /// Returns `trace`, read from `file`, unchanged.
-pub fn recording(file: &Path, trace: Trace) -> Arc<Recording> {
+pub(crate) fn recording(file: &Path, trace: Trace) -> Arc<Recording> {
     Arc::new(Recording::new(file.display().to_string(), Some(file.to_owned()), trace))
 }
 
 /// A picture; there are none in this build.
 #[derive(Debug)]
-pub enum Drawing {}
+pub(crate) enum Drawing {}
 
 impl Drawing {
     /// Fails.
