@@ -49,7 +49,7 @@ def _asked():
 
 
 def _note_unrecorded():
-    """Notes for `highwater run` that this process uses a GPU, although there is no recording of it yet."""
+    """Marks this process, for `highwater run`, as one that uses CUDA and has no recording yet."""
     claims = os.environ.get(_CLAIMS)
     if claims:
         with contextlib.suppress(OSError):

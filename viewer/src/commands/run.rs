@@ -148,7 +148,8 @@ fn file_of(arguments: &ProgramArguments, program: &Program) -> Result<PathBuf, F
     // As the recorder of PyTorch programs would say when the program has run for a while.
     let ending = file.file_name().map(|name| name.to_string_lossy().trim_end_matches(".gz").to_owned());
     let ending = ending.as_deref().map(Path::new).and_then(Path::extension).map(|ending| ending.to_string_lossy());
-    if let Some(ending) = ending.filter(|ending| arguments.out.is_some() && !WRITTEN.contains(&&**ending)) {
+    let is_given_file = arguments.out.is_some() && !file.is_dir();
+    if let Some(ending) = ending.filter(|ending| is_given_file && !WRITTEN.contains(&&**ending)) {
         let text = format!(
             "cannot record to {}: unknown suffix '.{ending}': expected .{}",
             file.display(),

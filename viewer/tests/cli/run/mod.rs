@@ -302,6 +302,10 @@ fn an_existing_file_remains_where_nothing_is_recorded() {
     let Some(output) = run(folder.path(), &["--out", "old.txt", "--", "true"]) else { return };
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("unknown suffix '.txt'"), "{}", stderr(&output));
+    // Folders may be called anything, as those of mktemp.
+    std::fs::create_dir(folder.path().join("tmp.x9")).unwrap();
+    let Some(output) = run(folder.path(), &["--out", "tmp.x9", "--", "true"]) else { return };
+    assert!(output.status.success(), "{}", stderr(&output));
 }
 
 #[test]
