@@ -331,7 +331,10 @@ fn fails_at(event: u64) -> String {
     format!("fails at event {}", format_count(event))
 }
 
+/// Printed for a difference of 0 bytes.
+pub(crate) const NO_DIFFERENCE: &str = "none";
+
 /// Formats a difference: `+1.25 GiB`, `−3 MiB`, `none`.
 pub fn difference(before: u64, after: u64) -> String {
-    if before == after { "none".to_owned() } else { format_signed_bytes(i128::from(after) - i128::from(before)) }
+    if before == after { NO_DIFFERENCE.to_owned() } else { format_signed_bytes(i128::from(after) - i128::from(before)) }
 }

@@ -126,7 +126,7 @@ pub struct Column<'a> {
     pub may_lack_values: bool,
     place: Place,
     /// Number of rows of its table.
-    pub(super) rows: usize,
+    pub(crate) rows: usize,
     /// Whether all of its sizes have decimals; determined on first use.
     has_decimals: OnceCell<bool>,
     value: Box<dyn Fn(usize) -> Value + 'a>,
@@ -135,7 +135,12 @@ pub struct Column<'a> {
 }
 
 impl<'a> Column<'a> {
-    fn new<V: IntoValue>(unit: Unit, [key, title]: [&'static str; 2], value: impl Fn(usize) -> V + 'a) -> Self {
+    /// Creates a column of values in `unit`.
+    pub(crate) fn new<V: IntoValue>(
+        unit: Unit,
+        [key, title]: [&'static str; 2],
+        value: impl Fn(usize) -> V + 'a,
+    ) -> Self {
         let value = Box::new(move |row| value(row).into());
         Self {
             key,

@@ -35,6 +35,11 @@ impl<'a> Table<'a> {
         &self.columns
     }
 
+    /// All columns, for another table.
+    pub(crate) fn into_columns(self) -> Vec<Column<'a>> {
+        self.columns
+    }
+
     /// Number of rows, including sums.
     pub fn rows(&self) -> usize {
         self.rows

@@ -9,7 +9,8 @@ use highwater_snapshots::count_of;
 use crate::answers::outliers::{RULE, Standing};
 use crate::figures::ranks::{COMPARED, Caveat, headlines, limits, notes, passed_by, ranks_table};
 use crate::files::fleet::Fleet;
-use crate::gui::widgets::{Cell, Column, Rows, Shades, SortedTable, place_ui, theme};
+use crate::gui::widgets::{Cell, Shades, ShownColumn, ShownTable, SortedTable, place_ui, theme};
+use crate::report::Column;
 
 /// The comparison of each rank with the others, for each total.
 type Standings = [Vec<Standing>; COMPARED.len()];
@@ -107,7 +108,7 @@ impl FleetView {
     }
 
     /// The columns that fit into `width` points, without empty columns and, if necessary, without less important ones.
-    fn shown_columns(&self, columns: &[Column<'_>], width: f32) -> Vec<usize> {
+    fn shown_columns(&self, columns: &[ShownColumn<'_>], width: f32) -> Vec<usize> {
         let ranks = &self.fleet.ranks;
         let is_empty = |column: usize| match column {
             1 => ranks.iter().all(|rank| rank.header.host.is_empty()),
@@ -117,7 +118,7 @@ impl FleetView {
         };
         let mut shown: Vec<usize> = (0..columns.len()).filter(|column| !is_empty(*column)).collect();
         let needed = |shown: &[usize]| -> f32 {
-            let least = |column: &Column<'_>| if column.width == 0.0 { MIN_STANDING } else { column.width };
+            let least = |column: &ShownColumn<'_>| if column.width == 0.0 { MIN_STANDING } else { column.width };
             shown.iter().map(|column| least(&columns[*column])).sum()
         };
         for column in GIVING_WAY {
@@ -135,7 +136,7 @@ impl FleetView {
 }
 
 /// The ranks, each with the path of its recording as the tooltip. Outliers are marked in the colour `warning`.
-fn rows<'a>(fleet: &'a Fleet, standings: &'a Standings, warning: Color32) -> Rows<'a> {
+fn rows<'a>(fleet: &'a Fleet, standings: &'a Standings, warning: Color32) -> ShownTable<'a> {
     let ranks = &fleet.ranks;
     let of = move |row: usize| standings.each_ref().map(|standings| standings[row]);
     let is_out = move |row: usize| of(row).iter().any(|standing| *standing != Standing::Usual);
@@ -145,37 +146,35 @@ fn rows<'a>(fleet: &'a Fleet, standings: &'a Standings, warning: Color32) -> Row
         move |row: usize, cell: Cell| if is_none(&peak(row)) { Cell { text: none.to_owned(), ..cell } } else { cell }
     };
     let columns = [
-        Column::count(("Rank", 58.0), "The rank; with ? if it was taken from the file name.", move |row| {
-            ranks[row].rank
-        })
-        .look(move |row, cell| Cell {
-            text: ranks[row].number().map_or_else(|| ranks[row].name.clone(), |_| cell.text.clone()),
-            swatch: is_out(row).then_some(warning),
-            ..cell
-        }),
-        Column::text(("Host", 110.0), "The machine.", move |row| ranks[row].header.host.clone()),
-        Column::count(("Events", 84.0), "Number of events.", move |row| ranks[row].events),
-        Column::bytes(("Peak allocated", 104.0), "Peak of allocated bytes.", move |row| peak(row).bytes)
+        Column::count("rank", "rank", move |row| ranks[row].rank)
+            .wide(58.0, "The rank; with ? if it was taken from the file name.")
+            .look(move |row, cell| Cell {
+                text: ranks[row].number().map_or_else(|| ranks[row].name.clone(), |_| cell.text.clone()),
+                swatch: is_out(row).then_some(warning),
+                ..cell
+            }),
+        Column::text("host", "host", move |row| ranks[row].header.host.clone()).wide(110.0, "The machine."),
+        Column::count("events", "events", move |row| ranks[row].events).wide(84.0, "Number of events."),
+        Column::bytes("allocated_peak_bytes", "peak allocated", move |row| peak(row).bytes)
+            .wide(104.0, "Peak of allocated bytes.")
             .look(move |row, cell| Cell { share: Some(peak(row).bytes as f32 / most as f32), ..cell }),
-        Column::bytes(("Peak reserved", 104.0), "Peak of reserved bytes.", move |row| {
-            ranks[row].peak(Metric::Reserved).bytes
-        }),
-        Column::count(("At event", 84.0), "The event of the peak of allocated bytes.", move |row| peak(row).number())
+        Column::bytes("reserved_peak_bytes", "peak reserved", move |row| ranks[row].peak(Metric::Reserved).bytes)
+            .wide(104.0, "Peak of reserved bytes."),
+        Column::count("peak_event", "at event", move |row| peak(row).number())
+            .wide(84.0, "The event of the peak of allocated bytes.")
             .look(or("before", |peak| peak.number().is_none())),
-        Column::count(("Step", 54.0), "The step of that event.", move |row| peak(row).step)
+        Column::count("peak_step", "step", move |row| peak(row).step)
+            .wide(54.0, "The step of that event.")
             .look(or("-", |peak| peak.step.is_none())),
-        Column::text(("Phase", 84.0), "The phase of that event.", move |row| peak(row).phase.name()),
-        Column::bytes(("At the end", 96.0), "Allocated bytes at the end.", move |row| {
-            ranks[row].main().summary.end.allocated
-        }),
-        Column::count(("Lost events", 84.0), "Number of lost events.", move |row| ranks[row].trust.events_lost),
-        Column::count(
-            ("Notes", 58.0),
-            "Number of notes below on what was lost, inferred or guessed in this recording.",
-            move |row| ranks[row].trust_sentences.len(),
-        ),
-        Column::text(("Stands out", 0.0), RULE, move |row| notes(&ranks[row], &of(row))),
+        Column::text("peak_phase", "phase", move |row| peak(row).phase.name()).wide(84.0, "The phase of that event."),
+        Column::bytes("end_allocated_bytes", "at the end", move |row| ranks[row].main().summary.end.allocated)
+            .wide(96.0, "Allocated bytes at the end."),
+        Column::count("events_lost", "lost events", move |row| ranks[row].trust.events_lost)
+            .wide(84.0, "Number of lost events."),
+        Column::count("notes", "notes", move |row| ranks[row].trust_sentences.len())
+            .wide(58.0, "Number of notes below on what was lost, inferred or guessed in this recording."),
+        Column::text("stands_out", "stands out", move |row| notes(&ranks[row], &of(row))).wide(0.0, RULE),
     ];
     let path = move |row: usize| Some(ranks[row].path.display().to_string());
-    Rows::new(ranks.len(), columns.map(|column| column.tip(path)))
+    ShownTable::new(ranks.len(), columns.map(|column| column.tip(path)))
 }

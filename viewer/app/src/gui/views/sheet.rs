@@ -3,8 +3,8 @@
 use eframe::egui::Color32;
 
 use crate::gui::views::view::Action;
-use crate::gui::widgets::{Cell, Column, Rows};
-use crate::report::{Unit, Value};
+use crate::gui::widgets::{Cell, ShownTable};
+use crate::report::{Column, Unit, Value};
 
 /// A column: its heading, and the type of its values.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +99,7 @@ impl Sheet {
     }
 
     /// The rows, as a table shows them.
-    pub(crate) fn rows(&self) -> Rows<'_> {
+    pub(crate) fn rows(&self) -> ShownTable<'_> {
         let column = |(at, heading): (usize, &Heading)| {
             let Heading { name, tooltip, width, unit, swatch, keeps_end, has_bars } = *heading;
             let share = move |row: usize| Some((difference(self.value(row, at))? as f64 / self.largest as f64) as f32);
@@ -118,14 +118,15 @@ impl Sheet {
                 share: length(row),
                 diverging: share(row).filter(|_| has_bars),
                 is_faint: matches!(self.value(row, at), Value::Nothing | Value::Difference(0)),
-                text: self.text(row, at),
                 ..cell
             };
-            let column = Column::new(unit, (name, width), tooltip, move |row| self.value(row, at).clone()).look(look);
+            let value = move |row: usize| self.value(row, at).clone();
+            let column = Column::new(unit, [name, name], value).shown(move |row| self.text(row, at));
+            let column = column.wide(width, tooltip).look(look);
             if has_bars { column.with_bars() } else { column }
         };
         let columns = self.columns.iter().enumerate().map(column);
-        Rows { sums: self.sums, ..Rows::new(self.lines.len(), columns) }
+        ShownTable { sums: self.sums, ..ShownTable::new(self.lines.len(), columns) }
     }
 
     fn value(&self, row: usize, column: usize) -> &Value {

@@ -18,7 +18,7 @@ pub(crate) use keys::pressed_keys;
 pub(crate) use note::{answer_ui, assumption_ui, labelled_button_ui, note_ui, quiet_ui, warning_ui};
 pub(crate) use query::{Cancel, Computed, Memo, Query, computed};
 pub(crate) use room::{exact_height_ui, least_height_ui, place_ui, scrolling_ui, split_ui};
-pub(crate) use table::{Cell, Column, Rows, SortedTable, TableState, Touched, table_ui};
+pub(crate) use table::{Cell, ShownColumn, ShownTable, SortedTable, TableState, Touched, table_ui};
 pub(crate) use theme::{Shades, swatch_ui};
 pub(crate) use words::{
     MEANING_OF_NONE, before, capital, doubts, event_text, failed_requests, has_losses, life, moment_text, name_of_none,

@@ -13,7 +13,8 @@ use super::words;
 use crate::figures::events::EventFacts;
 use crate::gui::colouring::short_line;
 use crate::gui::views::view::ViewContext;
-use crate::gui::widgets::{Cell, Column, Rows, phase, theme};
+use crate::gui::widgets::{Cell, ShownColumn, ShownTable, phase, theme};
+use crate::report::Column;
 
 /// The line of user code of each stack that was displayed.
 pub(super) type Sites = RefCell<HashMap<StackId, String>>;
@@ -26,7 +27,7 @@ pub(super) fn rows<'a>(
     found: Option<&'a Found>,
     sites: &'a Sites,
     mark: Color32,
-) -> Rows<'a> {
+) -> ShownTable<'a> {
     let recording = context.recording;
     let trace = &recording.trace;
     let of = move |row: usize| {
@@ -35,13 +36,11 @@ pub(super) fn rows<'a>(
     };
     let is_out = move |row: usize| found.is_some_and(|found| !found.contains(row));
     let faint = move |row: usize, cell: Cell| Cell { is_faint: is_out(row), ..cell };
-    let column =
-        |head: (&'static str, f32), tooltip: &'static str, text: fn(&Trace, EventId, &EventFacts) -> String| {
-            Column::text(head, tooltip, move |row| of(row).map(|(id, facts)| text(trace, id, &facts))).look(faint)
-        };
-    let figure = |head: (&'static str, f32), tooltip: &'static str, text: fn(&Trace, EventId) -> String| {
-        Column::figure(head, tooltip, move |row| listed.event(row).map(|id| text(trace, id)).unwrap_or_default())
-            .look(faint)
+    let column = |title: &'static str, text: fn(&Trace, EventId, &EventFacts) -> String| {
+        Column::text(title, title, move |row| of(row).map(|(id, facts)| text(trace, id, &facts)))
+    };
+    let figure = |title: &'static str, text: fn(&Trace, EventId) -> String| {
+        Column::shown_alone(title, true, move |row| listed.event(row).map(|id| text(trace, id)).unwrap_or_default())
     };
     let pinned = context.selection.pin.and_then(|pin| super::event_of(pin.moment));
     let peak = context.index().peak(trace, context.selection.metric).event;
@@ -58,41 +57,43 @@ pub(super) fn rows<'a>(
         if note.is_empty() || site.is_empty() { note + site } else { format!("{note}; {site}") }
     };
     let mut columns = vec![
-        figure(("Event", 92.0), "Index of the event, from 0.", |trace, id| format_count(trace.number(id))).look(
+        figure("event", |trace, id| format_count(trace.number(id))).wide(92.0, "Index of the event, from 0.").look(
             move |row, cell| {
                 let is_pinned = pinned.is_some() && pinned == listed.event(row);
                 Cell { swatch: is_pinned.then_some(mark), ..faint(row, cell) }
             },
         ),
-        figure(("Seconds", 92.0), "Time since the start of the recording.", |trace, id| {
-            trace.time_of(id).map(words::seconds).unwrap_or_default()
-        })
-        .tip(move |row| Some(format!("{} ns", format_count(trace.time_of(listed.event(row)?)?)))),
-        column(("Kind", 126.0), "The kind of event.", |trace, id, _| {
-            words::kind_name(trace.events.kind[id.0 as usize])
-        })
-        .look(move |row, mut cell| {
-            if peak.is_some() && peak == listed.event(row) {
-                cell.text += ", the peak";
-            }
-            faint(row, cell)
-        }),
-        Column::bytes(("Size", 84.0), "Requested bytes; for a segment its size.", move |row| of(row)?.1.size)
+        figure("seconds", |trace, id| trace.time_of(id).map(words::seconds).unwrap_or_default())
+            .wide(92.0, "Time since the start of the recording.")
+            .look(faint)
+            .tip(move |row| Some(format!("{} ns", format_count(trace.time_of(listed.event(row)?)?)))),
+        column("kind", |trace, id, _| words::kind_name(trace.events.kind[id.0 as usize]))
+            .wide(126.0, "The kind of event.")
+            .look(move |row, mut cell| {
+                if peak.is_some() && peak == listed.event(row) {
+                    cell.text += ", the peak";
+                }
+                faint(row, cell)
+            }),
+        Column::bytes("size", "size", move |row| of(row)?.1.size)
+            .wide(84.0, "Requested bytes; for a segment its size.")
             .look(faint),
-        column(("Block", 78.0), "The block (b) or segment (s).", |_, _, facts| match (facts.block, facts.segment) {
+        column("block", |_, _, facts| match (facts.block, facts.segment) {
             (Some(block), _) => format!("b{}", block.0),
             (None, Some(segment)) => format!("s{}", segment.0),
             (None, None) => String::new(),
         })
+        .wide(78.0, "The block (b) or segment (s).")
+        .look(faint)
         .tip(move |row| Some(format!("at {:#x}", of(row)?.1.address?))),
-        column(("Category", 132.0), "The category of the block.", |_, _, facts| {
-            facts.category.map(|category| category.name().to_owned()).unwrap_or_default()
-        })
-        .look(move |row, cell| {
-            let category = of(row).and_then(|(_, facts)| facts.category);
-            Cell { swatch: category.map(theme::category), ..faint(row, cell) }
-        }),
-        Column::text(("Called by", 0.0), "The innermost line of your program; for a mark, its text.", site)
+        column("category", |_, _, facts| facts.category.map(|category| category.name().to_owned()).unwrap_or_default())
+            .wide(132.0, "The category of the block.")
+            .look(move |row, cell| {
+                let category = of(row).and_then(|(_, facts)| facts.category);
+                Cell { swatch: category.map(theme::category), ..faint(row, cell) }
+            }),
+        Column::text("called_by", "called by", site)
+            .wide(0.0, "The innermost line of your program; for a mark, its text.")
             .look(faint)
             .tip(move |row| {
                 let stack = trace.events.stack[listed.event(row)?.0 as usize];
@@ -100,19 +101,16 @@ pub(super) fn rows<'a>(
             }),
     ];
     if is_there(GroupKey::Op) {
-        columns.push(column(("Operation", 120.0), "The operation that requested the block.", |trace, _, facts| {
-            trace.tables.op_name(facts.op).to_owned()
-        }));
+        let op = column("operation", |trace, _, facts| trace.tables.op_name(facts.op).to_owned());
+        columns.push(op.wide(120.0, "The operation that requested the block.").look(faint));
     }
     if is_there(GroupKey::Scope) {
-        columns.push(column(("Module", 150.0), "The module that requested the block.", |trace, _, facts| {
-            trace.tables.scope_path(facts.scope)
-        }));
+        let scope = column("module", |trace, _, facts| trace.tables.scope_path(facts.scope));
+        columns.push(scope.wide(150.0, "The module that requested the block.").look(faint));
     }
     if !trace.spans.rows().is_empty() {
-        columns.push(column(("Step, phase", 132.0), "The phase of the training step.", |trace, id, _| {
-            phase(trace, id).unwrap_or_default()
-        }));
+        let span = column("step, phase", |trace, id, _| phase(trace, id).unwrap_or_default());
+        columns.push(span.wide(132.0, "The phase of the training step.").look(faint));
     }
-    Rows::new(listed.len(), columns.into_iter().map(Column::fixed))
+    ShownTable::new(listed.len(), columns.into_iter().map(ShownColumn::fixed))
 }

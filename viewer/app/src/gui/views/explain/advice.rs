@@ -9,8 +9,10 @@ use super::job::Explained;
 use super::{Looks, only};
 use crate::gui::views::view::Action;
 use crate::gui::widgets::{
-    Cell, Column, Rows, TableState, exact_height_ui, labelled_button_ui, note_ui, step_and_phase, table_ui, theme, when,
+    Cell, ShownColumn, ShownTable, TableState, exact_height_ui, labelled_button_ui, note_ui, step_and_phase, table_ui,
+    theme, when,
 };
+use crate::report::Column;
 
 /// Least width of a card, in points.
 const CARD_WIDTH: f32 = 320.0;
@@ -143,35 +145,25 @@ pub(super) fn removals_ui(
     let go_to = |row: usize| Some(when(left(row)));
     // In little space, the peak that is left leads to where it is.
     let is_narrow = ui.available_width() < ROOM_FOR_ALL;
-    let mut without = Column::bytes(
-        ("Peak without it", 104.0),
-        "The peak without this part and all parts above it. Press Enter to go there.",
-        |row| left(row).bytes,
-    )
-    .look(|row, cell| Cell { share: share(row), is_link: is_narrow, ..cell });
+    let mut without = Column::bytes("peak_without", "peak without it", |row| left(row).bytes)
+        .wide(104.0, "The peak without this part and all parts above it. Press Enter to go there.")
+        .look(|row, cell| Cell { share: share(row), is_link: is_narrow, ..cell });
     if is_narrow {
         without = without.tip(go_to);
     }
     let columns = [
-        Column::text(
-            ("Without, one after another", 0.0),
-            "Parts removed one after another, each time the one that lowers the remaining peak most.",
-            name,
-        )
-        .look(|row, cell| Cell { swatch: category(row), ..cell }),
-        Column::bytes(
-            ("Size", 80.0),
-            "Bytes of the part at the peak that remains without the parts above it.",
-            |row| removed(row).map(|removal| removal.bytes_at_peak),
-        ),
+        Column::text("removed", "without, one after another", name)
+            .wide(0.0, "Parts removed one after another, each time the one that lowers the remaining peak most.")
+            .look(|row, cell| Cell { swatch: category(row), ..cell }),
+        Column::bytes("bytes_at_peak", "size", |row| removed(row).map(|removal| removal.bytes_at_peak))
+            .wide(80.0, "Bytes of the part at the peak that remains without the parts above it."),
         without,
-        Column::text(("New peak at", 124.0), "The moment of that peak. Click or press Enter to go there.", |row| {
-            step_and_phase(left(row))
-        })
-        .look(|_, cell| Cell { is_link: true, ..cell })
-        .tip(go_to),
+        Column::text("new_peak", "new peak at", |row| step_and_phase(left(row)))
+            .wide(124.0, "The moment of that peak. Click or press Enter to go there.")
+            .look(|_, cell| Cell { is_link: true, ..cell })
+            .tip(go_to),
     ];
-    let rows = Rows::new(removals.len() + 1, columns.map(Column::fixed));
+    let rows = ShownTable::new(removals.len() + 1, columns.map(ShownColumn::fixed));
     let rows = rows.narrowed(if is_narrow { &[0, 2] } else { &[0, 1, 2, 3] });
     let height = (removals.len() + 2) as f32 * theme::ROW_HEIGHT + 4.0;
     let touched = exact_height_ui(ui, height, |ui| table_ui(ui, "Removals", &rows, state));

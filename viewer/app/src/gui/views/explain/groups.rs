@@ -1,18 +1,20 @@
 //! The groups at the peak and the peak without each, as a sortable table with keyboard navigation and CSV export.
 
+use std::rc::Rc;
+
 use eframe::egui::{Align, Button, Label, Layout, Rect, RichText, Ui, vec2};
-use highwater_analysis::{GroupKey, Moment, TreeKey};
+use highwater_analysis::{Explanation, GroupKey, Moment, TreeKey};
 use highwater_snapshots::{count_of, format_bytes, format_share, parse_bytes};
 
 use super::Looks;
 use super::job::{Explained, Row};
 use crate::gui::views::group_keys::key_name;
 use crate::gui::views::view::Action;
-use crate::gui::widgets::{Cell, Column, Rows, SortedTable, place_ui, theme, when};
-use crate::report;
-use crate::report::Table;
-use crate::report::Value;
+use crate::gui::widgets::{Cell, ShownColumn, ShownTable, SortedTable, place_ui, theme, when};
+use crate::report::{Column, Value};
 
+/// Number of columns after the keys.
+const FIGURES: usize = 6;
 /// Number of columns after the keys if the recording has no events, and thus no peak.
 const OF_STATE: usize = 3;
 
@@ -68,88 +70,94 @@ impl Groups {
 
     /// The rows in the displayed order, with sizes in bytes; then the groups not listed, and the total.
     pub(super) fn csv(&self, explained: &Explained) -> String {
-        let explanation = &explained.explanation;
-        let rest = (explanation.rest_groups > 0).then(|| count_of(explanation.rest_groups, "more group"));
-        let rest = rest.map(|name| (name, explanation.rest_bytes));
-        let sums: Vec<_> = rest.into_iter().chain([("total".to_owned(), explained.bytes)]).collect();
-        let rows: Vec<&Row> = self.0.order().iter().filter_map(|row| explained.rows.get(*row)).collect();
-        let of = |row: usize| rows.get(row).copied();
-        let sum = |row: usize| &sums[row - rows.len()];
-        let value = &|row: usize, key: usize| match of(row) {
-            Some(row) => row.in_full[key].clone(),
-            None if key == 0 => sum(row).0.clone(),
-            None => String::new(),
-        };
-        let without = |row: usize| of(row).map(|row| &row.without);
-        let keys = explained.keys.list().into_iter().enumerate();
-        let keys = keys.map(|(at, key)| report::Column::text(key.name(), "", move |row| value(row, at)));
-        let figures = [
-            report::Column::bytes("bytes_at_peak", "", |row| of(row).map_or_else(|| sum(row).1, |row| row.bytes)),
-            report::Column::count("blocks_at_peak", "", |row| of(row).map(|row| row.blocks)),
-            report::Column::bytes("peak_without", "", |row| without(row).map(|peak| peak.bytes)),
-            report::Column::bytes("saved_bytes", "", |row| of(row).map(|row| row.saved)),
-            report::Column::number("new_peak_step", "", |row| without(row).map(|peak| peak.step)),
-            report::Column::text("new_peak_phase", "", |row| without(row).map(|peak| peak.phase.name())),
-            report::Column::number("new_peak_event", "", |row| without(row).map(Moment::number)),
-        ];
-        Table::new(rows.len() + sums.len(), keys.chain(figures)).csv()
+        self.0.csv(&rows(explained, Looks { colouring: None, leak: None }))
     }
 }
 
 /// The groups: the keys, then the figures; the largest first by default.
-fn rows<'a>(explained: &'a Explained, looks: Looks<'a>) -> Rows<'a> {
+fn rows<'a>(explained: &'a Explained, looks: Looks<'a>) -> ShownTable<'a> {
     let (rows, total) = (&explained.rows, explained.bytes);
     let most = rows.iter().map(|row| row.bytes).max().unwrap_or(0).max(1);
-    let keys = explained.keys.list();
     let is_state = explained.explanation.peak.is_state;
     let (bytes, of_bytes) = match is_state {
-        true => ("Bytes", "Bytes of these blocks."),
-        false => ("At the peak", "Bytes of these blocks at the peak."),
+        true => ("bytes", "Bytes of these blocks."),
+        false => ("at the peak", "Bytes of these blocks at the peak."),
     };
-    let figures = [
-        Column::bytes((bytes, 80.0), of_bytes, |row| rows[row].bytes)
-            .with_bars()
-            .look(move |row, cell| Cell { share: Some((rows[row].bytes as f64 / most as f64) as f32), ..cell }),
-        Column::figure(("Share", 50.0), "Share of the listed bytes.", move |row| format_share(rows[row].bytes, total))
-            .fixed(),
-        Column::count(("Blocks", 50.0), "Number of blocks.", |row| rows[row].blocks),
-        Column::bytes(
-            ("Without it", 80.0),
-            "The peak without any block of the group, over the whole recording.",
-            |row| rows[row].without.bytes,
-        ),
-        Column::bytes(
-            ("Saves", 78.0),
-            "How much lower that peak is; less than the size of the group if the peak moves to another moment.",
-            |row| rows[row].saved,
-        )
-        .look(|row, cell| Cell { is_faint: rows[row].saved == 0, ..cell }),
-        Column::text(("New peak at", 200.0), "The moment of that peak. Click or press Enter to go there.", |row| {
-            when(&rows[row].without)
+    let of = |row: usize| rows.get(row);
+    let without = move |row: usize| of(row).map(|row| &row.without);
+    let sums = sums(explained);
+    let sum = Rc::clone(&sums);
+    let figures: [ShownColumn<'a>; FIGURES] = [
+        Column::bytes("bytes_at_peak", bytes, move |row| {
+            of(row).map_or_else(|| sum[row - rows.len()].1, |row| row.bytes)
         })
-        .ordered_by(|row| rows[row].without.number())
-        .look(|row, cell| Cell { is_link: !rows[row].without.is_state, ..cell }),
+        .wide(80.0, of_bytes)
+        .with_bars()
+        .look(move |row, cell| Cell { share: Some((rows[row].bytes as f64 / most as f64) as f32), ..cell }),
+        Column::shown_alone("share", true, move |row| format_share(rows[row].bytes, total))
+            .wide(50.0, "Share of the listed bytes.")
+            .fixed(),
+        Column::count("blocks_at_peak", "blocks", move |row| of(row).map(|row| row.blocks))
+            .wide(50.0, "Number of blocks."),
+        Column::bytes("peak_without", "without it", move |row| without(row).map(|peak| peak.bytes))
+            .wide(80.0, "The peak without any block of the group, over the whole recording."),
+        Column::bytes("saved_bytes", "saves", move |row| of(row).map(|row| row.saved))
+            .wide(
+                78.0,
+                "How much lower that peak is; less than the size of the group if the peak moves to another moment.",
+            )
+            .look(|row, cell| Cell { is_faint: rows[row].saved == 0, ..cell }),
+        Column::shown_alone("new peak at", false, |row| when(&rows[row].without))
+            .wide(200.0, "The moment of that peak. Click or press Enter to go there.")
+            .ordered_by(|row| rows[row].without.number())
+            .look(|row, cell| Cell { is_link: !rows[row].without.is_state, ..cell }),
     ];
-    let shown = if is_state { OF_STATE } else { figures.len() };
-    let keys = keys.into_iter().enumerate().map(|(at, key)| key_column(rows, looks, (at, key)));
-    Rows::new(rows.len(), keys.chain(figures.into_iter().take(shown)))
+    let files = [
+        Column::number("new_peak_step", "", move |row| without(row).map(|peak| peak.step)),
+        Column::text("new_peak_phase", "", move |row| without(row).map(|peak| peak.phase.name())),
+        Column::number("new_peak_event", "", move |row| without(row).map(Moment::number)),
+    ];
+    let keys = explained.keys.list().into_iter().enumerate();
+    let keys = keys.map(|(at, key)| key_column(rows, looks, (at, key), Rc::clone(&sums)));
+    let mut shown: Vec<_> = keys.chain(figures).collect();
+    let hidden = shown.split_off(shown.len() - if is_state { FIGURES - OF_STATE } else { 0 });
+    let hidden = hidden.into_iter().map(|column| column.data).filter(Column::is_in_csv);
+    ShownTable::new(rows.len(), shown).with_files(hidden.chain(files), sums.len())
 }
 
-/// The column of the key with index `at`.
-fn key_column<'a>(rows: &'a [Row], looks: Looks<'a>, (at, key): (usize, GroupKey)) -> Column<'a> {
+/// The rows below the groups in files: the groups that are not listed, and the total.
+fn sums(explained: &Explained) -> Rc<[(String, u64)]> {
+    let Explanation { rest_groups, rest_bytes, .. } = explained.explanation;
+    let rest = (rest_groups > 0).then(|| (count_of(rest_groups, "more group"), rest_bytes));
+    rest.into_iter().chain([("total".to_owned(), explained.bytes)]).collect()
+}
+
+/// The column of the key with index `at`; the first one names the sums.
+fn key_column<'a>(
+    rows: &'a [Row],
+    looks: Looks<'a>,
+    (at, key): (usize, GroupKey),
+    sums: Rc<[(String, u64)]>,
+) -> ShownColumn<'a> {
     // The first key takes the remaining width; so do all keys with long values.
     let width = if at == 0 { 0.0 } else { least_width(key).unwrap_or(0.0) };
-    let head = (key_name(TreeKey::By(key)), width);
     let look = move |row: usize, cell: Cell| {
         // Module paths of one model have a common prefix.
         let keeps_end = key.name() == GroupKey::Scope.name();
         Cell { swatch: looks.colour(key, &rows[row].in_full[at]), keeps_end, ..cell }
     };
+    let in_full = move |row: usize| match rows.get(row) {
+        Some(row) => row.in_full[at].clone(),
+        None if at == 0 => sums[row - rows.len()].0.clone(),
+        None => String::new(),
+    };
     let name = move |row: usize| {
         let name = rows[row].names[at].clone();
         if key == GroupKey::Category { looks.name(name) } else { name }
     };
-    Column::text(head, "The value that these blocks have in common.", name)
+    Column::text(key.name(), key_name(TreeKey::By(key)), in_full)
+        .shown(name)
+        .wide(width, "The value that these blocks have in common.")
         .ordered_by(move |row| by_value(key, &rows[row].in_full[at]))
         .look(look)
         .tip(move |row| Some(rows[row].in_full[at].clone()).filter(|text| *text != rows[row].names[at]))

@@ -6,7 +6,8 @@ use highwater_snapshots::{BlockId, format_bytes};
 
 use super::job::{Answer, Chosen};
 use super::names;
-use crate::gui::widgets::{Cell, Column, Rows, TableState, table_ui, title};
+use crate::gui::widgets::{Cell, ShownColumn, ShownTable, TableState, table_ui, title};
+use crate::report::Column;
 
 /// The action that the user requests for the selected node.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,18 +27,17 @@ pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) -
     let ask = answer.chosen.as_ref().and_then(|chosen| chosen_ui(ui, answer, chosen));
     let size = |row: usize| bytes_of(trace, source.metric, blocks[row].0);
     let columns = [
-        Column::text(("Largest blocks", 0.0), "Category and operation of the block. A click selects it.", |row| {
-            title(recording, blocks[row].0)
-        })
-        .look(|row, cell| Cell { swatch: answer.colour(blocks[row].0), ..cell }),
-        Column::text(("Made by", 0.0), "The line of your program, or the module.", |row| {
-            names::maker(trace, blocks[row].0)
-        })
-        .look(|_, cell| Cell { is_faint: true, ..cell }),
-        Column::count(("Blocks", 48.0), "Number of blocks of this kind and size.", |row| blocks[row].1),
-        Column::bytes(("Bytes", 82.0), "Sum of their bytes.", |row| size(row) * blocks[row].1),
+        Column::text("block", "largest blocks", |row| title(recording, blocks[row].0))
+            .wide(0.0, "Category and operation of the block. A click selects it.")
+            .look(|row, cell| Cell { swatch: answer.colour(blocks[row].0), ..cell }),
+        Column::text("made_by", "made by", |row| names::maker(trace, blocks[row].0))
+            .wide(0.0, "The line of your program, or the module.")
+            .look(|_, cell| Cell { is_faint: true, ..cell }),
+        Column::count("blocks", "blocks", |row| blocks[row].1).wide(48.0, "Number of blocks of this kind and size."),
+        Column::bytes("bytes", "bytes", |row| size(row) * blocks[row].1).wide(82.0, "Sum of their bytes."),
     ];
-    let touched = table_ui(ui, "Largest blocks", &Rows::new(blocks.len(), columns.map(Column::fixed)), state);
+    let touched =
+        table_ui(ui, "Largest blocks", &ShownTable::new(blocks.len(), columns.map(ShownColumn::fixed)), state);
     let block = touched.chosen.or(touched.opened).and_then(|row| blocks.get(row));
     block.map(|(block, _)| Ask::Block(*block)).or(ask)
 }

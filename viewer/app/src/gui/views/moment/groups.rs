@@ -8,7 +8,8 @@ use highwater_snapshots::{count_of, format_bytes, format_share};
 use super::job::{Answer, Order};
 use super::names;
 use super::tile::{self, Act};
-use crate::gui::widgets::{Cell, Column, MEANING_OF_NONE, Rows, TableState, fit, place_ui, table_ui, theme};
+use crate::gui::widgets::{Cell, MEANING_OF_NONE, ShownTable, TableState, fit, place_ui, table_ui, theme};
+use crate::report::Column;
 
 /// The order of the table's state, and whether it is descending.
 pub(super) fn order_of(state: &TableState) -> (Order, bool) {
@@ -64,7 +65,7 @@ fn name_width(ui: &Ui, answer: &Answer, width: f32) -> Option<f32> {
 }
 
 /// The rows, already in order, for a table of `width` points.
-fn table_rows<'a>(ui: &Ui, answer: &'a Answer, width: f32) -> Rows<'a> {
+fn table_rows<'a>(ui: &Ui, answer: &'a Answer, width: f32) -> ShownTable<'a> {
     let (recording, tree) = (&answer.request.source.recording, &answer.tree);
     let own = |row: usize| answer.own(answer.rows[row]);
     let colour = move |row: usize| tile::row_colour(answer, answer.rows[row]);
@@ -84,24 +85,22 @@ fn table_rows<'a>(ui: &Ui, answer: &'a Answer, width: f32) -> Rows<'a> {
     let for_bars = name_width(ui, answer, width);
     let [name_width, share_width] = for_bars.map_or([0.0, 50.0], |names| [names, 0.0]);
     let columns = [
-        Column::text(("Name", name_width), "The value that these blocks have in common.", |row| {
-            name(answer, answer.rows[row])
-        })
-        .look(look)
-        .tip(in_full),
-        Column::bytes(("Bytes", 82.0), "Sum of their bytes.", move |row| own(row).0),
-        Column::figure(("Share", share_width), "Their share of the bytes shown.", move |row| {
-            format_share(own(row).0, total)
-        })
-        .fixed()
-        .look(move |row, cell| Cell {
-            share: for_bars.map(|_| own(row).0 as f32 / total.max(1) as f32),
-            bar: colour(row),
-            ..cell
-        }),
-        Column::count(("Blocks", 48.0), "Number of blocks.", move |row| own(row).1),
+        Column::text("name", "name", |row| name(answer, answer.rows[row]))
+            .wide(name_width, "The value that these blocks have in common.")
+            .look(look)
+            .tip(in_full),
+        Column::bytes("bytes", "bytes", move |row| own(row).0).wide(82.0, "Sum of their bytes."),
+        Column::shown_alone("share", true, move |row| format_share(own(row).0, total))
+            .wide(share_width, "Their share of the bytes shown.")
+            .fixed()
+            .look(move |row, cell| Cell {
+                share: for_bars.map(|_| own(row).0 as f32 / total.max(1) as f32),
+                bar: colour(row),
+                ..cell
+            }),
+        Column::count("blocks", "blocks", move |row| own(row).1).wide(48.0, "Number of blocks."),
     ];
-    Rows::new(answer.rows.len(), columns)
+    ShownTable::new(answer.rows.len(), columns)
 }
 
 /// The name of a row: for identical modules, including the size of each; for a block, including its origin.

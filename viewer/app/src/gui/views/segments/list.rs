@@ -5,10 +5,11 @@ use std::sync::Arc;
 use eframe::egui::Ui;
 use highwater_analysis::ReservedSegment;
 use highwater_analysis::addresses::Usage;
+use highwater_snapshots::format_bytes;
 
 use super::known::State;
-use crate::gui::widgets::{Cell, Column, Rows, SortedTable, Touched};
-use crate::report::Unit;
+use crate::gui::widgets::{Cell, ShownTable, SortedTable, Touched};
+use crate::report::Column;
 
 /// The table's state, and the segments that it shows.
 #[derive(Debug, Default)]
@@ -54,40 +55,45 @@ impl List {
 }
 
 /// The segments, by pool and stream, then by address.
-fn rows(state: &State) -> Rows<'_> {
+fn rows(state: &State) -> ShownTable<'_> {
     let segments = &state.map.segments;
     let of = move |row: usize| &segments[state.order[row]];
     let home = move |row: usize| state.order.partition_point(|other| segments[*other].home < of(row).home);
     let used = move |row: usize| of(row).usage.allocated() as f64 / of(row).usage.reserved().max(1) as f64;
-    let bytes = |head: (&'static str, f32), tooltip: &'static str, bytes: fn(&Usage) -> u64| {
-        Column::bytes(head, tooltip, move |row| bytes(&of(row).usage)).look(move |row, cell| {
-            match bytes(&of(row).usage) {
-                0 => Cell { is_faint: true, text: "-".to_owned(), ..cell },
-                _ => cell,
-            }
-        })
+    let bytes = |[key, title]: [&'static str; 2], bytes: fn(&Usage) -> u64| {
+        let bytes = move |row: usize| bytes(&of(row).usage);
+        let shown = move |row: usize| if bytes(row) == 0 { "-".to_owned() } else { format_bytes(bytes(row)) };
+        let faint = move |row: usize, cell: Cell| Cell { is_faint: bytes(row) == 0, ..cell };
+        move |width: f32, tooltip: &'static str| {
+            Column::bytes(key, title, bytes).shown(shown).wide(width, tooltip).look(faint)
+        }
     };
+    let address = move |row: usize| of(row).addresses.start;
     let columns = [
-        Column::text(("pool", 0.0), "The pool of the segment: small or large, default or private.", move |row| {
-            pool_text(of(row))
-        })
-        .ordered_by(home),
-        Column::new(Unit::Number, ("stream", 50.0), "The stream of the segment.", move |row| of(row).home.stream.0),
-        Column::figure(("address", 116.0), "The first address.", move |row| format!("{:#x}", of(row).addresses.start))
-            .ordered_by(move |row| of(row).addresses.start),
-        Column::bytes(("bytes", 72.0), "Bytes reserved from the driver, without unmapped parts.", move |row| {
-            of(row).usage.reserved()
-        }),
-        Column::new(Unit::Number, ("use", 66.0), "Share of live blocks, including rounding.", used).look(
-            move |row, cell| Cell { text: format!("{:.1}%", used(row) * 100.0), share: Some(used(row) as f32), ..cell },
+        Column::text("pool", "pool", move |row| pool_text(of(row)))
+            .wide(0.0, "The pool of the segment: small or large, default or private.")
+            .ordered_by(home),
+        Column::number("stream", "stream", move |row| of(row).home.stream.0).wide(50.0, "The stream of the segment."),
+        Column::number("address", "address", address)
+            .shown(move |row| format!("{:#x}", address(row)))
+            .wide(116.0, "The first address."),
+        Column::bytes("bytes", "bytes", move |row| of(row).usage.reserved())
+            .wide(72.0, "Bytes reserved from the driver, without unmapped parts."),
+        Column::number("used_share", "use", used)
+            .shown(move |row| format!("{:.1}%", used(row) * 100.0))
+            .wide(66.0, "Share of live blocks, including rounding.")
+            .look(move |row, cell| Cell { share: Some(used(row) as f32), ..cell }),
+        bytes(["largest_free_bytes", "largest free"], |usage| usage.largest_hole)(84.0, "The largest free range."),
+        bytes(["free_bytes", "free"], |usage| usage.free)(80.0, "Sum of all free ranges."),
+        bytes(["waiting_bytes", "waiting"], |usage| usage.waiting)(
+            66.0,
+            "Bytes of freed blocks that wait for a stream.",
         ),
-        bytes(("largest free", 84.0), "The largest free range.", |usage| usage.largest_hole),
-        bytes(("free", 80.0), "Sum of all free ranges.", |usage| usage.free),
-        bytes(("waiting", 66.0), "Bytes of freed blocks that wait for a stream.", |usage| usage.waiting),
-        Column::count(("blocks", 54.0), "Number of live and waiting blocks.", move |row| of(row).usage.blocks)
+        Column::count("blocks", "blocks", move |row| of(row).usage.blocks)
+            .wide(54.0, "Number of live and waiting blocks.")
             .look(move |row, cell| Cell { is_faint: of(row).usage.blocks == 0, ..cell }),
     ];
-    Rows::new(state.order.len(), columns)
+    ShownTable::new(state.order.len(), columns)
 }
 
 /// Describes the pool: `large, expandable`, `private small 0.1`.

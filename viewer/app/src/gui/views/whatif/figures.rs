@@ -1,19 +1,20 @@
 //! Recorded and predicted peaks, and the peaks with common settings, as tables.
 
-use eframe::egui::{Ui, vec2};
-use highwater_analysis::Metric;
-
 use super::job::{Other, Replayed};
-use crate::answers::prediction::Figures;
-use crate::figures::predicted::{Compared, compared, compared_table, tried, tried_table};
+use crate::figures::predicted::{Compared, NO_DIFFERENCE, compared, compared_table, tried, tried_table};
 use crate::gui::views::view::Action;
-use crate::gui::widgets::{Cell, Column, Rows, TableState, Touched, place_ui, step_and_phase, table_ui, theme, when};
-use crate::report::Unit;
+use crate::gui::widgets::{
+    Cell, ShownColumn, ShownTable, TableState, Touched, place_ui, step_and_phase, table_ui, theme, when,
+};
+use crate::report::Column;
+use eframe::egui::{Ui, vec2};
 
 /// Width of a column of bytes, in points.
 const WIDTH: f32 = 80.0;
 /// Minimum width at which the table of peaks has a column for events, in points.
 const ROOM_FOR_EVENTS: f32 = 590.0;
+/// The columns of the settings that were tried, the most important ones first.
+const BY_IMPORTANCE: [usize; 6] = [0, 2, 3, 5, 1, 4];
 
 /// Height of a table with this number of rows.
 fn height(rows: usize) -> f32 {
@@ -21,23 +22,15 @@ fn height(rows: usize) -> f32 {
 }
 
 /// Shows an unsortable table at its full height.
-fn whole_table_ui(ui: &mut Ui, label: &str, rows: &Rows<'_>, state: &mut TableState) -> Touched {
+fn whole_table_ui(ui: &mut Ui, label: &str, rows: &ShownTable<'_>, state: &mut TableState) -> Touched {
     let room = vec2(ui.available_width(), height(rows.count) + theme::SCROLL_WIDTH);
     let (_, place) = ui.allocate_space(room);
     place_ui(ui, label, place, |ui| table_ui(ui, label, rows, state))
 }
 
-/// A column of differences from the recorded peak, with its own tooltip.
-fn difference_column<'a>(
-    (name, width): (&'static str, f32),
-    tooltip: &'static str,
-    bytes: impl Fn(usize) -> [u64; 2] + Copy + 'a,
-) -> Column<'a> {
-    let value = move |row: usize| i128::from(bytes(row)[1]) - i128::from(bytes(row)[0]);
-    Column::new(Unit::Difference, (name, width), tooltip, value).look(move |row, cell| match value(row) {
-        0 => Cell { is_faint: true, text: "none".to_owned(), ..cell },
-        _ => cell,
-    })
+/// A column of differences, of which those of 0 bytes are faint.
+fn difference_column<'a>(column: Column<'a>, tooltip: &'static str) -> ShownColumn<'a> {
+    column.wide(84.0, tooltip).look(|_, cell| Cell { is_faint: cell.text == NO_DIFFERENCE, ..cell })
 }
 
 /// The peaks, with the recorded events to which they correspond.
@@ -52,21 +45,21 @@ pub(super) fn peaks_ui(ui: &mut Ui, replayed: &Replayed, other: &Other<'_>, stat
     let rows = peaks(replayed, other);
     let place = if ui.available_width() < ROOM_FOR_EVENTS { step_and_phase } else { when };
     let peak = |row: usize| rows[row].peak;
-    let columns = [
-        Column::text(("Peak of", 110.0), "The total; each peaks at its own moment.", |row| rows[row].name.as_str()),
-        Column::bytes(("Recorded", WIDTH), "The recorded peak.", |row| rows[row].bytes[0]),
-        Column::bytes(("What if", WIDTH), "The predicted peak.", |row| rows[row].bytes[1]),
-        difference_column(("Difference", 84.0), "Predicted minus recorded.", |row| rows[row].bytes),
-        Column::text(
-            ("New peak at", 0.0),
-            "The moment of the predicted peak. Click or press Enter to go there.",
-            |row| peak(row).map(|peak| place(&peak)),
-        )
-        .look(|row, cell| Cell { is_link: peak(row).is_some(), ..cell })
-        .tip(|row| peak(row).map(|peak| when(&peak))),
-    ];
+    let columns = compared_table(rows.clone(), other.changed.oom.is_some()).into_columns();
+    let columns = columns.into_iter().map(|column| match column.key {
+        "figure" => column.wide(110.0, "The total; each peaks at its own moment."),
+        "recorded_bytes" => column.wide(WIDTH, "The recorded peak."),
+        "changed_bytes" => column.wide(WIDTH, "The predicted peak."),
+        "new_peak" => column
+            .shown(|row| peak(row).map(|peak| place(&peak)).unwrap_or_default())
+            .wide(0.0, "The moment of the predicted peak. Click or press Enter to go there.")
+            .look(|row, cell| Cell { is_link: peak(row).is_some(), ..cell })
+            .tip(|row| peak(row).map(|peak| when(&peak))),
+        _ => difference_column(column, "Predicted minus recorded."),
+    });
+    let columns: Vec<_> = columns.map(ShownColumn::fixed).collect();
     let last = columns.len() - 1;
-    let table = Rows::new(rows.len(), columns.map(Column::fixed));
+    let table = ShownTable::new(rows.len(), columns);
     let touched = whole_table_ui(ui, "Peaks, recorded and what if", &table, state);
     let linked = touched.chosen.filter(|_| touched.column == Some(last));
     let row = touched.opened.or(linked).and_then(|row| rows.get(row))?;
@@ -76,41 +69,26 @@ pub(super) fn peaks_ui(ui: &mut Ui, replayed: &Replayed, other: &Other<'_>, stat
 /// Shows the results of the settings that were tried. Returns the settings that were clicked.
 pub(super) fn tried_ui(ui: &mut Ui, replayed: &Replayed, state: &mut TableState) -> Option<String> {
     let rows = tried(&replayed.prediction);
-    let before = replayed.prediction.measured.peak_bytes(Metric::Reserved);
-    let figures = |row: usize| figures_of(rows[row].figures);
     // Where there is little room, the last columns are out of sight.
     let [settings, outcome] = if ui.available_width() < ROOM_FOR_EVENTS { [190.0, 196.0] } else { [0.0; 2] };
-    let columns = [
-        Column::text(("Settings", settings), "Click or press Enter to replay with these settings.", |row| {
-            rows[row].name
-        })
-        .look(|row, cell| Cell { is_link: rows[row].asked.is_some(), ..cell }),
-        Column::bytes(("Reserved", WIDTH), "The peak of reserved memory.", |row| figures(row)[1]),
-        difference_column(("vs. recorded", 104.0), "Peak of reserved memory minus the recorded peak.", |row| {
-            [before, figures(row)[1]]
-        }),
-        Column::text(
-            ("Outcome", outcome),
-            "Whether a request fails, or the replay reaches the end of the recording.",
-            |row| rows[row].end.as_str(),
-        ),
-        Column::bytes(("Allocated", WIDTH), "The peak of allocated memory.", |row| figures(row)[0]),
-        Column::bytes(("Reserved − active", 122.0), "Peak of reserved memory minus peak of active memory.", |row| {
-            figures(row)[2]
-        }),
-    ];
-    let table = Rows::new(rows.len(), columns.map(Column::fixed));
+    let columns = tried_table(&replayed.prediction).into_columns();
+    let columns = columns.into_iter().map(|column| match column.key {
+        "alloc_conf" => column
+            .shown(|row| rows[row].name.to_owned())
+            .wide(settings, "Click or press Enter to replay with these settings.")
+            .look(|row, cell| Cell { is_link: rows[row].asked.is_some(), ..cell }),
+        "peak_allocated_bytes" => column.wide(WIDTH, "The peak of allocated memory."),
+        "peak_reserved_bytes" => column.wide(WIDTH, "The peak of reserved memory."),
+        "unused_bytes" => column.wide(122.0, "Peak of reserved memory minus peak of active memory."),
+        "result" => column.wide(outcome, "Whether a request fails, or the replay reaches the end of the recording."),
+        _ => difference_column(column, "Peak of reserved memory minus the recorded peak."),
+    });
+    let table = ShownTable::new(rows.len(), columns.map(ShownColumn::fixed)).narrowed(&BY_IMPORTANCE);
     let touched = whole_table_ui(ui, "Settings tried", &table, state);
     // Selecting rows by keys replays nothing; a click does, anywhere in the row.
     let clicked = touched.chosen.filter(|_| touched.column.is_some());
     let row = touched.opened.or(clicked).and_then(|row| rows.get(row))?;
     row.asked.map(str::to_owned)
-}
-
-/// The peaks of allocated and reserved memory, and the difference between the peaks of reserved and active memory.
-fn figures_of(figures: &Figures) -> [u64; 3] {
-    let [allocated, reserved] = [Metric::Allocated, Metric::Reserved].map(|metric| figures.peak_bytes(metric));
-    [allocated, reserved, figures.reserved_beyond_active()]
 }
 
 /// The current table as CSV, with recorded event numbers.

@@ -1,8 +1,8 @@
-//! The columns of a table: their headings, values and formatting.
+//! A report's columns as the window shows them: their widths, tooltips and cells.
 
 use eframe::egui::Color32;
 
-use crate::report::{Unit, Value};
+use crate::report::{Column, IntoValue, Table, Value};
 
 /// The content of a cell.
 #[derive(Clone, Debug, Default)]
@@ -25,62 +25,32 @@ pub(crate) struct Cell {
     pub keeps_end: bool,
 }
 
-/// The name of a column, and its width in points.
-type Head = (&'static str, f32);
-
-/// A column of a table whose rows are identified by index.
-pub(crate) struct Column<'a> {
-    /// The heading, and its name in CSV.
-    pub name: &'static str,
+/// A column of a report, as a table of the window shows it.
+pub(crate) struct ShownColumn<'a> {
+    /// The title, the unit and the values.
+    pub data: Column<'a>,
     /// The tooltip of its heading.
     pub tooltip: &'static str,
     /// The width in points; 0 takes the remaining width.
     pub width: f32,
-    /// The unit of its values, which determines how they are shown, aligned and ordered.
-    pub unit: Unit,
     /// Whether rows can be sorted by it.
     pub is_sortable: bool,
     /// Whether it has bars, which use the space that texts do not need.
     pub(super) has_bars: bool,
-    value: Box<dyn Fn(usize) -> Value + 'a>,
     order: Option<Box<dyn Fn(usize) -> Value + 'a>>,
     look: Option<Box<dyn Fn(usize, Cell) -> Cell + 'a>>,
     tip: Option<Box<dyn Fn(usize) -> Option<String> + 'a>>,
 }
 
 impl<'a> Column<'a> {
-    /// A column of `width` points with the value of each row.
-    pub(crate) fn new<V: Into<Value>>(
-        unit: Unit,
-        (name, width): Head,
-        tooltip: &'static str,
-        value: impl Fn(usize) -> V + 'a,
-    ) -> Self {
-        let value = Box::new(move |row| value(row).into());
+    /// Shows the column in the window, `width` points wide; 0 takes the remaining width.
+    pub(crate) fn wide(self, width: f32, tooltip: &'static str) -> ShownColumn<'a> {
         let (is_sortable, has_bars) = (true, false);
-        Self { name, tooltip, width, unit, is_sortable, has_bars, value, order: None, look: None, tip: None }
+        ShownColumn { data: self, tooltip, width, is_sortable, has_bars, order: None, look: None, tip: None }
     }
+}
 
-    /// Creates a column of sizes in bytes.
-    pub(crate) fn bytes<V: Into<Value>>(head: Head, tooltip: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
-        Self::new(Unit::Bytes, head, tooltip, value)
-    }
-
-    /// Creates a column of counts.
-    pub(crate) fn count<V: Into<Value>>(head: Head, tooltip: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
-        Self::new(Unit::Count, head, tooltip, value)
-    }
-
-    /// Creates a column of texts.
-    pub(crate) fn text<V: Into<Value>>(head: Head, tooltip: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
-        Self::new(Unit::Text, head, tooltip, value)
-    }
-
-    /// Creates a column of texts that consist of numbers, such as shares, and are aligned like numbers.
-    pub(crate) fn figure(head: Head, tooltip: &'static str, value: impl Fn(usize) -> String + 'a) -> Self {
-        Self::new(Unit::Number, head, tooltip, value)
-    }
-
+impl<'a> ShownColumn<'a> {
     /// Disables sorting by the column.
     pub(crate) fn fixed(self) -> Self {
         Self { is_sortable: false, ..self }
@@ -92,7 +62,7 @@ impl<'a> Column<'a> {
     }
 
     /// Sorts rows by `value` instead of the displayed value.
-    pub(crate) fn ordered_by<V: Into<Value>>(self, value: impl Fn(usize) -> V + 'a) -> Self {
+    pub(crate) fn ordered_by<V: IntoValue>(self, value: impl Fn(usize) -> V + 'a) -> Self {
         Self { order: Some(Box::new(move |row| value(row).into())), ..self }
     }
 
@@ -106,23 +76,13 @@ impl<'a> Column<'a> {
         Self { tip: Some(Box::new(tip)), ..self }
     }
 
-    /// The value of a row.
-    pub(crate) fn value(&self, row: usize) -> Value {
-        (self.value)(row)
-    }
-
     /// The value by which a row is sorted.
     pub(super) fn order(&self, row: usize) -> Value {
-        self.order.as_ref().map_or_else(|| self.value(row), |order| order(row))
-    }
-
-    /// The value of a row in its unit.
-    pub(super) fn text_of(&self, row: usize) -> String {
-        self.unit.text(&self.value(row))
+        self.order.as_ref().map_or_else(|| self.data.value(row), |order| order(row))
     }
 
     pub(super) fn cell(&self, row: usize) -> Cell {
-        let cell = Cell { text: self.text_of(row), ..Cell::default() };
+        let cell = Cell { text: self.data.cell(row), ..Cell::default() };
         match &self.look {
             Some(look) => look(row, cell),
             None => cell,
@@ -133,31 +93,51 @@ impl<'a> Column<'a> {
     pub(super) fn tooltip(&self, row: usize) -> Option<String> {
         match &self.tip {
             Some(tip) => tip(row),
-            None => self.unit.exact(&self.value(row)),
+            None => self.data.unit.exact(&self.data.value(row)),
         }
     }
 }
 
-/// The columns of a table, and the number of its rows.
-pub(crate) struct Rows<'a> {
-    /// The columns.
-    pub columns: Vec<Column<'a>>,
+/// A table as the window shows it.
+pub(crate) struct ShownTable<'a> {
+    /// The columns in the window.
+    pub columns: Vec<ShownColumn<'a>>,
     /// Number of rows, including sums.
     pub count: usize,
     /// Number of rows at the end, such as sums, that are not sorted.
     pub sums: usize,
+    /// The columns that only files have.
+    files: Vec<Column<'a>>,
+    /// Number of rows after the others, such as the total, that only files have.
+    files_sums: usize,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> ShownTable<'a> {
     /// A table of `count` rows, all of which can be sorted.
-    pub(crate) fn new(count: usize, columns: impl IntoIterator<Item = Column<'a>>) -> Self {
-        Self { columns: columns.into_iter().collect(), count, sums: 0 }
+    pub(crate) fn new(count: usize, columns: impl IntoIterator<Item = ShownColumn<'a>>) -> Self {
+        let mut columns: Vec<ShownColumn<'a>> = columns.into_iter().collect();
+        columns.iter_mut().for_each(|column| column.data.rows = count);
+        Self { columns, count, sums: 0, files: Vec::new(), files_sums: 0 }
+    }
+
+    /// Adds `columns`, and `sums` rows after the others, to files.
+    pub(crate) fn with_files(self, columns: impl IntoIterator<Item = Column<'a>>, sums: usize) -> Self {
+        Self { files: columns.into_iter().collect(), files_sums: sums, ..self }
     }
 
     /// Keeps only the columns with these indices, in this order.
     pub(crate) fn narrowed(self, shown: &[usize]) -> Self {
-        let mut columns: Vec<Option<Column<'a>>> = self.columns.into_iter().map(Some).collect();
+        let mut columns: Vec<Option<ShownColumn<'a>>> = self.columns.into_iter().map(Some).collect();
         let columns = shown.iter().filter_map(|column| columns.get_mut(*column)?.take()).collect();
         Self { columns, ..self }
+    }
+
+    /// The rows in this order as CSV, with exact figures.
+    pub(super) fn csv(&self, order: &[usize]) -> String {
+        let rows: &Vec<usize> = &order.iter().copied().chain(self.count..self.count + self.files_sums).collect();
+        let columns = self.columns.iter().map(|column| &column.data).filter(|column| column.is_in_csv());
+        let columns = columns.chain(&self.files);
+        let columns = columns.map(|column| Column::text(column.key, "", move |row| column.value(rows[row])));
+        Table::new(rows.len(), columns).csv()
     }
 }

@@ -3,7 +3,7 @@
 use eframe::egui::{self, Event, Key, Response, Ui};
 use highwater_snapshots::shown::spreadsheet_text;
 
-use super::{Column, TableState, Touched};
+use super::{ShownColumn, TableState, Touched};
 use crate::gui::widgets::keys::pressed_keys;
 
 /// Horizontal scroll step of an arrow key, in points.
@@ -56,8 +56,8 @@ pub(super) fn is_copying(ui: &Ui, response: &Response) -> bool {
 }
 
 /// Copies the cells of a row to the clipboard, separated by tabs for pasting into spreadsheets.
-pub(super) fn copy(ctx: &egui::Context, columns: &[Column<'_>], words: &[String]) {
-    let cell = |(column, text): (&Column<'_>, &String)| match column.unit.is_numeric() {
+pub(super) fn copy(ctx: &egui::Context, columns: &[ShownColumn<'_>], words: &[String]) {
+    let cell = |(column, text): (&ShownColumn<'_>, &String)| match column.data.unit.is_numeric() {
         true => text.clone(),
         false => spreadsheet_text(text).into_owned(),
     };

@@ -7,7 +7,7 @@ mod sorted;
 
 use eframe::egui::{self, Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
-pub(crate) use column::{Cell, Column, Rows};
+pub(crate) use column::{Cell, ShownColumn, ShownTable};
 pub(crate) use sorted::SortedTable;
 
 use crate::gui::widgets::theme;
@@ -81,7 +81,7 @@ pub(crate) struct Touched {
 
 /// Shows a table called `label` in the available space, with its rows in order. Only visible cells are computed, and
 /// the tooltip of the cell under the pointer, which shows truncated text in full.
-pub(crate) fn table_ui(ui: &mut Ui, label: &str, rows: &Rows<'_>, state: &mut TableState) -> Touched {
+pub(crate) fn table_ui(ui: &mut Ui, label: &str, rows: &ShownTable<'_>, state: &mut TableState) -> Touched {
     shown_ui(ui, label, (&rows.columns, rows.count), state, Some)
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn table_ui(ui: &mut Ui, label: &str, rows: &Rows<'_>, state: &mut Ta
 fn shown_ui(
     ui: &mut Ui,
     label: &str,
-    (columns, rows): (&[Column<'_>], usize),
+    (columns, rows): (&[ShownColumn<'_>], usize),
     state: &mut TableState,
     row_of: impl Fn(usize) -> Option<usize>,
 ) -> Touched {
@@ -122,10 +122,7 @@ fn shown_ui(
     let inside = UiBuilder::new().id_salt(("in table", label)).max_rect(rect).accessibility_parent(id);
     let mut inside = ui.new_child(inside);
     inside.set_clip_rect(ui.clip_rect().intersect(rect));
-    let text = |column: &Column<'_>, row: usize| row_of(row).map_or_else(String::new, |row| column.text_of(row));
-    let decimals = columns.iter().map(|column| column.unit.has_decimals(rows, |row| text(column, row)));
-    let decimals: Vec<bool> = decimals.collect();
-    let mut frame = paint::Frame { label, columns, decimals, across, aside: state.aside, rows, body, id };
+    let mut frame = paint::Frame { label, columns, across, aside: state.aside, rows, body, id };
     let mut touched = Touched { is_resorted: frame.heads_ui(&inside, columns_rect, state), ..Touched::default() };
     keys::walk(&inside, &response, (rows, in_view), state, &mut touched);
     state.follow(rows, in_view);
@@ -149,8 +146,9 @@ fn shown_ui(
 }
 
 /// The left edges of the columns, relative to the table's, followed by the right end of the last one.
-fn widths(columns: &[Column<'_>], needed: &[f32], room: f32) -> Vec<f32> {
-    let own = |(column, needed): (&Column<'_>, &f32)| if column.width == 0.0 { 0.0 } else { column.width.max(*needed) };
+fn widths(columns: &[ShownColumn<'_>], needed: &[f32], room: f32) -> Vec<f32> {
+    let own =
+        |(column, needed): (&ShownColumn<'_>, &f32)| if column.width == 0.0 { 0.0 } else { column.width.max(*needed) };
     let own: Vec<f32> = columns.iter().zip(needed).map(own).collect();
     let fixed: f32 = own.iter().sum();
     let open = columns.iter().filter(|column| column.width == 0.0).count().max(1) as f32;

@@ -6,11 +6,11 @@ use eframe::egui::{
 
 use highwater_analysis::diff::Change;
 
-use super::{Cell, Column, TableState, Touched, keys};
+use super::{Cell, ShownColumn, TableState, Touched, keys};
 use crate::gui::widgets::fit::{self, fitted};
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::words::capital;
-use crate::report::{Unit, with_decimals};
+use crate::report::Unit;
 
 /// Space beside a number in its cell, in points.
 const NUMBER_MARGIN: f32 = 14.0;
@@ -18,9 +18,7 @@ const NUMBER_MARGIN: f32 = 14.0;
 /// The layout of a table in the current frame.
 pub(super) struct Frame<'a> {
     pub label: &'a str,
-    pub columns: &'a [Column<'a>],
-    /// Whether the sizes of each column have decimals.
-    pub decimals: Vec<bool>,
+    pub columns: &'a [ShownColumn<'a>],
     /// The left edges of the columns, relative to the table's, followed by the right end of the last one.
     pub across: Vec<f32>,
     /// The distance by which all columns but the first are scrolled.
@@ -70,14 +68,14 @@ impl Frame<'_> {
             let order = state.sort.filter(|(by, _)| *by == index).map(|(_, is_falling)| is_falling);
             // Words instead of symbols: the built-in fonts lack arrows.
             let text = match order {
-                Some(true) => format!("{} (largest first)", column.name),
-                Some(false) => format!("{} (smallest first)", column.name),
-                None => column.name.to_owned(),
+                Some(true) => format!("{} (largest first)", column.data.title),
+                Some(false) => format!("{} (smallest first)", column.data.title),
+                None => column.data.title.to_owned(),
             };
             if column.is_sortable {
                 response.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("Sort {label} by {text}")));
             } else {
-                response.widget_info(|| WidgetInfo::labeled(Role::ColumnHeader, true, column.name));
+                response.widget_info(|| WidgetInfo::labeled(Role::ColumnHeader, true, column.data.title));
             }
             if column.is_sortable && response.clicked() {
                 state.sort = Some((index, order != Some(true)));
@@ -91,9 +89,9 @@ impl Frame<'_> {
             let colour = if order.is_some() || response.hovered() { shades.strong } else { shades.faint };
             let painter = ui.painter().with_clip_rect(place);
             let format = egui::TextFormat::simple(FontId::proportional(12.0), colour);
-            let text = format!("{}{mark}", capital(column.name));
+            let text = format!("{}{mark}", capital(column.data.title));
             let galley = fit::line(&painter, text, format, (whole.width() - 8.0).max(8.0));
-            let (anchor, at) = match column.unit.is_numeric() {
+            let (anchor, at) = match column.data.unit.is_numeric() {
                 true => (Align2::RIGHT_CENTER, pos2(figure_right(column, whole), whole.center().y)),
                 false => (Align2::LEFT_CENTER, whole.left_center() + vec2(6.0, 0.0)),
             };
@@ -102,7 +100,7 @@ impl Frame<'_> {
                 painter.rect_stroke(place, 2.0, Stroke::new(1.0, shades.strong), StrokeKind::Inside);
             }
             let has_none = column.tooltip.is_empty();
-            response.on_hover_text(if has_none { column.name } else { column.tooltip });
+            response.on_hover_text(if has_none { column.data.title } else { column.tooltip });
         }
         ui.painter().hline(rect.x_range(), head.bottom(), Stroke::new(1.0, shades.grid));
         is_resorted
@@ -148,16 +146,13 @@ impl Frame<'_> {
             let mut words = Vec::with_capacity(self.columns.len());
             let mut tooltip = None;
             for (index, column) in self.columns.iter().enumerate() {
-                let mut cell = row_of(row).map_or_else(Cell::default, |row| column.cell(row));
-                if self.decimals[index] {
-                    cell.text = with_decimals(cell.text);
-                }
+                let cell = row_of(row).map_or_else(Cell::default, |row| column.cell(row));
                 let (whole, seen) = (self.column(index, whole), self.seen(index, whole).intersect(body));
                 let is_cut = match is_shown(column, whole, seen) {
                     true => cell_ui(ui, whole, seen, column, &cell, &shades),
                     false => seen.is_positive(),
                 };
-                if is_cut && column.unit.is_numeric() && column.width > 0.0 {
+                if is_cut && column.data.unit.is_numeric() && column.width > 0.0 {
                     let needed = fit::width(ui, &cell.text, &FontId::proportional(13.0)) + NUMBER_MARGIN;
                     if needed > state.needed[index] {
                         state.needed[index] = needed;
@@ -194,37 +189,37 @@ impl Frame<'_> {
 }
 
 /// The width that the heading of a column of numbers needs, with the mark of its order; 0 for texts.
-pub(super) fn head_width(ui: &Ui, column: &Column<'_>) -> f32 {
-    if !column.unit.is_numeric() {
+pub(super) fn head_width(ui: &Ui, column: &ShownColumn<'_>) -> f32 {
+    if !column.data.unit.is_numeric() {
         return 0.0;
     }
     let mark = if column.is_sortable { " v" } else { "" };
-    fit::width(ui, &format!("{}{mark}", capital(column.name)), &FontId::proportional(12.0)) + NUMBER_MARGIN
+    fit::width(ui, &format!("{}{mark}", capital(column.data.title)), &FontId::proportional(12.0)) + NUMBER_MARGIN
 }
 
 /// Whether to draw a cell at `whole` of which only `seen` is visible: a number with missing digits would be misread.
-fn is_shown(column: &Column<'_>, whole: Rect, seen: Rect) -> bool {
+fn is_shown(column: &ShownColumn<'_>, whole: Rect, seen: Rect) -> bool {
     let is_whole = seen.width() + 0.5 >= whole.width();
-    seen.is_positive() && (is_whole || !column.unit.is_numeric())
+    seen.is_positive() && (is_whole || !column.data.unit.is_numeric())
 }
 
 /// Whether a column of differences has room for bars after its figures.
-fn has_bar_after(column: &Column<'_>, whole: Rect) -> bool {
-    column.unit == Unit::Difference && whole.width() > 2.0 * theme::DIFFERENCE_WIDTH
+fn has_bar_after(column: &ShownColumn<'_>, whole: Rect) -> bool {
+    column.data.unit == Unit::Difference && whole.width() > 2.0 * theme::DIFFERENCE_WIDTH
 }
 
 /// Where the figures of a column of numbers end.
-fn figure_right(column: &Column<'_>, whole: Rect) -> f32 {
+fn figure_right(column: &ShownColumn<'_>, whole: Rect) -> f32 {
     if has_bar_after(column, whole) { whole.left() + theme::DIFFERENCE_WIDTH - 6.0 } else { whole.right() - 6.0 }
 }
 
 /// Paints a cell at `whole`, of which `seen` is visible. Returns whether its text is truncated.
-fn cell_ui(ui: &Ui, whole: Rect, seen: Rect, column: &Column<'_>, cell: &Cell, shades: &Shades) -> bool {
+fn cell_ui(ui: &Ui, whole: Rect, seen: Rect, column: &ShownColumn<'_>, cell: &Cell, shades: &Shades) -> bool {
     let painter = ui.painter().with_clip_rect(seen);
     if let Some(share) = cell.share {
         let mut bar = whole.shrink2(vec2(1.0, 1.0));
-        let figure = if column.unit == Unit::Number { theme::SHARE_WIDTH } else { theme::FIGURE_WIDTH };
-        if column.unit.is_numeric() && bar.width() > 1.4 * figure {
+        let figure = if column.data.unit == Unit::Number { theme::SHARE_WIDTH } else { theme::FIGURE_WIDTH };
+        if column.data.unit.is_numeric() && bar.width() > 1.4 * figure {
             // Beside a figure there is room for a bar.
             bar = bar.with_max_x(bar.right() - figure).shrink2(vec2(4.0, 3.0));
         }
@@ -265,7 +260,7 @@ fn cell_ui(ui: &Ui, whole: Rect, seen: Rect, column: &Column<'_>, cell: &Cell, s
     let is_shortened = *text != *cell.text;
     let galley = fit::line(&painter, text, format, room);
     let is_cut = is_shortened || galley.elided || seen.width() + 0.5 < whole.width();
-    let x = if column.unit.is_numeric() { figure_right(column, whole) - galley.size().x } else { left };
+    let x = if column.data.unit.is_numeric() { figure_right(column, whole) - galley.size().x } else { left };
     painter.galley(pos2(x, middle - galley.size().y / 2.0), galley, colour);
     is_cut
 }

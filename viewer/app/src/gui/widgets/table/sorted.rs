@@ -2,9 +2,7 @@
 
 use eframe::egui::Ui;
 
-use super::{Rows, TableState, Touched, shown_ui};
-use crate::report;
-use crate::report::Table;
+use super::{ShownTable, TableState, Touched, shown_ui};
 use crate::report::Value;
 
 /// The state of a sorted table. Rows are identified by their index in the unsorted table.
@@ -17,14 +15,14 @@ pub(crate) struct SortedTable {
 
 impl SortedTable {
     /// Replaces the rows. The sort order is kept if its column still exists, and no row is selected.
-    pub(crate) fn renew(&mut self, rows: &Rows<'_>) {
+    pub(crate) fn renew(&mut self, rows: &ShownTable<'_>) {
         self.state.sort = self.state.sort.filter(|(column, _)| *column < rows.columns.len());
         self.state.chosen = None;
         self.sort(rows);
     }
 
     /// Shows the rows in the available space, under the name `label`.
-    pub(crate) fn table_ui(&mut self, ui: &mut Ui, label: &str, rows: &Rows<'_>) -> Touched {
+    pub(crate) fn table_ui(&mut self, ui: &mut Ui, label: &str, rows: &ShownTable<'_>) -> Touched {
         let Self { state, order } = self;
         let row_of = |row: usize| order.get(row).copied();
         let touched = shown_ui(ui, label, (&rows.columns, order.len()), state, row_of);
@@ -36,7 +34,7 @@ impl SortedTable {
         Touched { hovered, chosen, opened, ..touched }
     }
 
-    fn sort(&mut self, rows: &Rows<'_>) {
+    fn sort(&mut self, rows: &ShownTable<'_>) {
         self.order = (0..rows.count).collect();
         let free = rows.count - rows.sums.min(rows.count);
         let column = self.state.sort.and_then(|(column, is_falling)| Some((rows.columns.get(column)?, is_falling)));
@@ -87,9 +85,7 @@ impl SortedTable {
     }
 
     /// The rows in the displayed order as CSV, with exact figures.
-    pub(crate) fn csv(&self, rows: &Rows<'_>) -> String {
-        let columns = rows.columns.iter();
-        let columns = columns.map(|column| report::Column::text(column.name, "", |row| column.value(self.order[row])));
-        Table::new(self.order.len(), columns).csv()
+    pub(crate) fn csv(&self, rows: &ShownTable<'_>) -> String {
+        rows.csv(&self.order)
     }
 }

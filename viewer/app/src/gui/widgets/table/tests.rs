@@ -5,11 +5,13 @@ use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 
 use super::*;
+use crate::report::Column;
 
 /// Rows of a name and a size, the latter `width` points wide.
-fn rows<'a>(count: usize, width: f32, name: impl Fn(usize) -> String + 'a) -> Rows<'a> {
-    let bytes = Column::figure(("bytes", width), "", |row| row.to_string()).tip(|row| Some(format!("exactly {row}")));
-    Rows::new(count, [Column::text(("name", 0.0), "What it is called.", name), bytes])
+fn rows<'a>(count: usize, width: f32, name: impl Fn(usize) -> String + 'a) -> ShownTable<'a> {
+    let bytes = Column::shown_alone("bytes", true, |row| row.to_string()).wide(width, "");
+    let bytes = bytes.tip(|row| Some(format!("exactly {row}")));
+    ShownTable::new(count, [Column::text("name", "name", name).wide(0.0, "What it is called."), bytes])
 }
 
 /// A table of many rows, what was touched last, and what was touched at all.
