@@ -1,7 +1,7 @@
 //! The commands. Each file has a command's arguments, its execution and its report; code that only it uses is in a
 //! folder of the same name.
 
-pub(crate) mod next;
+pub(crate) mod next_command;
 pub(crate) mod info;
 pub(crate) mod peak;
 pub(crate) mod phases;
@@ -29,7 +29,7 @@ pub(crate) mod check;
 pub(crate) mod serve;
 pub mod top;
 pub(crate) mod completions;
-pub(crate) mod open;
+pub(crate) mod without_command;
 pub(crate) mod mcp;
 pub(crate) mod skill;
 
@@ -87,7 +87,7 @@ macro_rules! commands {
 
 commands! {
     /// Run a built-in training step and write its recording
-    Record(Box<record::RecordArguments>) => open::record,
+    Record(Box<record::RecordArguments>) => without_command::record,
     /// Run any program, unchanged, and record its GPU memory: PyTorch by module, others by driver call (Linux)
     ///
     /// Every process that uses CUDA through PyTorch is recorded with modules, phases and steps, also under torchrun and

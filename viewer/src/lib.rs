@@ -9,7 +9,7 @@ mod gpu;
 mod args;
 mod output;
 mod input;
-mod carried;
+mod embedded_files;
 mod python_package;
 mod browser;
 mod commands;
@@ -37,9 +37,9 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
 
-use crate::commands::next::quoted;
+use crate::commands::next_command::quoted;
 use crate::commands::on_stdout;
-use crate::commands::open::{Summary, open};
+use crate::commands::without_command::{Summary, open};
 use crate::output::{message, usage_error};
 
 /// Runs the command line `words`, which start with the program's name, and returns the exit code.

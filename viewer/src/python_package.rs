@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use highwater_app::files::computed_cache::cache_folder;
 use tempfile::TempDir;
 
-use crate::carried::put;
+use crate::embedded_files::put;
 
 /// The modules: name and source.
 const MODULES: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/package.rs"));

@@ -25,7 +25,7 @@ use highwater_snapshots::{Trace, count_of, format_bytes, format_count, parse_ran
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{CategoryChoice, Form, Given};
-use crate::commands::next::quoted;
+use crate::commands::next_command::quoted;
 use crate::input::{Input, answer_or_whole, spinner};
 use crate::output::{Failure, Page, Report, Status, answer, caveats};
 

@@ -12,7 +12,7 @@ mod program;
 #[cfg(feature = "engine")]
 use self::{maximize::largest, rerun::Rerun};
 #[cfg(feature = "engine")]
-use crate::commands::next::quoted;
+use crate::commands::next_command::quoted;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -23,7 +23,7 @@ use self::found::WithOnes;
 use self::report::SimulateReport;
 use crate::args::{Form, GroupKeys, arguments_of_file};
 use crate::commands;
-use crate::commands::next::shortened;
+use crate::commands::next_command::shortened;
 use crate::commands::peak::PeakArguments;
 use crate::commands::run::{Program, Signals, code, make_way};
 use crate::gpu::Gpu;

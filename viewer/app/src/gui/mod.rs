@@ -13,9 +13,9 @@ mod filter;
 mod views;
 mod window;
 mod open_file;
-mod granting;
+mod view_actions;
 mod parts;
-mod steering;
+mod file_commands;
 mod surface;
 mod app;
 #[cfg(not(target_family = "wasm"))]

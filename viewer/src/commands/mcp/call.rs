@@ -12,7 +12,7 @@ use super::access::{Access, is_rotated, listed};
 use super::bounds::{cut_facts, cut_text};
 use super::tools::{Kind, PICTURE, Parameter, TOOLS, Tool};
 use crate::commands::Arguments;
-use crate::commands::next::unquoted;
+use crate::commands::next_command::unquoted;
 use crate::output::{Failure, Page, usage_error, versioned};
 
 /// Characters per line of reports.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use highwater_app::files::computed_cache::cache_folder;
 
-use crate::carried::put;
+use crate::embedded_files::put;
 use crate::output::Failure;
 
 /// The library embedded in the binary; empty if it was built without.

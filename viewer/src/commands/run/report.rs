@@ -14,7 +14,7 @@ use highwater_snapshots::{count_of, format_bytes};
 
 use super::program::Program;
 use crate::args::{CategoryChoice, Given};
-use crate::commands::next::shortened;
+use crate::commands::next_command::shortened;
 use crate::input::Input;
 use crate::output::{Failure, Page, caveats};
 

@@ -12,7 +12,7 @@ use highwater_snapshots::{count_of, format_bytes, format_count};
 
 use super::accuracy::{Accuracy, Class, Values};
 use super::found::{BOUNDED, Called, Interval, Outcome, Recorded, Simulated};
-use crate::commands::next::shortened;
+use crate::commands::next_command::shortened;
 use crate::output::{Page, Report};
 
 /// Maximum memory of a device that a CUDA context and NCCL take together, in bytes: a program that fits by less may not

@@ -13,7 +13,7 @@ use highwater_app::report::{Facts, Table, Value};
 use highwater_snapshots::{Phase, Trace, format_bytes, format_exact_bytes};
 
 use crate::commands::convert::write_to;
-use crate::commands::next::quoted;
+use crate::commands::next_command::quoted;
 use crate::commands::whatif::WhatIfArguments;
 use crate::commands::whatif::rerun::rerun;
 use crate::input::on_device;

@@ -2,7 +2,7 @@
 
 use highwater_snapshots::format_exact_bytes;
 
-use crate::commands::next::quoted;
+use crate::commands::next_command::quoted;
 
 /// Returns the command line `program` of `highwater record` with another capacity and settings, writing to another
 /// file.

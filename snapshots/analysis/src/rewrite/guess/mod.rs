@@ -11,7 +11,7 @@ pub mod phases;
 pub mod merge;
 mod outline;
 pub mod categories;
-pub mod rules;
+pub mod user_rules;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -20,7 +20,7 @@ mod inference_tests;
 mod phase_tests;
 
 pub use categories::RULES;
-pub use rules::Rules;
+pub use user_rules::Rules;
 
 use std::collections::HashMap;
 

@@ -8,7 +8,7 @@ use super::App;
 use crate::example::Running;
 use crate::files::{HAS_PATHS, file_name, is_stdin};
 use crate::gui::open_file::OpenFile;
-use crate::gui::views::ranks::{CellPlace, ShownCell};
+use crate::gui::views::rank_strip::{CellPlace, ShownCell};
 use crate::gui::widgets::{keys, theme};
 use crate::gui::window::dialog::Chosen;
 use crate::gui::window::palette::{Choice, Entered};

@@ -13,8 +13,8 @@ use crate::files::HAS_PATHS;
 use crate::files::fleet::{Fleet, FollowedFleet};
 use crate::files::loader::open_rank;
 use crate::gui::host;
-use crate::gui::views::fleet::FleetView;
-use crate::gui::views::ranks::{CellPlace, ShownCell};
+use crate::gui::views::rank_strip::{CellPlace, ShownCell};
+use crate::gui::views::rank_table::FleetView;
 use crate::gui::window::dialog::{Ask, Task};
 use crate::{Command, Pending, Recording};
 

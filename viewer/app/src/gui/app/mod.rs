@@ -24,7 +24,7 @@ use crate::files::loader::{Loading, Source};
 use crate::gui::host;
 use crate::gui::open_file::OpenFile;
 use crate::gui::views::plan::PlanView;
-use crate::gui::views::ranks::Ranks;
+use crate::gui::views::rank_strip::Ranks;
 use crate::gui::views::timeline::{Paint, Stacking};
 use crate::gui::widgets::{keys, theme};
 use crate::gui::window::dialog::{Ask, Asking, Dialogs, Task};

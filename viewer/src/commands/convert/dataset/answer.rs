@@ -9,7 +9,7 @@ use highwater_snapshots::{count_of, format_bytes};
 
 use crate::commands::convert::{ConvertArguments, ConvertTable};
 use crate::commands::info::ranks::unread_facts;
-use crate::commands::next::quoted;
+use crate::commands::next_command::quoted;
 use crate::output::{Page, Report};
 
 /// Maximum number of recordings and unreadable files that are listed.

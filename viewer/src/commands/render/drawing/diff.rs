@@ -14,7 +14,7 @@ use highwater_snapshots::DeviceId;
 
 use super::{Content, Written, by_of, colours_in};
 use crate::commands::diff::{missing_at, moments_of};
-use crate::commands::next::quoted;
+use crate::commands::next_command::quoted;
 use crate::commands::render::{PictureAt, PictureOrder, RenderArguments};
 use crate::input::devices::of_side;
 use crate::input::{Input, compared_devices, on_device, spinner};
