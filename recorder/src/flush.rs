@@ -14,7 +14,7 @@ const LOOK_EVERY: Duration = Duration::from_micros(50);
 /// Id of the process whose collector writes to a file; 0 if none does.
 static WRITER: AtomicU32 = AtomicU32::new(0);
 /// Number of the first message that may not be in the file yet.
-static UNWRITTEN: AtomicU32 = AtomicU32::new(0);
+static FIRST_UNWRITTEN: AtomicU32 = AtomicU32::new(0);
 /// Whether a thread waits until its messages are written.
 static IS_WANTED: AtomicBool = AtomicBool::new(false);
 
@@ -36,7 +36,7 @@ pub(crate) fn is_wanted() -> bool {
 
 /// Reports that all messages before `first` are in the file.
 pub(crate) fn set_written(first: SequenceNumber) {
-    UNWRITTEN.store(first.0, Ordering::Release);
+    FIRST_UNWRITTEN.store(first.0, Ordering::Release);
 }
 
 /// Waits until everything recorded so far is in the file, if this process writes one.
@@ -49,7 +49,7 @@ pub(crate) fn wait(at_most: Duration) {
         let writer = WRITER.load(Ordering::Acquire);
         // In a forked child the collector does not exist.
         writer != 0
-            && target.behind(SequenceNumber(UNWRITTEN.load(Ordering::Acquire))) > 0
+            && target.behind(SequenceNumber(FIRST_UNWRITTEN.load(Ordering::Acquire))) > 0
             && writer == std::process::id()
     };
     while is_behind() && began.elapsed() < at_most {

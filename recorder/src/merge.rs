@@ -68,7 +68,7 @@ impl Merge {
         };
         while self.read_to_gap(take) {}
         self.consumers.retain_mut(|consumer| !consumer.is_over());
-        self.mind_gap(began);
+        self.skip_gap(began);
         left == 0
     }
 
@@ -131,7 +131,7 @@ impl Merge {
     }
 
     /// Skips a number that has been missing for too long although later ones exist.
-    fn mind_gap(&mut self, began: SequenceNumber) {
+    fn skip_gap(&mut self, began: SequenceNumber) {
         if self.expected != began {
             self.stuck = None;
             return;

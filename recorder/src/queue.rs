@@ -120,7 +120,7 @@ impl Producer {
     /// Moves on to another chunk. Returns false if none is available.
     #[cold]
     #[inline(never)]
-    pub(crate) fn turn_over(&mut self) -> bool {
+    pub(crate) fn next_chunk(&mut self) -> bool {
         if self.free.is_null() {
             self.free = self.shared.spare.swap(null_mut(), Ordering::Acquire);
         }
@@ -277,7 +277,7 @@ mod tests {
             threads.spawn(move || {
                 for number in 0..sent {
                     let message = used(number);
-                    while !producer.has_room(message.len) && !producer.turn_over() {
+                    while !producer.has_room(message.len) && !producer.next_chunk() {
                         std::thread::yield_now();
                     }
                     producer.write(&message);
@@ -304,7 +304,7 @@ mod tests {
         for number in 0..100_000 {
             let message = used(number);
             if !producer.has_room(message.len) {
-                assert!(producer.turn_over());
+                assert!(producer.next_chunk());
             }
             producer.write(&message);
             chunks.insert(producer.chunk);

@@ -139,7 +139,7 @@ fn last_words(len: usize, events: u64, write: impl FnOnce(&mut Producer)) {
 #[inline(never)]
 fn next_chunk(producer: &mut Producer, events: u64) -> bool {
     wake();
-    while !producer.turn_over() {
+    while !producer.next_chunk() {
         if !WAITS.load(Ordering::Relaxed) {
             lose(events);
             return false;

@@ -143,14 +143,14 @@ pub struct CategoryChoice {
 
 /// Files, and options with their values, in the order in which they are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Given {
+pub(crate) struct FilesAndOptions {
     /// The files.
     pub files: Vec<PathBuf>,
     /// The options without their dashes, and their values.
     pub options: Vec<(&'static str, String)>,
 }
 
-impl Given {
+impl FilesAndOptions {
     /// A file, without options.
     pub(crate) fn of(file: &Path) -> Self {
         Self { files: vec![file.to_owned()], options: Vec::new() }

@@ -44,17 +44,17 @@ struct Known {
 
 impl Offer for Known {
     fn recipe(self: Arc<Self>) -> Option<Arc<dyn Recipe>> {
-        Some(Arc::new(Again { input: self.source.ingredient(self.bytes)?, dtype: self.dtype }))
+        Some(Arc::new(CastRecipe { input: self.source.ingredient(self.bytes)?, dtype: self.dtype }))
     }
 }
 
 /// The recipe that recomputes the result: converts the input once more.
-struct Again {
+struct CastRecipe {
     input: Ingredient,
     dtype: DType,
 }
 
-impl Recipe for Again {
+impl Recipe for CastRecipe {
     fn compute(&self) -> Result<Tensor> {
         self.input.get("to_dtype")?.into_order()?.converted(self.dtype)
     }

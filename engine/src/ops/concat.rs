@@ -102,17 +102,17 @@ impl Offer for Parts {
     fn recipe(self: Arc<Self>) -> Option<Arc<dyn Recipe>> {
         let bytes = self.joined.shape.elements() as u64 * self.joined.dtype.size() as u64;
         let parts = self.sources.iter().map(|source| source.ingredient(bytes)).collect::<Option<Vec<_>>>()?;
-        Some(Arc::new(Again { parts, joined: self.joined.clone() }))
+        Some(Arc::new(ConcatRecipe { parts, joined: self.joined.clone() }))
     }
 }
 
 /// The concatenated tensors, kept live.
-struct Again {
+struct ConcatRecipe {
     parts: Vec<Ingredient>,
     joined: Joined,
 }
 
-impl Recipe for Again {
+impl Recipe for ConcatRecipe {
     fn compute(&self) -> Result<Tensor> {
         let Joined { axis, shape, dtype, device } = &self.joined;
         let out = Tensor::empty(shape, *dtype, device)?;

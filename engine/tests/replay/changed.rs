@@ -180,7 +180,7 @@ free b
     let anew = Plan {
         config: config.with("expandable_segments:True").expect("well formed"),
         answers: DeviceModel::Modelled(None),
-        starts_anew: true,
+        reallocates_start: true,
         ..Plan::unchanged(DeviceId(0), config, TieBreak::default())
     };
     let anew = replay(&recorded, &anew);

@@ -109,7 +109,7 @@ fn other_settings_are_predicted_as_pytorch_really_follows_them() {
                 config,
                 answers: DeviceModel::Modelled(None),
                 cache_flushes: &same.cache_flushes,
-                starts_anew: true,
+                reallocates_start: true,
                 ..Plan::unchanged(device, AllocConfig::default(), tie_break)
             };
             let predicted = replay(&trace, &plan).trace;

@@ -49,7 +49,7 @@ fn scenarios_are_replayed_to_the_byte_and_predicted_for_other_settings() {
             config: config.with(conf).expect("settings are well formed"),
             answers: DeviceModel::Modelled(None),
             cache_flushes: &same.cache_flushes,
-            starts_anew: true,
+            reallocates_start: true,
             ..Plan::unchanged(device, config, TieBreak::default())
         };
         let predicted = replay(&trace, &plan);

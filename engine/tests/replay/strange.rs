@@ -109,7 +109,7 @@ proptest! {
         config in settings(),
         recorded in settings(),
         capacity in prop::option::of(prop::sample::select(vec![0, 40 * MIB, 1 << 40, u64::MAX])),
-        starts_anew in any::<bool>(),
+        reallocates_start in any::<bool>(),
         has_fates in any::<bool>(),
     ) {
         let overrides: Vec<BlockOverride> = (0..trace.blocks.len())
@@ -132,7 +132,7 @@ proptest! {
                 overrides: has_fates.then_some(overrides.as_slice()),
                 cache_flushes: &followed.cache_flushes,
                 recorded_capacity: device_total,
-                starts_anew,
+                reallocates_start,
                 ..follow
             },
         );

@@ -86,7 +86,13 @@ fn as_a_stream(
 }
 
 /// Replays `trace` in both ways, unchanged and with `config` on a device of `capacity` bytes.
-fn compare(trace: &Trace, recorded: &AllocConfig, config: &AllocConfig, capacity: Option<u64>, starts_anew: bool) {
+fn compare(
+    trace: &Trace,
+    recorded: &AllocConfig,
+    config: &AllocConfig,
+    capacity: Option<u64>,
+    reallocates_start: bool,
+) {
     let bytes: Arc<[u8]> = write_trace(Vec::new(), trace).unwrap().into();
     let trace = read_bytes(&bytes).unwrap();
     let windows = Windows::open(Arc::new(bytes), &mut |_| ControlFlow::Continue(())).unwrap();
@@ -101,14 +107,14 @@ fn compare(trace: &Trace, recorded: &AllocConfig, config: &AllocConfig, capacity
         answers: DeviceModel::Modelled(capacity),
         cache_flushes: &followed.cache_flushes,
         recorded_capacity: Some(64 * MIB),
-        starts_anew,
+        reallocates_start,
         ..follow
     };
     assert_eq!(as_a_stream(stream, &changed, &HashMap::new()), in_memory(&trace, &changed));
     let overrides: Vec<BlockOverride> = trace.blocks.ids().map(|id| block_override(id.0)).collect();
     let allocs = trace.blocks.alloc.iter().zip(&overrides).filter(|(event, _)| event.is_some());
     let changes = allocs.map(|(event, change)| (u64::from(event.0), *change)).collect();
-    let changed = Plan { overrides: Some(&overrides), starts_anew: true, ..changed };
+    let changed = Plan { overrides: Some(&overrides), reallocates_start: true, ..changed };
     assert_eq!(as_a_stream(stream, &changed, &changes), in_memory(&trace, &changed));
 }
 
@@ -138,8 +144,8 @@ proptest! {
         config in settings(),
         recorded in settings(),
         capacity in prop::option::of(prop::sample::select(vec![0, 40 * MIB, 1 << 40, u64::MAX])),
-        starts_anew in any::<bool>(),
+        reallocates_start in any::<bool>(),
     ) {
-        compare(&trace, &recorded, &config, capacity, starts_anew);
+        compare(&trace, &recorded, &config, capacity, reallocates_start);
     }
 }

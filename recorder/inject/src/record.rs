@@ -16,7 +16,7 @@ use crate::session;
 
 /// The owner of the memory that a call requests.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Whose {
+pub(crate) enum MemoryOwner {
     /// The device of the thread's context.
     Current,
     /// The device of the returned address.
@@ -32,7 +32,7 @@ pub(crate) enum Whose {
 pub(crate) struct Request {
     /// Scope of the block in recordings: the name of the function in its documentation.
     pub(crate) called: &'static str,
-    pub(crate) whose: Whose,
+    pub(crate) whose: MemoryOwner,
     pub(crate) bytes: u64,
     /// Handle of the stream; 0 for the default stream.
     pub(crate) stream: u64,
@@ -106,14 +106,14 @@ pub(crate) fn asked(answered: Answered, request: Request, got: impl FnOnce() -> 
         session::begin_once();
         let driver = Driver::of(function);
         let of_address = match (request.whose, got) {
-            (Whose::OfAddress, Some(Got::Block(Name::Address(address)))) => driver.device_of(address),
+            (MemoryOwner::OfAddress, Some(Got::Block(Name::Address(address)))) => driver.device_of(address),
             _ => None,
         };
         let owner = match request.whose {
-            Whose::Pinned => Owner::Pinned,
-            Whose::Device(device) => Owner::Device(device),
+            MemoryOwner::Pinned => Owner::Pinned,
+            MemoryOwner::Device(device) => Owner::Device(device),
             // A call that succeeds although the thread has no context is assumed to be for the first device.
-            Whose::Current | Whose::OfAddress => {
+            MemoryOwner::Current | MemoryOwner::OfAddress => {
                 Owner::Device(of_address.or_else(|| driver.current_device()).unwrap_or(0))
             }
         };

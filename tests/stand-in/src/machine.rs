@@ -111,7 +111,7 @@ impl Machine {
     }
 
     /// Releases a device's context; the last release destroys everything that was made in it.
-    pub(crate) fn let_go(&mut self, device: usize) -> Result<()> {
+    pub(crate) fn release_context(&mut self, device: usize) -> Result<()> {
         match self.retained[device] {
             0 => return fail(Code::InvalidContext, format!("the context of device {device} is not held")),
             1 => {

@@ -21,7 +21,7 @@ use self::budgets::Budgets;
 use self::markdown::markdown;
 use self::report::CheckReport;
 use crate::args::values::metric_parser;
-use crate::args::{CategoryChoice, DeviceChoice, Given, Source, TablelessSource, arguments_of};
+use crate::args::{CategoryChoice, DeviceChoice, FilesAndOptions, Source, TablelessSource, arguments_of};
 use crate::commands::render::{self, Drawing, PictureBy, PictureSize, RenderArguments};
 use crate::input::{Input, Recording, answer_from, read_with};
 use crate::output::{Failure, Page, Report as _, Status, caveats};
@@ -118,8 +118,8 @@ fn limit_of<T>(text: &str, example: &str, parse: fn(&str) -> Result<T, String>) 
 
 impl CheckArguments {
     /// The options that a suggested command repeats; the budgets are of `metric`.
-    pub(crate) fn given(&self, metric: Metric) -> Given {
-        Given::of(&self.source.file).with("device", self.device).metric(metric).categories(&self.categories)
+    pub(crate) fn given(&self, metric: Metric) -> FilesAndOptions {
+        FilesAndOptions::of(&self.source.file).with("device", self.device).metric(metric).categories(&self.categories)
     }
 }
 

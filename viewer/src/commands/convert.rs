@@ -24,7 +24,7 @@ use highwater_pytorch::export::{Exported, write_json, write_pickle};
 use highwater_snapshots::{Trace, count_of, format_bytes, format_count, parse_range};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::args::{CategoryChoice, Form, Given};
+use crate::args::{CategoryChoice, FilesAndOptions, Form};
 use crate::commands::next_command::quoted;
 use crate::input::{Input, answer_or_whole, spinner};
 use crate::output::{Failure, Page, Report, Status, answer, caveats};
@@ -353,10 +353,12 @@ impl Report for ConvertReport<'_> {
                 })
             }
             Kind::Perfetto | Kind::Chrome => page.hint("Next: open it in Perfetto's viewer, ui.perfetto.dev"),
-            Kind::Snap => page.hint(&Given::of(out).next("info", &[], "for what is in it")),
-            Kind::Pickle | Kind::Json => {
-                page.hint(&Given::of(out).next("peak", &[], "or open it in PyTorch's viewer, pytorch.org/memory_viz"))
-            }
+            Kind::Snap => page.hint(&FilesAndOptions::of(out).next("info", &[], "for what is in it")),
+            Kind::Pickle | Kind::Json => page.hint(&FilesAndOptions::of(out).next(
+                "peak",
+                &[],
+                "or open it in PyTorch's viewer, pytorch.org/memory_viz",
+            )),
         }
     }
 }

@@ -20,7 +20,7 @@ use highwater_snapshots::{DeviceId, Phase, StackId, Trace, count_of, format_byte
 
 use self::facts::difference;
 use crate::args::values::{keys_help, metric_parser};
-use crate::args::{BlockChoice, ComparedAt, Form, Given, GroupKeys, ModuleChoice};
+use crate::args::{BlockChoice, ComparedAt, FilesAndOptions, Form, GroupKeys, ModuleChoice};
 use crate::commands::peak::missing_step;
 use crate::input::{Input, answer_from, compared_devices, on_device, origin_keys, phrase};
 use crate::output::{Failure, Page, Report, Status, caveats, key_columns, named, sum_names};
@@ -78,9 +78,9 @@ pub struct DiffArguments {
 
 impl DiffArguments {
     /// The options that a suggested command repeats.
-    pub(crate) fn given(&self) -> Given {
+    pub(crate) fn given(&self) -> FilesAndOptions {
         let files: Vec<&Path> = std::iter::once(&self.a).chain(&self.b).map(AsRef::as_ref).collect();
-        let given = Given::of(&self.a).about(&files).with("at", self.at.as_ref().map(ComparedAt::to_string));
+        let given = FilesAndOptions::of(&self.a).about(&files).with("at", self.at.as_ref().map(ComparedAt::to_string));
         let given = given.with("at-b", self.at_b.as_ref().map(ComparedAt::to_string)).with("device", self.device);
         let given = given.with("device-b", self.device_b).metric(self.metric);
         given.blocks(&self.blocks)

@@ -17,7 +17,7 @@ use highwater_snapshots::text::event_text_without_stack;
 use highwater_snapshots::{BlockId, DeviceId, EventId, EventKind, Subject, Trace, format_count};
 
 use crate::args::values::kind_parser;
-use crate::args::{BlockChoice, Given, Source};
+use crate::args::{BlockChoice, FilesAndOptions, Source};
 use crate::input::{Input, answer_from, choose_device, event_range, on_device, on_devices};
 use crate::output::{Failure, JsonText, Page, SCHEMA_VERSION, Status, caveats, problem_texts};
 
@@ -55,8 +55,8 @@ pub struct EventsArguments {
 
 impl EventsArguments {
     /// The options that a suggested command repeats.
-    pub(crate) fn given(&self) -> Given {
-        Given::of(&self.source.file).with("device", self.device).blocks(&self.blocks)
+    pub(crate) fn given(&self) -> FilesAndOptions {
+        FilesAndOptions::of(&self.source.file).with("device", self.device).blocks(&self.blocks)
     }
 }
 

@@ -14,7 +14,7 @@ use highwater_app::report::{Column, Fact, Facts, Rows, Table, Value, bar, percen
 use highwater_snapshots::{EventKind, Trace, count_of, format_bytes, format_count};
 
 use crate::args::values::{block_metric_parser, keys_help};
-use crate::args::{BlockChoice, DeviceChoice, Given, GroupKeys, ModuleChoice, Source};
+use crate::args::{BlockChoice, DeviceChoice, FilesAndOptions, GroupKeys, ModuleChoice, Source};
 use crate::input::{Input, answer_from, choose_device, origin_keys, where_on};
 use crate::output::{
     Failure, Page, Report, Status, answer, caveats, each_text, key_columns, none_note, problem_texts, trust,
@@ -60,8 +60,8 @@ impl ExplainArguments {
     }
 
     /// The options that a suggested command repeats.
-    pub(crate) fn given(&self) -> Given {
-        let given = Given::of(&self.source.file).with("device", self.device.device).metric(self.metric);
+    pub(crate) fn given(&self) -> FilesAndOptions {
+        let given = FilesAndOptions::of(&self.source.file).with("device", self.device.device).metric(self.metric);
         given.blocks(&self.blocks)
     }
 }

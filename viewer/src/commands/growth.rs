@@ -20,7 +20,7 @@ use self::parts::{
     stacks, steps, steps_table, sum,
 };
 use crate::args::values::{between_parser, growing_metric_parser, keys_help};
-use crate::args::{BlockChoice, DeviceChoice, Given, GroupKeys, Source};
+use crate::args::{BlockChoice, DeviceChoice, FilesAndOptions, GroupKeys, Source};
 use crate::input::{Input, answer_from, choose_device, on_device};
 use crate::output::{Failure, Page, Report, Status, answer, caveats, key_columns, problem_texts, sum_names, trust};
 
@@ -63,8 +63,9 @@ pub struct GrowthArguments {
 
 impl GrowthArguments {
     /// The options that a suggested command repeats.
-    pub(crate) fn given(&self) -> Given {
-        let given = Given::of(&self.source.file).with("from-step", self.from_step).with("to-step", self.to_step);
+    pub(crate) fn given(&self) -> FilesAndOptions {
+        let given =
+            FilesAndOptions::of(&self.source.file).with("from-step", self.from_step).with("to-step", self.to_step);
         let between = Some(self.between).filter(|between| *between != Between::default());
         let given = given.with("between", between.map(Between::name));
         let given = given.with("device", self.device.device).metric(self.metric);

@@ -19,7 +19,7 @@ use highwater_snapshots::format::Windows;
 use highwater_snapshots::trace::{Annotation, EXCERPT, HOLDERS, LEFT_OUT, NOTE, SIMULATION, UNREGISTERED};
 use highwater_snapshots::{BlockId, Trace, count_of, format_bytes, format_count, format_duration};
 
-use crate::args::{BlockChoice, Given, Source};
+use crate::args::{BlockChoice, FilesAndOptions, Source};
 use crate::input::{Input, answer_counting, choose_device, on_device, where_on};
 use crate::output::{Failure, Page, Report, Status, answer, caveats, peaks_table, peaks_value, problem_texts, trust};
 
@@ -39,8 +39,8 @@ pub struct InfoArguments {
 
 impl InfoArguments {
     /// The options that a suggested command repeats.
-    pub(crate) fn given(&self) -> Given {
-        Given::of(&self.source.file).with("device", self.device).blocks(&self.blocks)
+    pub(crate) fn given(&self) -> FilesAndOptions {
+        FilesAndOptions::of(&self.source.file).with("device", self.device).blocks(&self.blocks)
     }
 }
 

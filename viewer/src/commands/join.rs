@@ -14,7 +14,7 @@ use highwater_app::report::{Column, Facts, Rows, Table};
 use highwater_snapshots::{count_of, format_bytes};
 
 use super::convert::write_to;
-use crate::args::{CategoryChoice, Form, Given};
+use crate::args::{CategoryChoice, FilesAndOptions, Form};
 use crate::input::{Recording, read_with};
 use crate::output::{Failure, Page, Report, Status, caveats};
 
@@ -188,7 +188,7 @@ impl Report for JoinReport<'_> {
             page.warning(&format!("Times: {what}."))?;
         }
         caveats::print(trace, page)?;
-        page.gap()?.hint(&Given::of(out).next("info", &[], "for the peaks of all devices"))
+        page.gap()?.hint(&FilesAndOptions::of(out).next("info", &[], "for the peaks of all devices"))
     }
 }
 

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::CommandFactory as _;
 use highwater_app::files::is_stdin;
 
-use crate::args::Given;
+use crate::args::FilesAndOptions;
 use crate::commands::Arguments;
 
-impl Given {
+impl FilesAndOptions {
     /// Suggests a command for the same files: `Next: highwater peak step.snap --by op,scope   for …`, with `options`
     /// and those of the given options that it accepts and that are not among `options`.
     pub(crate) fn next(&self, command: &str, options: &[&str], what_for: &str) -> String {
@@ -81,9 +81,9 @@ mod tests {
 
     #[test]
     fn file_names_with_spaces_can_be_pasted() {
-        let next = Given::of(Path::new("my run's.snap")).next("peak", &["--top", "5"], "for more");
+        let next = FilesAndOptions::of(Path::new("my run's.snap")).next("peak", &["--top", "5"], "for more");
         assert_eq!(next, r"Next: highwater peak 'my run'\''s.snap' --top 5   for more");
-        assert!(Given::of(Path::new("-")).next("peak", &[], "").contains("peak FILE"));
+        assert!(FilesAndOptions::of(Path::new("-")).next("peak", &[], "").contains("peak FILE"));
         let words = ["my run's.snap", "", "a", "'", "\\ b"];
         assert_eq!(unquoted(&words.map(quoted).join("  ")), words);
     }

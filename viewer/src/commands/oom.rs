@@ -12,7 +12,7 @@ use highwater_app::figures::requests::{requested, stream_text};
 use highwater_app::report::{Column, Facts, Field, Rows, Table, Value, percent};
 use highwater_snapshots::{DeviceId, Error, StackId, Trace, count_of, format_bytes, format_bytes_apart, format_count};
 
-use crate::args::{self, CategoryChoice, Given};
+use crate::args::{self, CategoryChoice, FilesAndOptions};
 use crate::input::{Input, answer_from, choose_device, spinner, where_on};
 use crate::output::{Failure, Page, Report, Status, answer, caveats, key_columns, named, problem_texts, trust};
 
@@ -41,8 +41,8 @@ pub struct OomArguments {
 
 impl OomArguments {
     /// The options that a suggested command repeats.
-    pub(crate) fn given(&self) -> Given {
-        Given::of(&self.source.file).with("device", self.device).categories(&self.categories)
+    pub(crate) fn given(&self) -> FilesAndOptions {
+        FilesAndOptions::of(&self.source.file).with("device", self.device).categories(&self.categories)
     }
 }
 
@@ -148,9 +148,9 @@ impl<'a> OomReport<'a> {
             page.line(&text)?;
         }
         page.gap()?.table(&sizes_table(&case.request))?;
-        if let (Some(text), Some(way_out)) = (case.way_out_text(), &case.way_out) {
+        if let (Some(text), Some(smallest_eviction)) = (case.eviction_text(), &case.smallest_eviction) {
             page.gap()?.line(&text)?;
-            page.table(&way_out_table(trace, way_out))?;
+            page.table(&way_out_table(trace, smallest_eviction))?;
         }
         print_stack(trace, *stack, page)
     }
@@ -233,7 +233,7 @@ impl Report for OomReport<'_> {
             Column::nested("holders", move |row| Value::Map(holder_values(&case(row).holders))),
             // Null if no replay is possible; `reasons` then has the cause.
             Column::nested("remedies", remedies),
-            Column::nested("way_out", move |row| way_out_value(case(row))),
+            Column::nested("way_out", move |row| eviction_value(case(row))),
         ];
         Table::new(self.cases.len(), columns)
     }
@@ -306,10 +306,10 @@ fn outcome_text(outcome: Outcome) -> &'static str {
 }
 
 /// The table of the blocks whose freeing would have let the request succeed.
-fn way_out_table<'a>(trace: &'a Trace, way_out: &'a LiveGroups) -> Table<'a> {
-    let (mut columns, sums) = groups_columns(trace, way_out, "bytes");
+fn way_out_table<'a>(trace: &'a Trace, smallest_eviction: &'a LiveGroups) -> Table<'a> {
+    let (mut columns, sums) = groups_columns(trace, smallest_eviction, "bytes");
     columns.retain(|column| column.title != "share");
-    Table::new(way_out.groups.len() + sums, columns).with_sums(sums)
+    Table::new(smallest_eviction.groups.len() + sums, columns).with_sums(sums)
 }
 
 /// A table of the sizes at a failed request; those of segments only if the allocator has segments.
@@ -371,7 +371,7 @@ fn print_stack(trace: &Trace, stack: StackId, page: &mut Page<'_>) -> io::Result
 /// Sentences about the cause and what would have helped.
 fn reasons(case: &OomAnalysis) -> Vec<String> {
     let stated =
-        [Some(case.cause_text()), Some(case.reason_text()), case.helps(), case.does_not_help(), case.way_out_text()];
+        [Some(case.cause_text()), Some(case.reason_text()), case.helps(), case.does_not_help(), case.eviction_text()];
     stated.into_iter().flatten().chain(case.request.notes.iter().cloned()).collect()
 }
 
@@ -411,13 +411,13 @@ fn remedies_table<'a>(case: &'a OomAnalysis, trials: &'a Trials) -> Table<'a> {
 }
 
 /// The smallest set of live blocks to free.
-fn way_out_value(case: &OomAnalysis) -> Option<Value> {
-    let way_out = case.request.way_out()?;
-    let kind = if matches!(way_out.freed, Freed::Segments { .. }) { "segments" } else { "neighbours" };
+fn eviction_value(case: &OomAnalysis) -> Option<Value> {
+    let smallest_eviction = case.request.smallest_eviction()?;
+    let kind = if matches!(smallest_eviction.freed, Freed::Segments { .. }) { "segments" } else { "neighbours" };
     let own = vec![
         ("kind", kind.into()),
-        ("is_smallest", way_out.is_smallest.into()),
-        ("blocks", way_out.blocks.len().into()),
+        ("is_smallest", smallest_eviction.is_smallest.into()),
+        ("blocks", smallest_eviction.blocks.len().into()),
     ];
-    Some(Value::Map(own.into_iter().chain(holder_values(case.way_out.as_ref()?)).collect()))
+    Some(Value::Map(own.into_iter().chain(holder_values(case.smallest_eviction.as_ref()?)).collect()))
 }

@@ -13,7 +13,7 @@ use highwater_app::report::{Column, Fact, Facts, Table, Value, bar, percent};
 use highwater_snapshots::{DeviceId, Trace, count_of, format_bytes, format_count};
 
 use crate::args::values::{keys_help, metric_parser};
-use crate::args::{At, BlockChoice, DeviceChoice, Given, GroupKeys, ModuleChoice, Source};
+use crate::args::{At, BlockChoice, DeviceChoice, FilesAndOptions, GroupKeys, ModuleChoice, Source};
 use crate::input::{Input, answer_from, choose_device, on_device, origin_keys, where_on};
 use crate::output::{
     Failure, Page, Report, Status, answer, block_columns, caveats, each_text, key_columns, named, none_note,
@@ -58,8 +58,8 @@ pub struct PeakArguments {
 
 impl PeakArguments {
     /// The options that a suggested command repeats.
-    pub(crate) fn given(&self) -> Given {
-        let given = Given::of(&self.source.file)
+    pub(crate) fn given(&self) -> FilesAndOptions {
+        let given = FilesAndOptions::of(&self.source.file)
             .with("device", self.device.device)
             .with("at", self.at.as_ref().map(At::to_string));
         given.metric(self.metric).blocks(&self.blocks)
@@ -207,7 +207,11 @@ impl<'a> PeakReport<'a> {
     fn hint(&self) -> String {
         let given = self.arguments.given();
         if self.peak.breakdown.groups.is_empty() {
-            return Given::of(&self.arguments.source.file).next("peak", &[], "for what is using memory at the peak");
+            return FilesAndOptions::of(&self.arguments.source.file).next(
+                "peak",
+                &[],
+                "for what is using memory at the peak",
+            );
         }
         let keys = &self.arguments.by.0;
         // Most of reserved memory may be free, which has no origin.

@@ -11,7 +11,7 @@ use highwater_app::report::{Column, Fact, Facts, Table, Value, bar};
 use highwater_snapshots::{DeviceId, Trace, count_of, format_bytes};
 
 use crate::args::values::metric_parser;
-use crate::args::{BlockChoice, DeviceChoice, Given, Source};
+use crate::args::{BlockChoice, DeviceChoice, FilesAndOptions, Source};
 use crate::commands::peak::missing_step;
 use crate::input::{Input, answer_counting, choose_device, on_device, origin_keys, where_on};
 use crate::output::{Failure, Page, Report, Status, answer, caveats, problem_texts, trust};
@@ -41,8 +41,8 @@ pub struct PhasesArguments {
 
 impl PhasesArguments {
     /// The options that a suggested command repeats.
-    pub(crate) fn given(&self) -> Given {
-        let given = Given::of(&self.source.file).with("device", self.device.device).metric(self.metric);
+    pub(crate) fn given(&self) -> FilesAndOptions {
+        let given = FilesAndOptions::of(&self.source.file).with("device", self.device.device).metric(self.metric);
         given.blocks(&self.blocks)
     }
 

@@ -20,7 +20,7 @@ use highwater_snapshots::units::format_flops;
 use highwater_snapshots::{count_of, format_bytes, format_count, parse_size};
 
 use self::step_options::{ModelArguments, StepArguments};
-use crate::args::{CategoryChoice, Form, Given};
+use crate::args::{CategoryChoice, FilesAndOptions, Form};
 use crate::commands::phases::rows_table;
 use crate::input::{Input, answer_from, spinner};
 use crate::output::{Failure, Page, Report, Status, caveats, peaks_table, peaks_value, problem_texts};
@@ -294,8 +294,10 @@ impl Report for RecordReport<'_> {
         }
         caveats::print(trace, page)?;
         page.gap()?.hint(&match &report.oom {
-            Some(_) => Given::of(file).next("oom", &[], "for why it ran out of memory, and what would have helped"),
-            None => Given::of(file).next("peak", &[], "for what is using memory at the peak"),
+            Some(_) => {
+                FilesAndOptions::of(file).next("oom", &[], "for why it ran out of memory, and what would have helped")
+            }
+            None => FilesAndOptions::of(file).next("peak", &[], "for what is using memory at the peak"),
         })
     }
 }

@@ -20,7 +20,7 @@ use highwater_snapshots::symbols::{
 use highwater_snapshots::{count_of, format_bytes, format_count};
 
 use super::convert::write_to;
-use crate::args::{Form, Given};
+use crate::args::{FilesAndOptions, Form};
 use crate::input::{Recording, read};
 use crate::output::{Failure, Page, Report, Status, answer};
 
@@ -335,7 +335,7 @@ impl Report for SymbolizeReport<'_> {
         match &self.written {
             Some(written) => {
                 page.line(&format!("Wrote {} ({}).", written.path.display(), format_bytes(written.bytes)))?;
-                page.gap()?.hint(&Given::of(&written.path).next(
+                page.gap()?.hint(&FilesAndOptions::of(&written.path).next(
                     "peak",
                     &["--by", "frame"],
                     "for the lines that use memory",

@@ -10,7 +10,7 @@ use highwater_app::report::{Fact, Facts, Value};
 use highwater_pytorch::open::FileKind;
 use highwater_snapshots::count_of;
 
-use crate::args::{CategoryChoice, Given, TablelessSource};
+use crate::args::{CategoryChoice, FilesAndOptions, TablelessSource};
 use crate::input::{Input, Recording, answer_or_whole, choose_device, on_devices, read_any};
 use crate::output::{Failure, Page, Report, Status, caveats};
 
@@ -148,6 +148,6 @@ impl Report for VerifyReport {
         if self.is_unreadable {
             return Ok(());
         }
-        page.gap()?.hint(&Given::of(&self.file).next("info", &[], "for what is in it"))
+        page.gap()?.hint(&FilesAndOptions::of(&self.file).next("info", &[], "for what is in it"))
     }
 }

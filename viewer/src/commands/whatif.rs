@@ -15,7 +15,7 @@ use highwater_app::files::destination::Destination;
 use highwater_snapshots::{DeviceId, ScopePattern, format_exact_bytes, parse_size};
 
 use self::report::WhatIfReport;
-use crate::args::{CategoryChoice, DeviceChoice, Given, Source, Where};
+use crate::args::{CategoryChoice, DeviceChoice, FilesAndOptions, Source, Where};
 use crate::input::{Input, answer_or_whole, choose_device, covered, spinner};
 use crate::output::{Failure, Page, Status, answer};
 
@@ -124,8 +124,8 @@ impl WhatIfArguments {
     }
 
     /// The options that a suggested command repeats, including the change.
-    pub(crate) fn given(&self) -> Given {
-        let given = Given::of(&self.source.file)
+    pub(crate) fn given(&self) -> FilesAndOptions {
+        let given = FilesAndOptions::of(&self.source.file)
             .with("device", self.device.device)
             .with("alloc-conf", self.alloc_conf.as_ref());
         let given = given.with("capacity", self.capacity.map(format_exact_bytes)).filters("without", &self.without);

@@ -111,7 +111,7 @@ pub(crate) fn simulated_beside(trace: &Trace, baseline: &Trace) -> Option<String
 }
 
 /// Maximum number of problems printed by commands other than `verify`.
-const TOLD: usize = 5;
+const MAX_PROBLEMS: usize = 5;
 
 /// Prints the limits of the accuracy, and the problems of the file; nothing if there are none.
 pub(crate) fn print(trace: &Trace, page: &mut Page<'_>) -> io::Result<()> {
@@ -136,11 +136,11 @@ pub(crate) fn print_of(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Re
     for sentence in trace.trust.limits() {
         warn(&format!("Trust{of}: {sentence}."), page)?;
     }
-    for problem in others.iter().take(TOLD) {
+    for problem in others.iter().take(MAX_PROBLEMS) {
         warn(&format!("Problem{of}: {problem}"), page)?;
     }
-    if others.len() > TOLD {
-        let more = others.len() - TOLD;
+    if others.len() > MAX_PROBLEMS {
+        let more = others.len() - MAX_PROBLEMS;
         page.warning(&format!("Problem{of}: … and {more} more; `highwater verify` lists them"))?;
     }
     let routine = trace.routine_sentences();

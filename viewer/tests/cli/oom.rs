@@ -349,9 +349,9 @@ fn oom_shows_one_event_where_it_is_asked_and_says_so_where_there_is_none() {
     let ooms = told["ooms"].as_array().unwrap();
     assert_eq!((ooms.len(), &ooms[0]["event"], &ooms[0]["verdict"]), (1, &18.into(), &"fragmentation".into()));
     assert_eq!((&ooms[0]["op"], &ooms[0]["step"]), (&"".into(), &0.into()));
-    let way_out = &ooms[0]["way_out"];
+    let smallest_eviction = &ooms[0]["way_out"];
     assert_eq!(
-        (&way_out["bytes"], &way_out["kind"], &way_out["blocks"]),
+        (&smallest_eviction["bytes"], &smallest_eviction["kind"], &smallest_eviction["blocks"]),
         (&(16 << 20).into(), &"neighbours".into(), &2.into())
     );
     let told = json(crowded(), "oom crowded.snap --json --top 1");

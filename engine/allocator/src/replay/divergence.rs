@@ -27,7 +27,7 @@ impl Divergence<u64> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Difference {
     /// The replay reserves memory; the recording reserves a different amount, releases memory, or does neither.
-    Obtained {
+    UnexpectedReservation {
         /// Bytes reserved by the replay.
         bytes: u64,
         /// Bytes reserved by the recording, if any.
@@ -39,7 +39,7 @@ pub enum Difference {
         recorded: u64,
     },
     /// The replay releases memory that the recording does not release.
-    GaveBack {
+    UnexpectedRelease {
         /// Bytes released by the replay.
         bytes: u64,
     },
@@ -74,14 +74,14 @@ pub enum Difference {
 impl From<Misfit> for Difference {
     fn from(misfit: Misfit) -> Self {
         match misfit {
-            Misfit::Obtained { bytes, recorded } => Self::Obtained {
+            Misfit::UnexpectedReservation { bytes, recorded } => Self::UnexpectedReservation {
                 bytes,
                 recorded: recorded.and_then(|call| match call {
                     Call::Reserve { bytes, .. } | Call::Map { bytes, .. } => Some(bytes),
                     _ => None,
                 }),
             },
-            Misfit::GaveBack { bytes } => Self::GaveBack { bytes },
+            Misfit::UnexpectedRelease { bytes } => Self::UnexpectedRelease { bytes },
             Misfit::LeftOut(Call::Release { bytes, .. } | Call::Unmap { bytes, .. }) => Self::Kept { recorded: bytes },
             Misfit::LeftOut(Call::Reserve { bytes, .. } | Call::Map { bytes, .. }) => {
                 Self::NotObtained { recorded: bytes }
@@ -95,16 +95,16 @@ impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = format_bytes;
         match *self {
-            Self::Obtained { bytes: replayed, recorded: Some(recorded) } => {
+            Self::UnexpectedReservation { bytes: replayed, recorded: Some(recorded) } => {
                 write!(f, "the replay reserves {} from the device, the recording {}", bytes(replayed), bytes(recorded))
             }
-            Self::Obtained { bytes: replayed, recorded: None } => {
+            Self::UnexpectedReservation { bytes: replayed, recorded: None } => {
                 write!(f, "the replay reserves {} from the device, the recording nothing", bytes(replayed))
             }
             Self::NotObtained { recorded } => {
                 write!(f, "the recording reserves {} from the device, the replay nothing", bytes(recorded))
             }
-            Self::GaveBack { bytes: replayed } => {
+            Self::UnexpectedRelease { bytes: replayed } => {
                 write!(f, "the replay releases {} to the device, the recording keeps them", bytes(replayed))
             }
             Self::Kept { recorded } => {

@@ -50,9 +50,9 @@ impl Call {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Misfit {
     /// The replay reserved memory where the recording has a different call, or none.
-    Obtained { bytes: u64, recorded: Option<Call> },
+    UnexpectedReservation { bytes: u64, recorded: Option<Call> },
     /// The replay released memory that the recording does not release.
-    GaveBack { bytes: u64 },
+    UnexpectedRelease { bytes: u64 },
     /// The recording has a call that the replay did not make.
     LeftOut(Call),
 }
@@ -246,7 +246,7 @@ impl Books {
             Some(call) if !call.obtains() => Err(DriverError::OutOfMemory),
             None if self.refuses => Err(DriverError::OutOfMemory),
             recorded => {
-                self.note(Misfit::Obtained { bytes, recorded });
+                self.note(Misfit::UnexpectedReservation { bytes, recorded });
                 if recorded.is_some() {
                     self.expected.pop_front();
                 }
@@ -256,7 +256,7 @@ impl Books {
     }
 
     /// Removes a call that releases memory from the expected calls. Adjacent calls may come in any order.
-    fn expect_gift(&mut self, call: Call, bytes: u64) {
+    fn expect_release(&mut self, call: Call, bytes: u64) {
         if !self.follows {
             return;
         }
@@ -265,7 +265,7 @@ impl Books {
             Some(place) => {
                 self.expected.remove(place);
             }
-            None => self.note(Misfit::GaveBack { bytes }),
+            None => self.note(Misfit::UnexpectedRelease { bytes }),
         }
     }
 
@@ -314,7 +314,7 @@ impl Driver for ReplayDriver {
 
     fn release(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
         let mut books = self.books();
-        books.expect_gift(Call::Release { address, bytes }, bytes);
+        books.expect_release(Call::Release { address, bytes }, bytes);
         books.bytes_at.remove(&address);
         books.give_back_addresses(address, bytes);
         books.used = books.used.saturating_sub(bytes);
@@ -349,7 +349,7 @@ impl Driver for ReplayDriver {
 
     fn unmap(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
         let mut books = self.books();
-        books.expect_gift(Call::Unmap { address, bytes }, bytes);
+        books.expect_release(Call::Unmap { address, bytes }, bytes);
         books.used = books.used.saturating_sub(bytes);
         books.log.push(Call::Unmap { address, bytes });
         Ok(())

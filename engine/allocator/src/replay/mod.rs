@@ -86,7 +86,7 @@ pub struct Plan<'a> {
     pub recorded_capacity: Option<u64>,
     /// Whether blocks live at the start are allocated again instead of restored at their recorded addresses: for
     /// settings under which their addresses would differ.
-    pub starts_anew: bool,
+    pub reallocates_start: bool,
     /// The order in which the device returns addresses, with [`DeviceModel::Modelled`] and a recording that begins
     /// before its first segment; `None`: each above all former ones.
     pub addresses: Option<AddressOrder>,
@@ -107,7 +107,7 @@ impl Plan<'_> {
             overrides: None,
             cache_flushes: &[],
             recorded_capacity: None,
-            starts_anew: false,
+            reallocates_start: false,
             addresses: None,
             target: None,
         }

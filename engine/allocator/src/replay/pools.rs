@@ -7,7 +7,7 @@ use super::start::{Private, Start};
 use crate::{AllocConfig, Block, CachingAllocator, RestoredState, TieBreak};
 
 /// The restored blocks, each with its row and its allocator's number.
-pub(super) type Planted = Vec<(u32, Block, usize)>;
+pub(super) type RestoredBlocks = Vec<(u32, Block, usize)>;
 
 /// The allocators of a replay, by number; the first serves the default pools.
 pub(super) struct Pools {
@@ -24,7 +24,7 @@ impl Pools {
         driver: ReplayDriver,
         (config, tie_break): (AllocConfig, TieBreak),
         start: &Start,
-    ) -> (Self, Planted) {
+    ) -> (Self, RestoredBlocks) {
         let mut pools = Self { driver, config, tie_break, allocators: Vec::new() };
         let mut blocks = Vec::new();
         let nothing = RestoredState::default();

@@ -9,7 +9,7 @@ use highwater_recorder::snapshots::{Trace, count_of};
 use super::driver::{Call, ReplayDriver};
 use super::handles::Handles;
 use super::output::{Output, PoolAndStream};
-use super::pools::{Planted, Pools};
+use super::pools::{Pools, RestoredBlocks};
 use super::recorded::{At, Freed, Pending, Request, UNKNOWN};
 use super::start::Start;
 use super::{DeviceModel, Difference, Divergence, FailedReplayRequest, Plan, Share};
@@ -98,7 +98,7 @@ impl<'a> Run<'a> {
         plan: &'a Plan<'a>,
         start: &Start,
         (addresses_end, output): (u64, Output<'a>),
-    ) -> (Self, Planted) {
+    ) -> (Self, RestoredBlocks) {
         let addresses_from = addresses_end.clamp(0x10_0000_0000, 1 << 62);
         let driver = match plan.answers {
             DeviceModel::AsRecorded => {
@@ -143,7 +143,7 @@ impl<'a> Run<'a> {
         let anew = start.unplaced.len();
         let blocks = count_of(anew as u64, "block");
         let are = if anew == 1 { "is" } else { "are" };
-        if self.plan.starts_anew && anew > 0 {
+        if self.plan.reallocates_start && anew > 0 {
             assumptions.push(format!(
                 "{blocks} from before the recording {are} allocated at the start of the replay in address order, \
                  because their real order was not recorded"

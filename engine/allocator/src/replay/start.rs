@@ -36,7 +36,7 @@ impl Start {
         let mut blocks = baseline_blocks(trace, plan);
         blocks.sort_by_key(|block| trace.blocks.address[block.0 as usize]);
         let segments = baseline_segments(trace, plan.device, plan.config.large_segment_bytes());
-        if plan.starts_anew {
+        if plan.reallocates_start {
             let home = |block: &BlockId| pool_at(&segments, trace.blocks.address[block.0 as usize]);
             start.unplaced = blocks.into_iter().map(|block| (block, home(&block))).collect();
             return start;

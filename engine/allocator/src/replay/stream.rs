@@ -10,7 +10,7 @@ use highwater_recorder::snapshots::transition::{Named, Transition};
 use highwater_recorder::snapshots::{DeviceId, StartingState, Trace, TraceBuilder};
 
 use super::output::Output;
-use super::pools::Planted;
+use super::pools::RestoredBlocks;
 use super::recorded::{At, Recorded, UNKNOWN};
 use super::run::{Run, Streamed};
 use super::start::Start;
@@ -48,7 +48,7 @@ impl StreamStart {
 pub struct Stream<'a> {
     run: Run<'a>,
     /// The state that the replay starts with, until the first event.
-    start: Option<(Start, Planted)>,
+    start: Option<(Start, RestoredBlocks)>,
     /// The live state of the device in the recording.
     live: LiveState,
     last: Option<At>,

@@ -8,7 +8,7 @@ use highwater_recorder::snapshots::{BlockId, DeviceId, EventId, StackId, Trace};
 
 use super::driver::{Call, Misfit};
 use super::output::{Output, PoolAndStream};
-use super::pools::Planted;
+use super::pools::RestoredBlocks;
 use super::recorded::{At, Freed, Pending, Recorded, Request, UNKNOWN};
 use super::run::{Guesses, Run, endings};
 use super::start::Start;
@@ -101,7 +101,7 @@ pub fn addresses_end(trace: &Trace) -> u64 {
 
 impl Run<'_> {
     /// Begins right before the event at `first`.
-    pub(super) fn begin(&mut self, start: &Start, restored: Planted, first: At) {
+    pub(super) fn begin(&mut self, start: &Start, restored: RestoredBlocks, first: At) {
         self.recorded_reserved = self.output.reserved;
         for (range, ..) in &start.segments {
             self.driver.hold(range.address, range.bytes);

@@ -17,7 +17,7 @@ fn each(
     op: &'static str,
     [whole, beside, places]: [View<'_>; 3],
     axis: usize,
-    mut meet: impl FnMut(usize, usize),
+    mut visit: impl FnMut(usize, usize),
 ) -> Result<()> {
     let indices = places.storage.read::<i64>(op)?;
     let (size, stride) = (whole.layout.shape()[axis], whole.layout.strides()[axis]);
@@ -33,7 +33,7 @@ fn each(
         for i in 0..places.layout.shape()[axis] {
             let index = indices[at_place + i * steps[1]];
             match usize::try_from(index).ok().filter(|&index| index < size) {
-                Some(place) => meet(at + place * stride, at_beside + i * steps[0]),
+                Some(place) => visit(at + place * stride, at_beside + i * steps[0]),
                 None => wrong = wrong.or(Some(index)),
             }
         }

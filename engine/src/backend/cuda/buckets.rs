@@ -6,14 +6,14 @@ use super::launch::blocks;
 use crate::Device;
 
 /// Bytes of the bucket number that is stored for each addition.
-const BYTES_A_THING: u64 = 2;
+const BYTES_PER_ADDITION: u64 = 2;
 /// Maximum number of buckets: blocks that keep any device busy.
-const MOST: u64 = 1024;
+const MAX_BUCKETS: u64 = 1024;
 /// Average number of additions per bucket.
-const THINGS_A_BUCKET: u64 = 4;
+const ADDITIONS_PER_BUCKET: u64 = 4;
 
 /// Maximum number of additions per pass if bucket numbers are not written: their numbers fit in 32 bits.
-const UNWRITTEN: u64 = 1 << 31;
+const MAX_UNSTORED_ADDITIONS: u64 = 1 << 31;
 
 /// The memory to which the number of each addition's bucket is written; none on a stream without a workspace.
 pub(super) struct Buckets {
@@ -35,7 +35,7 @@ impl Buckets {
     /// Creates buckets in the workspace of a CUDA device's current stream.
     pub(super) fn of(device: &Device) -> Self {
         let (address, bytes) = device.workspace();
-        Self { address, room: if bytes == 0 { UNWRITTEN } else { bytes / BYTES_A_THING } }
+        Self { address, room: if bytes == 0 { MAX_UNSTORED_ADDITIONS } else { bytes / BYTES_PER_ADDITION } }
     }
 
     /// Creates buckets with room for few additions, for tests.
@@ -62,7 +62,7 @@ impl Buckets {
 impl Part {
     /// Number of buckets: a power of two.
     pub(super) fn buckets(&self) -> u64 {
-        self.count.div_ceil(THINGS_A_BUCKET).next_power_of_two().min(MOST)
+        self.count.div_ceil(ADDITIONS_PER_BUCKET).next_power_of_two().min(MAX_BUCKETS)
     }
 
     /// A block for each bucket.

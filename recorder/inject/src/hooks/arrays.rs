@@ -8,11 +8,11 @@ use super::hook::{at, hooks};
 use crate::abi::{Answer, Array, Array3d};
 use crate::arrays::{bytes_of_2d, bytes_of_3d, bytes_of_mipmapped};
 use crate::ledger::Name;
-use crate::record::{self, Answered, Got, Request, Whose};
+use crate::record::{self, Answered, Got, MemoryOwner, Request};
 
 fn asked(called: &'static str, bytes: Option<u64>, answered: Answered, handle: *const u64) -> Answer {
     let Some(bytes) = bytes else { return answered.answer };
-    let request = Request { called, whose: Whose::Current, bytes, stream: 0 };
+    let request = Request { called, whose: MemoryOwner::Current, bytes, stream: 0 };
     // SAFETY: the driver has written there.
     record::asked(answered, request, || Got::Block(Name::Array(unsafe { at(handle) })))
 }

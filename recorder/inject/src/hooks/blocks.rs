@@ -7,11 +7,11 @@ use super::hook::{Hook, at, hooks};
 use crate::abi::{Answer, STREAM_PER_THREAD, SUCCESS};
 use crate::driver::Driver;
 use crate::ledger::Name;
-use crate::record::{self, Answered, Got, Request, Whose};
+use crate::record::{self, Answered, Got, MemoryOwner, Request};
 
 /// Records an allocation for the current device.
 fn asked(hook: &Hook, bytes: u64, answered: Answered, address: *const u64) -> Answer {
-    let request = Request { called: hook.short, whose: Whose::Current, bytes, stream: 0 };
+    let request = Request { called: hook.short, whose: MemoryOwner::Current, bytes, stream: 0 };
     // SAFETY: the driver has written there.
     record::asked(answered, request, || Got::Block(Name::Address(unsafe { at(address) })))
 }
@@ -27,13 +27,13 @@ fn asked_in_order(hook: &Hook, bytes: usize, stream: u64, answered: Answered, ad
     if Driver::of(answered.function).is_capturing(stream) {
         return answered.answer;
     }
-    let request = Request { called: hook.short, whose: Whose::OfAddress, bytes: bytes as u64, stream };
+    let request = Request { called: hook.short, whose: MemoryOwner::OfAddress, bytes: bytes as u64, stream };
     // SAFETY: the driver has written there.
     record::asked(answered, request, || Got::Block(Name::Address(unsafe { at(address) })))
 }
 
 fn asked_of_host(hook: &Hook, bytes: usize, answered: Answered, address: *mut *mut c_void) -> Answer {
-    let request = Request { called: hook.short, whose: Whose::Pinned, bytes: bytes as u64, stream: 0 };
+    let request = Request { called: hook.short, whose: MemoryOwner::Pinned, bytes: bytes as u64, stream: 0 };
     record::asked(answered, request, || {
         // SAFETY: the driver has written there.
         let place = unsafe { address.as_ref() };

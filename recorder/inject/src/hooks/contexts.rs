@@ -14,7 +14,7 @@ use crate::record::{self, Answered};
 static PRIMARY: Mutex<BTreeMap<c_int, u64>> = Mutex::new(BTreeMap::new());
 
 /// Handles the release of a primary context, which ends with its last reference or when it is reset.
-fn let_go(device: c_int, answered: Answered, is_reset: bool) -> Answer {
+fn context_released(device: c_int, answered: Answered, is_reset: bool) -> Answer {
     if answered.answer == SUCCESS {
         let has_ended = is_reset || Driver::of(answered.function).has_primary_context(device) == Some(false);
         let context = PRIMARY.lock().unwrap_or_else(PoisonError::into_inner).get(&device).copied();
@@ -40,11 +40,11 @@ hooks! {
 
     /// Releases a primary context.
     "cuDevicePrimaryCtxRelease": cuDevicePrimaryCtxRelease since 7000, cuDevicePrimaryCtxRelease_v2 since 11000;
-    (device: c_int) |hook, call| { let_go(device, call(), false) }
+    (device: c_int) |hook, call| { context_released(device, call(), false) }
 
     /// Destroys a primary context, even if it is still retained.
     "cuDevicePrimaryCtxReset": cuDevicePrimaryCtxReset since 7000, cuDevicePrimaryCtxReset_v2 since 11000;
-    (device: c_int) |hook, call| { let_go(device, call(), true) }
+    (device: c_int) |hook, call| { context_released(device, call(), true) }
 
     /// Destroys a context that the program created.
     "cuCtxDestroy": cuCtxDestroy since 2000, cuCtxDestroy_v2 since 4000;

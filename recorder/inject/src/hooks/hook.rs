@@ -44,12 +44,12 @@ impl Hook {
         if !known.is_null() {
             return Some(known);
         }
-        self.meet(loader::next(self.name));
+        self.set_found(loader::next(self.name));
         Some(self.theirs.load(Ordering::Acquire)).filter(|found| !found.is_null())
     }
 
     /// Stores the driver's function, found by us or by the program; the first one found is kept.
-    pub(crate) fn meet(&self, found: Function) {
+    pub(crate) fn set_found(&self, found: Function) {
         if !found.is_null() && found != self.ours() {
             let nobody = std::ptr::null_mut();
             let _ = self.theirs.compare_exchange(nobody, found, Ordering::AcqRel, Ordering::Acquire);

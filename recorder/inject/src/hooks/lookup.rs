@@ -43,7 +43,7 @@ fn swap(symbol: *const c_char, place: *mut Function, version: c_int, flags: c_ul
     let is_per_thread = flags & PER_THREAD_DEFAULT_STREAM != 0 || is_per_thread && flags & LEGACY_STREAM == 0;
     let hook = symbol.to_str().ok().and_then(|short| of_version(short, version, is_per_thread));
     if let Some(hook) = hook.filter(|_| !found.is_null()) {
-        hook.meet(found);
+        hook.set_found(found);
         // SAFETY: the program's variable, which the driver has just written.
         unsafe { *place = hook.ours() };
     }
@@ -93,7 +93,7 @@ extern "C" fn choose(handle: *mut c_void, name: *const c_char) -> Choice {
     if found.is_null() {
         return passed_on;
     }
-    hook.meet(found);
+    hook.set_found(found);
     Choice { answer: hook.ours(), asked }
 }
 

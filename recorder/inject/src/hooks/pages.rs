@@ -6,7 +6,7 @@ use std::ffi::c_ulonglong;
 
 use super::hook::{at, hooks};
 use crate::abi::{ON_DEVICE, Properties};
-use crate::record::{self, Got, Request, Whose};
+use crate::record::{self, Got, MemoryOwner, Request};
 
 hooks! {
     /// Allocates physical memory, without addresses.
@@ -15,9 +15,9 @@ hooks! {
         let answered = call();
         // SAFETY: the program's properties, which the driver has read.
         let whose = match unsafe { properties.as_ref() } {
-            Some(asked) if asked.location.kind == ON_DEVICE => Whose::Device(asked.location.id),
-            Some(_) => Whose::Pinned,
-            None => Whose::Current,
+            Some(asked) if asked.location.kind == ON_DEVICE => MemoryOwner::Device(asked.location.id),
+            Some(_) => MemoryOwner::Pinned,
+            None => MemoryOwner::Current,
         };
         let request = Request { called: hook.short, whose, bytes: bytes as u64, stream: 0 };
         // SAFETY: the driver has written there.

@@ -100,7 +100,7 @@ functions! {
     fn cuDevicePrimaryCtxRelease_v2(device: c_int) {
         let mut machine = machine()?;
         let device = machine.device(device)?;
-        machine.let_go(device)
+        machine.release_context(device)
     }
 
     /// Destroys everything in a device's context, although it may still be retained.

@@ -119,21 +119,21 @@ unsafe fn factor(place: *const c_void, element: Element) -> Result<f64> {
 fn check_overlap(problem: &Problem, addresses: [u64; 4], workspace: [u64; 2]) -> Result<()> {
     let ranges: Vec<[u64; 2]> =
         addresses.into_iter().zip(&problem.layouts).map(|(start, layout)| [start, layout.extent()]).collect();
-    let meet = |[a, bytes]: [u64; 2], [b, others]: [u64; 2]| a < b + others && b < a + bytes;
+    let overlap = |[a, bytes]: [u64; 2], [b, others]: [u64; 2]| a < b + others && b < a + bytes;
     let out = ranges[3];
     // What lies in the gaps of another overlaps it not.
     let is_dense = |index: usize| problem.layouts[index].is_dense();
     for (index, name) in ["A", "B"].into_iter().enumerate() {
-        if meet(ranges[index], out) && (addresses[index] == addresses[3] || is_dense(index) && is_dense(3)) {
+        if overlap(ranges[index], out) && (addresses[index] == addresses[3] || is_dense(index) && is_dense(3)) {
             return refuse(Status::InvalidValue, format!("D overlaps {name}"));
         }
     }
     let [.., c, d] = &problem.layouts;
     let is_same = addresses[2] == addresses[3] && c.strides() == d.strides() && c.batch_stride == d.batch_stride;
-    if meet(ranges[2], out) && !is_same && is_dense(2) && is_dense(3) {
+    if overlap(ranges[2], out) && !is_same && is_dense(2) && is_dense(3) {
         return refuse(Status::InvalidValue, "D overlaps C, which lies in another way");
     }
-    if workspace[1] > 0 && ranges.iter().any(|&range| meet(range, workspace)) {
+    if workspace[1] > 0 && ranges.iter().any(|&range| overlap(range, workspace)) {
         return refuse(Status::InvalidValue, "the workspace overlaps a matrix");
     }
     Ok(())

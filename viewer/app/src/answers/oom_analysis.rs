@@ -11,7 +11,7 @@ use highwater_snapshots::{
 /// Maximum number of groups of live blocks to list.
 const TOP_HOLDERS: usize = 5;
 /// Maximum number of groups of blocks to free to list.
-const TOP_WAY_OUT: usize = 8;
+const TOP_EVICTED: usize = 8;
 
 /// Percentage of the device in live blocks from which the success of a single request means little.
 const FULL_PERCENT: u64 = 97;
@@ -33,8 +33,8 @@ pub enum Remedy {
     WithoutSetting(&'static str),
     /// The cache is emptied first.
     EmptyCache,
-    /// The blocks in [`OomAnalysis::way_out`] are freed first.
-    FreeWayOut,
+    /// The blocks in [`OomAnalysis::smallest_eviction`] are freed first.
+    FreeSmallestSet,
     /// All blocks of one group of [`OomAnalysis::holders`], given by index, are freed first.
     FreeHolder(usize),
     /// The device has this many bytes more.
@@ -101,7 +101,7 @@ impl Trials {
             Remedy::WithoutSetting("roundup_power2_divisions") => Some((4, Verdict::Rounding)),
             Remedy::Settings(_) | Remedy::WithoutSetting(_) | Remedy::EmptyCache => Some((5, Verdict::Fragmentation)),
             Remedy::MoreMemory(_) => Some((6, Verdict::Capacity)),
-            Remedy::FreeWayOut | Remedy::FreeHolder(_) => None,
+            Remedy::FreeSmallestSet | Remedy::FreeHolder(_) => None,
         };
         self.met().filter_map(of).min_by_key(|(rank, _)| *rank).map(|(_, cause)| cause)
     }
@@ -121,7 +121,7 @@ pub struct OomAnalysis {
     /// The groups of live blocks with the most bytes.
     pub holders: LiveGroups,
     /// The smallest set of live blocks to free, grouped by the same keys.
-    pub way_out: Option<LiveGroups>,
+    pub smallest_eviction: Option<LiveGroups>,
     /// The results of the replays, or why none could be made.
     pub trials: Result<Trials, String>,
     /// Whether PyTorch made the recording, so that advice on settings names its environment variable.
@@ -142,12 +142,14 @@ impl OomAnalysis {
         let blocks = live.before_position(trace, Metric::Allocated, row);
         let keys = holder_keys(trace, &blocks);
         let holders = LiveGroups::of(trace, &blocks, &keys, TOP_HOLDERS);
-        let way_out = request.way_out().map(|way_out| LiveGroups::of(trace, &way_out.blocks, &keys, TOP_WAY_OUT));
+        let smallest_eviction = request
+            .smallest_eviction()
+            .map(|smallest_eviction| LiveGroups::of(trace, &smallest_eviction.blocks, &keys, TOP_EVICTED));
         let (step, phase) = trace.spans.at(request.event).map_or((None, Phase::Setup), |span| (span.step, span.phase));
         let trials = test(&request, &holders);
         let is_pytorch = trace.header.recorder.starts_with("PyTorch");
         let events_before = trace.start.events;
-        Self { request, device, step, phase, holders, way_out, trials, is_pytorch, events_before }
+        Self { request, device, step, phase, holders, smallest_eviction, trials, is_pytorch, events_before }
     }
 
     /// Returns the number of `event` in the whole recording.
@@ -297,7 +299,7 @@ impl OomAnalysis {
             Remedy::Settings(text) => text.clone(),
             Remedy::WithoutSetting(key) => format!("no {key}"),
             Remedy::EmptyCache => "emptying the cache first".to_owned(),
-            Remedy::FreeWayOut => self.free_way_out(),
+            Remedy::FreeSmallestSet => self.free_smallest_set(),
             Remedy::FreeHolder(row) => self
                 .holders
                 .groups
@@ -311,35 +313,35 @@ impl OomAnalysis {
         }
     }
 
-    fn free_way_out(&self) -> String {
-        let Some(way_out) = self.request.way_out() else { return String::new() };
-        let blocks = count_of(way_out.blocks.len() as u64, "block");
-        format!("freeing {} in {blocks} first (listed below)", format_bytes(way_out.bytes))
+    fn free_smallest_set(&self) -> String {
+        let Some(smallest_eviction) = self.request.smallest_eviction() else { return String::new() };
+        let blocks = count_of(smallest_eviction.blocks.len() as u64, "block");
+        format!("freeing {} in {blocks} first (listed below)", format_bytes(smallest_eviction.bytes))
     }
 
     /// Returns the sentence above the list of blocks to free; `None` if there is no list.
-    pub fn way_out_text(&self) -> Option<String> {
-        let way_out = self.request.way_out()?;
-        let count = way_out.blocks.len() as u64;
-        let what = match (way_out.is_smallest, count) {
+    pub fn eviction_text(&self) -> Option<String> {
+        let smallest_eviction = self.request.smallest_eviction()?;
+        let count = smallest_eviction.blocks.len() as u64;
+        let what = match (smallest_eviction.is_smallest, count) {
             (_, 1) => "The smallest live block to free".to_owned(),
             (true, _) => "The fewest bytes of live blocks to free".to_owned(),
             (false, _) => "Live blocks to free".to_owned(),
         };
-        let tested = match self.way_out_outcome() {
+        let tested = match self.eviction_outcome() {
             Some(Outcome::Met) => ", and the request succeeds in a replay",
             Some(_) => ", but the request still fails in a replay",
             None => "",
         };
         let (blocks, them) =
             if count == 1 { (String::new(), "it") } else { (format!(" in {} blocks", format_count(count)), "them") };
-        let (bytes, freed) = (format_bytes(way_out.bytes), &way_out.freed);
+        let (bytes, freed) = (format_bytes(smallest_eviction.bytes), &smallest_eviction.freed);
         Some(format!("{what}: {bytes}{blocks}. Without {them}, {freed}{tested}."))
     }
 
-    fn way_out_outcome(&self) -> Option<Outcome> {
+    fn eviction_outcome(&self) -> Option<Outcome> {
         let trials = self.trials.as_ref().ok()?;
-        trials.results.iter().find(|trial| trial.remedy == Remedy::FreeWayOut).map(|trial| trial.outcome)
+        trials.results.iter().find(|trial| trial.remedy == Remedy::FreeSmallestSet).map(|trial| trial.outcome)
     }
 }
 
@@ -350,7 +352,7 @@ fn effort(remedy: &Remedy) -> u8 {
         Remedy::NoLimit | Remedy::Settings(_) | Remedy::WithoutSetting(_) => 0,
         Remedy::MoreMemory(_) => 1,
         Remedy::Retry | Remedy::Synchronize | Remedy::AskFrom(_) | Remedy::EmptyCache => 2,
-        Remedy::FreeWayOut | Remedy::FreeHolder(_) => 3,
+        Remedy::FreeSmallestSet | Remedy::FreeHolder(_) => 3,
     }
 }
 

@@ -236,7 +236,8 @@ impl Base<'_> {
             addresses: None,
             target: None,
             // With other settings or other blocks, the initial state would have another layout.
-            starts_anew: config != self.recorded || overrides.is_some_and(|overrides| self.changes_start(overrides)),
+            reallocates_start: config != self.recorded
+                || overrides.is_some_and(|overrides| self.changes_start(overrides)),
         }
     }
 
@@ -303,7 +304,7 @@ impl Predicting<'_> {
             let overflows = bytes.is_some_and(|bytes| reserved_before > bytes);
             let given = change.capacity.and(bytes).map(|bytes| bytes.saturating_add(bound.outside));
             let device_total = given.or_else(|| recorded_total(base.trace, device));
-            let plan = Plan { device_total, starts_anew: plan.starts_anew || overflows, ..plan };
+            let plan = Plan { device_total, reallocates_start: plan.reallocates_start || overflows, ..plan };
             replays.by(&plan, changed, change.note.as_deref())
         };
         let Replayed { recording, source: origins, figures, result } = within(bound.bytes)?;

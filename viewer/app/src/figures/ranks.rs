@@ -124,14 +124,14 @@ pub fn problems(fleet: &Fleet) -> Vec<Caveat> {
 }
 
 /// The ranks that a sentence concerns, and the files of those without a number.
-type Whose<'a> = (Vec<RangeInclusive<u32>>, Vec<&'a str>);
+type RanksConcerned<'a> = (Vec<RangeInclusive<u32>>, Vec<&'a str>);
 
 /// Returns the problems of a fleet, and the sentences of `trust` for each rank.
 fn sentences(fleet: &Fleet, trust: impl Fn(&Rank) -> &[String]) -> Vec<Caveat> {
     let warning = |text: String| Caveat { is_warning: true, text };
     let problems = fleet.problems();
     let mut sentences: Vec<Caveat> = problems.iter().map(|problem| warning(format!("Problem: {problem}."))).collect();
-    let mut by_sentence: BTreeMap<(bool, String), Whose<'_>> = BTreeMap::new();
+    let mut by_sentence: BTreeMap<(bool, String), RanksConcerned<'_>> = BTreeMap::new();
     for rank in &fleet.ranks {
         let more = match rank.problem_count.saturating_sub(1) {
             0 => String::new(),

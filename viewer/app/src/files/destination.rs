@@ -227,7 +227,7 @@ impl Partial<'_> {
 fn unless_stopped<T>(path: &Path, work: impl FnOnce(&Stop) -> Result<T, Failure>) -> Result<T, Failure> {
     let stop = Stop::watch();
     let outcome = work(&stop);
-    stop.let_go();
+    stop.stop();
     match (stop.signal(), outcome) {
         (Some(signal), Err(_)) => Err(Failure::Stopped { file: path.to_owned(), signal }),
         (_, outcome) => outcome,
@@ -384,7 +384,7 @@ impl Stop {
         }
     }
 
-    fn let_go(&self) {
+    fn stop(&self) {
         self.is_over.store(true, Ordering::SeqCst);
     }
 }

@@ -13,7 +13,7 @@ use highwater_snapshots::{Category, DeviceId, Error, EventKind, Trace, count_of,
 
 use super::budgets::Budgets;
 use super::devices::{culprit_value, device_of_baseline, difference_value, measured_devices};
-use crate::args::Given;
+use crate::args::FilesAndOptions;
 use crate::commands::check::CheckArguments;
 use crate::input::{Input, covered_phrase, on_device, phrase};
 use crate::output::{Failure, Page, Report, Status, caveats, problem_texts, sum_names, trust};
@@ -373,7 +373,7 @@ impl<'a> CheckReport<'a> {
                 Doubt::OutOfMemory(_) => ("oom", "for why memory ran out, and what would have helped"),
                 _ => ("info", "for what the recording has"),
             };
-            return Given::of(file).next(command, &[], what_for);
+            return FilesAndOptions::of(file).next(command, &[], what_for);
         }
         match (&self.budgets.baseline, self.has_passed()) {
             (Some(baseline), _) => {

@@ -348,7 +348,7 @@ impl TrainingStep for Rerun {
         let (paths, candidates): (Vec<String>, Vec<Candidate>) =
             known.map(|(path, scope, cost)| (path.clone(), Candidate { scope, cost: cost.max(1) })).unzip();
         let program = model(&trace, trace.main_device(), &candidates);
-        Ok(Model { modules: paths, program, surcharges: Vec::new() })
+        Ok(Model { modules: paths, program, penalties: Vec::new() })
     }
 
     fn trial(&self, setup: &Setup, capacity: Option<u64>) -> Result<Trial, String> {

@@ -19,7 +19,7 @@ use highwater_app::selection::{Axis, Pin, Selection, View};
 use highwater_app::session::Recording;
 use highwater_snapshots::{DeviceId, Error, Trace, format_bytes};
 
-use crate::args::{ComparedAt, Given};
+use crate::args::{ComparedAt, FilesAndOptions};
 use crate::commands::plan::RERUN;
 use crate::commands::render::{PictureAt, PictureAxis, PictureBy, PictureOrder, PictureTheme, RenderArguments};
 use crate::input::recording::check_metric;
@@ -343,5 +343,5 @@ fn print(
         Some(at) => (vec!["--at", at], "for the memory at that event as text"),
         None => (vec![], "for the peak as text"),
     };
-    page.hint(&Given::of(&arguments.source.file).next("peak", &options, what_for))
+    page.hint(&FilesAndOptions::of(&arguments.source.file).next("peak", &options, what_for))
 }

@@ -13,7 +13,7 @@ use highwater_app::report::{Column, Table, percent};
 use highwater_snapshots::{count_of, format_bytes};
 
 use super::program::Program;
-use crate::args::{CategoryChoice, Given};
+use crate::args::{CategoryChoice, FilesAndOptions};
 use crate::commands::next_command::shortened;
 use crate::input::Input;
 use crate::output::{Failure, Page, caveats};
@@ -102,13 +102,13 @@ fn report_files(program: &Program, files: &[PathBuf], page: &mut Page<'_>) -> io
 /// The command to try next.
 fn next_of(file: &Path, input: &Input) -> String {
     if !is_of_pytorch(input) {
-        return Given::of(file).next("peak", &["--by", "scope,frame"], "for the calls that allocated memory");
+        return FilesAndOptions::of(file).next("peak", &["--by", "scope,frame"], "for the calls that allocated memory");
     }
     let ends_out_of_memory = input.ask(|source, _| source.final_oom()).is_ok_and(|failed| failed.is_some());
     if ends_out_of_memory {
-        return Given::of(file).next("oom", &[], "for why the request failed, and what would have helped");
+        return FilesAndOptions::of(file).next("oom", &[], "for why the request failed, and what would have helped");
     }
-    Given::of(file).next("explain", &[], "for what makes the peak, and what would lower it")
+    FilesAndOptions::of(file).next("explain", &[], "for what makes the peak, and what would lower it")
 }
 
 /// Whether PyTorch has recorded it, and not the preloaded library.

@@ -20,7 +20,7 @@ use crate::input::on_device;
 use crate::output::{Failure, Page, Report, peaks_value, problem_texts};
 
 /// Maximum number of causes that are listed.
-const TOLD: usize = 6;
+const MAX_CAUSES: usize = 6;
 
 /// The report, as text and as JSON.
 #[derive(Debug)]
@@ -135,11 +135,11 @@ impl<'a> WhatIfReport<'a> {
             return Ok(());
         };
         page.gap()?.warning(&predicted::deviation(deviation))?;
-        for cause in unchanged.causes.iter().take(TOLD) {
+        for cause in unchanged.causes.iter().take(MAX_CAUSES) {
             page.warning(&format!("  possible cause: {cause}"))?;
         }
-        if unchanged.causes.len() > TOLD {
-            page.warning(&format!("  … and {} more; --json lists them", unchanged.causes.len() - TOLD))?;
+        if unchanged.causes.len() > MAX_CAUSES {
+            page.warning(&format!("  … and {} more; --json lists them", unchanged.causes.len() - MAX_CAUSES))?;
         }
         Ok(())
     }

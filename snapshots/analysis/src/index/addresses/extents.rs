@@ -117,12 +117,12 @@ pub(crate) struct Change {
     pub(crate) moment: usize,
     pub(crate) addresses: Range<u64>,
     /// The range that was reserved; `None` if a range was released.
-    pub(crate) obtained: Option<Obtained>,
+    pub(crate) obtained: Option<ReservedRange>,
 }
 
 /// A range that was reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Obtained {
+pub(crate) struct ReservedRange {
     pub(crate) home: PoolAndStream,
     /// The row in the table of segments.
     pub(crate) row: SegmentId,
@@ -143,7 +143,7 @@ pub(crate) fn changes(trace: &Trace, device: DeviceId) -> Vec<Change> {
         let (range, role) = (segments.range[row], segments.role[row]);
         let obtained = || {
             let home = PoolAndStream { private: private_pool(trace, id), pool: range.pool, stream: range.stream };
-            Obtained { home, row: id, is_mapping: role == SegmentRole::Mapping }
+            ReservedRange { home, row: id, is_mapping: role == SegmentRole::Mapping }
         };
         let addresses = range.address..range.address.saturating_add(range.bytes);
         let obtained = (role != SegmentRole::Unmapping).then(obtained);
@@ -159,9 +159,9 @@ pub(crate) fn changes(trace: &Trace, device: DeviceId) -> Vec<Change> {
 /// The ranges reserved over time according to `changes`, which must be in order.
 pub(crate) fn extents_of(changes: Vec<Change>) -> Vec<Extent> {
     // What is reserved, each with its first moment.
-    let mut live: Ranges<(usize, Obtained)> = Ranges::default();
-    let extent = |start, end, (since, of): (usize, Obtained), until| {
-        let Obtained { home, row, is_mapping } = of;
+    let mut live: Ranges<(usize, ReservedRange)> = Ranges::default();
+    let extent = |start, end, (since, of): (usize, ReservedRange), until| {
+        let ReservedRange { home, row, is_mapping } = of;
         // The expandable segment is determined once all mappings are known.
         let growing = is_mapping.then_some(u32::MAX);
         Extent { addresses: start..end, moments: since..until, home, row, growing }

@@ -198,7 +198,7 @@ impl FailedRequest {
     }
 
     /// The smaller of the two sets of live blocks to free; `None` if neither exists.
-    pub fn way_out(&self) -> Option<&EvictionSet> {
+    pub fn smallest_eviction(&self) -> Option<&EvictionSet> {
         self.eviction_window.iter().chain(&self.release).min_by_key(|set| set.bytes)
     }
 

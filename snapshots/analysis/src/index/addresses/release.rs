@@ -43,7 +43,7 @@ pub fn release(trace: &Trace, map: &AddressMap, rules: &AllocRules, short: u64) 
     for segment in map.segments.iter().filter(|segment| segment.home.private.is_none()) {
         cells.add(map, segment, rules);
     }
-    cells.drop_hopeless(short);
+    cells.keep_cheapest(short);
     let all = cells.rows.iter().fold(0_u64, |all, cell| all.saturating_add(cell.gain));
     if short == 0 || all < short {
         return None;
@@ -140,7 +140,7 @@ impl Cells {
     }
 
     /// Among whole segments of equal size, keeps only the cheapest, as many as could be needed.
-    fn drop_hopeless(&mut self, short: u64) {
+    fn keep_cheapest(&mut self, short: u64) {
         let mut order: Vec<usize> = (0..self.rows.len()).filter(|&row| !self.rows[row].is_page).collect();
         order.sort_by_key(|&row| (self.rows[row].gain, self.rows[row].alone, row));
         let mut is_kept = vec![true; self.rows.len()];
@@ -289,7 +289,7 @@ mod tests {
             cells.rows.iter_mut().for_each(|cell| (cell.is_chained, cell.is_page) = (false, false));
             let before = cells.cheapest(short).unwrap();
             let costs = price(&cells, &before);
-            cells.drop_hopeless(short);
+            cells.keep_cheapest(short);
             assert_eq!(price(&cells, &cells.cheapest(short).unwrap()), costs);
         }
     }
@@ -331,8 +331,11 @@ mod tests {
         };
         let one = at(30 * MIB, 10 * MIB);
         assert_eq!(told(&one), (3, 20, 1, vec![BlockId(2)], true));
-        assert_eq!((one.eviction_window.is_none(), one.way_out().map(|way| way.bytes)), (true, Some(3 * MIB)));
-        assert_eq!(one.way_out().unwrap().freed.to_string(), "1 segment of 20 MiB is returned to the driver");
+        assert_eq!(
+            (one.eviction_window.is_none(), one.smallest_eviction().map(|way| way.bytes)),
+            (true, Some(3 * MIB))
+        );
+        assert_eq!(one.smallest_eviction().unwrap().freed.to_string(), "1 segment of 20 MiB is returned to the driver");
         assert_eq!(told(&at(40 * MIB, 10 * MIB)), (9, 40, 2, vec![BlockId(1), BlockId(2)], true));
         assert_eq!(told(&at(32 * MIB, 10 * MIB)), (4, 22, 2, vec![BlockId(2), BlockId(3)], true));
         assert_eq!(at(99 * MIB, 10 * MIB).release, None, "all segments together would not do");

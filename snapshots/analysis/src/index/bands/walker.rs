@@ -17,7 +17,7 @@ pub(super) struct Walker<'a> {
     live: &'a LiveIndex,
     metric: Metric,
     /// The stack of blocks of each rank.
-    piles: Vec<BlockStack>,
+    stacks: Vec<BlockStack>,
     /// The current moment; `None` before the first.
     moment: Option<usize>,
     /// If set, only blocks that are stacked below this one are tracked.
@@ -27,9 +27,9 @@ pub(super) struct Walker<'a> {
 
 impl<'a> Walker<'a> {
     pub(super) fn new(bands: &'a Bands, trace: &'a Trace, live: &'a LiveIndex, metric: Metric) -> Self {
-        let piles = vec![BlockStack::default(); bands.rank_count()];
+        let stacks = vec![BlockStack::default(); bands.rank_count()];
         let metric = of_blocks(metric);
-        Self { bands, trace, live, metric, piles, moment: None, below: None, cost: Cost::default() }
+        Self { bands, trace, live, metric, stacks, moment: None, below: None, cost: Cost::default() }
     }
 
     /// Tracks only blocks that are stacked below `block`.
@@ -44,7 +44,7 @@ impl<'a> Walker<'a> {
 
     /// The sum of all blocks.
     pub(super) fn bytes(&self) -> u64 {
-        self.piles.iter().map(BlockStack::bytes).sum()
+        self.stacks.iter().map(BlockStack::bytes).sum()
     }
 
     /// Moves the stack to `moment`.
@@ -56,20 +56,20 @@ impl<'a> Walker<'a> {
         match from {
             Some(_) => {
                 let looked_at: u64 =
-                    self.piles.iter_mut().map(|block_stack| block_stack.drop_ended(moment as u32)).sum();
+                    self.stacks.iter_mut().map(|block_stack| block_stack.drop_ended(moment as u32)).sum();
                 self.cost.visits += looked_at;
             }
-            None => self.piles.fill(BlockStack::default()),
+            None => self.stacks.fill(BlockStack::default()),
         }
         let (bands, trace, metric, below) = (self.bands, self.trace, self.metric, self.below);
         let ends = if metric == Metric::Active { &trace.blocks.free_completed } else { &trace.blocks.free_requested };
-        let (piles, mut added) = (&mut self.piles, 0);
+        let (stacks, mut added) = (&mut self.stacks, 0);
         self.cost.visits += self.live.lasting(trace, metric, from, moment, |row| {
             let block = BlockId(row as u32);
             let bytes = trace.blocks.sizes(metric)[row];
             let is_shown = bytes > 0 && bands.rank(block) != HIDDEN;
             if is_shown && below.is_none_or(|below| bands.key(block) < bands.key(below)) {
-                piles[usize::from(bands.rank(block))].push(StackedBlock { row: block.0, end: ends[row].0, bytes });
+                stacks[usize::from(bands.rank(block))].push(StackedBlock { row: block.0, end: ends[row].0, bytes });
                 added += 1;
             }
         });
@@ -81,7 +81,7 @@ impl<'a> Walker<'a> {
     /// those of the previously painted column `former` are copied.
     pub(super) fn paint(&mut self, bytes_at: &[u64], former: Option<&[BlockId]>, pixels: &mut [BlockId]) {
         let (mut unchanged_bytes, mut is_steady) = (0, true);
-        for block_stack in &mut self.piles {
+        for block_stack in &mut self.stacks {
             // A pile that changed shifts those above it.
             let (same, is_same) = block_stack.take_steady();
             unchanged_bytes += if is_steady { same } else { 0 };
@@ -93,7 +93,7 @@ impl<'a> Walker<'a> {
             pixels[..y].copy_from_slice(&former[..y]);
         }
         let mut brush = ColumnPainter::new(bytes_at, pixels, y);
-        for block_stack in &self.piles {
+        for block_stack in &self.stacks {
             self.cost.visits += block_stack.paint(&mut brush);
         }
     }

@@ -96,7 +96,7 @@ impl PeakContext<'_> {
             }
         }
         let (row, (bytes, numbers)) = sums.into_iter().max_by_key(|(row, (bytes, _))| (*bytes, row.clone()))?;
-        if !self.is_much(bytes, MIN_PERCENT_OF_STATE) || numbers.len() < 2 {
+        if !self.is_at_least(bytes, MIN_PERCENT_OF_STATE) || numbers.len() < 2 {
             return None;
         }
         let is_in_row: Vec<bool> = (0..trace.tables.scopes.len())
@@ -130,7 +130,7 @@ impl PeakContext<'_> {
         let trace = self.trace;
         let (blocks, bytes) = self.kept_activations();
         let found = self.findings.of_activation_lines.as_ref()?;
-        if !self.is_much(bytes, MIN_PERCENT_OF_STATE) {
+        if !self.is_at_least(bytes, MIN_PERCENT_OF_STATE) {
             return None;
         }
         let mut coder = KeyEncoder::new(trace);
@@ -141,7 +141,7 @@ impl PeakContext<'_> {
         }
         let mut rows: Vec<(Code, u64, String)> =
             sums.into_iter().map(|(line, bytes)| (line, bytes, coder.label(GroupKey::Frame, line))).collect();
-        rows.retain(|(_, bytes, name)| self.is_much(*bytes, MIN_PERCENT) && name != "(none)");
+        rows.retain(|(_, bytes, name)| self.is_at_least(*bytes, MIN_PERCENT) && name != "(none)");
         rows.sort_by_key(|&(line, bytes, _)| (std::cmp::Reverse(bytes), line));
         rows.truncate(TOP_LINES);
         let names = unique_suffixes(&rows.iter().map(|(.., name)| name).collect::<Vec<_>>());
@@ -170,7 +170,7 @@ impl PeakContext<'_> {
     fn smaller_state(&self) -> Option<Advice> {
         let of = |category| self.pick(|id| self.trace.blocks.category[id.0 as usize] == category).1;
         let (bytes, parameters) = (of(Category::OptimizerState), of(Category::Parameter));
-        if !self.is_much(bytes, MIN_PERCENT_OF_STATE) {
+        if !self.is_at_least(bytes, MIN_PERCENT_OF_STATE) {
             return None;
         }
         let beside = match bytes.checked_div(parameters) {
@@ -196,7 +196,7 @@ impl PeakContext<'_> {
     fn free_after_last_use(&self) -> Option<Advice> {
         let idle = self.idle?;
         let bytes = idle.bytes();
-        if !self.is_much(bytes, MIN_PERCENT) {
+        if !self.is_at_least(bytes, MIN_PERCENT) {
             return None;
         }
         let text = format!(
@@ -212,7 +212,7 @@ impl PeakContext<'_> {
     fn stream_waits(&self) -> Option<Advice> {
         let totals = self.findings.at_active_peak;
         let bytes = totals.active - totals.allocated;
-        if bytes < MIN_BESIDE || !self.is_much(bytes, MIN_PERCENT) {
+        if bytes < MIN_BESIDE || !self.is_at_least(bytes, MIN_PERCENT) {
             return None;
         }
         let text = format!(
@@ -292,7 +292,7 @@ impl PeakContext<'_> {
             block.is_from_before() && !block.stack.is_some() && block.category == Category::Unknown
         };
         let (_, bytes) = self.pick(is_unknown);
-        if !self.is_much(bytes, 2 * MIN_PERCENT_OF_STATE) {
+        if !self.is_at_least(bytes, 2 * MIN_PERCENT_OF_STATE) {
             return None;
         }
         let text = format!(

@@ -17,7 +17,7 @@ impl PeakContext<'_> {
     pub(super) fn smaller_buffers(&self) -> Option<Advice> {
         let trace = self.trace;
         let (blocks, bytes) = self.pick(|id| trace.blocks.category[id.0 as usize] == Category::Buffer);
-        if !self.is_much(bytes, 2 * MIN_PERCENT_OF_STATE) {
+        if !self.is_at_least(bytes, 2 * MIN_PERCENT_OF_STATE) {
             return None;
         }
         let sum = |blocks: &[BlockId]| blocks.iter().map(|id| bytes_of(trace, self.peak.metric, *id)).sum::<u64>();

@@ -22,7 +22,7 @@ impl PeakContext<'_> {
     /// Advice on segments that are freed and allocated again, as by a program that empties the allocator's cache.
     pub(super) fn segment_churn(&self) -> Option<Advice> {
         let churn = &self.findings.churn;
-        if !churn.is_much() {
+        if !churn.is_significant() {
             return None;
         }
         let at = |what: &str, lines| most(lines).map_or_else(String::new, |lines| format!(" {what} at {lines}."));

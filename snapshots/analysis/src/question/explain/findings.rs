@@ -23,7 +23,7 @@ pub(super) const MIN_PERCENT: u64 = 5;
 pub(super) const MIN_PERCENT_OF_STATE: u64 = 10;
 
 /// Whether `bytes` are at least `percent` of the `peak`.
-pub(super) fn is_much(bytes: u64, peak: u64, percent: u64) -> bool {
+pub(super) fn is_at_least(bytes: u64, peak: u64, percent: u64) -> bool {
     bytes > 0 && u128::from(bytes) * 100 >= u128::from(peak) * u128::from(percent)
 }
 
@@ -77,7 +77,7 @@ impl Findings {
             at_peak.iter().filter(|id| is_one(**id)).map(|id| bytes_of(trace, peak.metric, *id)).sum()
         };
         let is_of = |category: Category| move |id: BlockId| trace.blocks.category[id.0 as usize] == category;
-        let enough = |bytes: u64, percent: u64| is_much(bytes, peak.bytes, percent);
+        let enough = |bytes: u64, percent: u64| is_at_least(bytes, peak.bytes, percent);
         let has_activations = enough(bytes(&is_of(Category::Activation)), MIN_PERCENT_OF_STATE);
         let has_state = enough(bytes(&is_of(Category::OptimizerState)), MIN_PERCENT_OF_STATE);
         let has_gradients = enough(bytes(&|id| is_kept_gradient(trace, id)), MIN_PERCENT);
@@ -126,7 +126,7 @@ fn find_leak(
     let kept = leaks.kept_at(trace, at_peak, peak.step);
     let step = |id: &BlockId| step_of(trace, &trace.blocks.get(*id));
     let bytes = kept.iter().map(|id| bytes_of(trace, peak.metric, *id)).sum();
-    if !is_much(bytes, peak.bytes, MIN_PERCENT) {
+    if !is_at_least(bytes, peak.bytes, MIN_PERCENT) {
         return Ok(None);
     }
     let steps = kept.iter().filter_map(step);

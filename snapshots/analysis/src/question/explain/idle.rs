@@ -19,7 +19,7 @@ use crate::metric::Metric;
 use crate::question::peak::Moment;
 
 /// Number of categories that are listed individually.
-const TOLD: usize = 3;
+const MAX_LISTED: usize = 3;
 
 /// Blocks that are live at a peak but not used after it. Sizes are in bytes of the peak's metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,8 +65,8 @@ impl Idle {
     pub fn categories(&self) -> String {
         let groups = &self.by_category.groups;
         let listed =
-            groups.iter().take(TOLD).map(|group| format!("{} {}", group.key.join(""), format_bytes(group.bytes)));
-        let left: u64 = groups.iter().skip(TOLD).map(|group| group.bytes).sum();
+            groups.iter().take(MAX_LISTED).map(|group| format!("{} {}", group.key.join(""), format_bytes(group.bytes)));
+        let left: u64 = groups.iter().skip(MAX_LISTED).map(|group| group.bytes).sum();
         let left = (left > 0).then(|| format!("others {}", format_bytes(left)));
         listed.chain(left).collect::<Vec<_>>().join(", ")
     }

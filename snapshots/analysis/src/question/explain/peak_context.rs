@@ -1,7 +1,7 @@
 //! The input from which all advice is derived, and phrases that several pieces of advice share.
 
 use super::cause::{CategoryAndPhase, largest_allocator};
-use super::findings::{Findings, is_much};
+use super::findings::{Findings, is_at_least};
 use super::idle::Idle;
 use super::reach::Reach;
 use crate::grouping::dimension::GroupKey;
@@ -41,8 +41,8 @@ pub(super) struct PeakContext<'a> {
 }
 
 impl PeakContext<'_> {
-    pub(super) fn is_much(&self, bytes: u64, percent: u64) -> bool {
-        is_much(bytes, self.peak.bytes, percent)
+    pub(super) fn is_at_least(&self, bytes: u64, percent: u64) -> bool {
+        is_at_least(bytes, self.peak.bytes, percent)
     }
 
     pub(super) fn with_share(&self, bytes: u64) -> String {

@@ -16,9 +16,9 @@ pub(crate) struct SegmentChurn {
     /// Number of events of the device.
     pub(super) events: u64,
     /// Segments, or mappings of expandable segments, that were allocated before the first free.
-    pub(super) first: Obtained,
+    pub(super) first: ReservedSegments,
     /// Segments, or mappings, that were allocated after the first free.
-    pub(super) again: Obtained,
+    pub(super) again: ReservedSegments,
     pub(super) freed: u64,
     /// How many of them were freed within a request that then allocated a segment, according to the call stack.
     pub(super) freed_by_requests: u64,
@@ -30,14 +30,14 @@ pub(crate) struct SegmentChurn {
 
 /// Segments allocated from the driver, with counts by source line.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Obtained {
+pub(crate) struct ReservedSegments {
     pub(super) count: u64,
     pub(super) bytes: u64,
     /// The number of segments by source line.
     pub(super) at: HashMap<String, u64>,
 }
 
-impl Obtained {
+impl ReservedSegments {
     fn plus(mut self, other: Self) -> Self {
         (self.count, self.bytes) = (self.count + other.count, self.bytes + other.bytes);
         self.at = joined(self.at, other.at);
@@ -111,7 +111,7 @@ impl SegmentChurn {
     }
 
     /// Whether many segments are allocated again: at least half as many as were freed.
-    pub(super) fn is_much(&self) -> bool {
+    pub(super) fn is_significant(&self) -> bool {
         self.again.count >= MIN_AGAIN && self.freed >= MIN_AGAIN && self.again.count * 2 >= self.freed
     }
 

@@ -14,7 +14,7 @@ impl PeakContext<'_> {
     pub(super) fn fused_optimizer(&self) -> Option<Advice> {
         let cause = CategoryAndPhase { category: Category::Temporary, origin: Origin::Phase(Phase::Optimizer) };
         let (blocks, bytes) = self.of_cause(cause);
-        if !self.is_much(bytes, MIN_PERCENT) || blocks.len() < 2 || self.are_of_fused_optimizer(&blocks) {
+        if !self.is_at_least(bytes, MIN_PERCENT) || blocks.len() < 2 || self.are_of_fused_optimizer(&blocks) {
             return None;
         }
         let start =
@@ -49,7 +49,7 @@ impl PeakContext<'_> {
     pub(super) fn fewer_temporaries(&self, phase: Phase) -> Option<Advice> {
         let cause = CategoryAndPhase { category: Category::Temporary, origin: Origin::Phase(phase) };
         let (blocks, bytes) = self.of_cause(cause);
-        if !self.is_much(bytes, MIN_PERCENT) {
+        if !self.is_at_least(bytes, MIN_PERCENT) {
             return None;
         }
         let without = self.without(cause);

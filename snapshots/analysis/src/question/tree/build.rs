@@ -199,7 +199,7 @@ impl<'a> Builder<'a> {
             for number in numbers {
                 let stack = StackId(*number as u32);
                 *number = *level.line_of.entry(stack).or_insert_with(|| {
-                    lines.meet(tables, stack);
+                    lines.add_stack(tables, stack);
                     lines.leading_of(tables, stack).map_or(NO_VALUE, u64::from)
                 });
             }

@@ -95,7 +95,7 @@ impl Lines {
     }
 
     /// Adds every frame of `stack`.
-    pub(super) fn meet(&mut self, tables: &Tables, stack: StackId) {
+    pub(super) fn add_stack(&mut self, tables: &Tables, stack: StackId) {
         for frame in tables.stack_frames(stack) {
             self.learn(tables, frame);
         }

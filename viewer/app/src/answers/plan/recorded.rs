@@ -262,16 +262,16 @@ impl TrainingStep for Recorded {
         let known: Vec<(String, ScopeId)> = known.collect();
         // A module with running statistics comes after all without, whatever these cost.
         let most: u64 = known.iter().map(|(path, _)| cost(path)).sum();
-        let surcharge = |path: &str| if self.updates.statistics.contains(path) { most } else { 0 };
-        let surcharges = known.iter().map(|(path, _)| surcharge(path)).collect();
+        let penalty = |path: &str| if self.updates.statistics.contains(path) { most } else { 0 };
+        let penalties = known.iter().map(|(path, _)| penalty(path)).collect();
         let (modules, candidates): (Vec<String>, Vec<Candidate>) = known
             .into_iter()
             .map(|(path, scope)| {
-                let cost = cost(&path) + surcharge(&path);
+                let cost = cost(&path) + penalty(&path);
                 (path, Candidate { scope, cost })
             })
             .unzip();
-        Ok(Model { modules, program: model(&trace, self.device, &candidates), surcharges })
+        Ok(Model { modules, program: model(&trace, self.device, &candidates), penalties })
     }
 
     fn trial(&self, setup: &Setup, capacity: Option<u64>) -> Result<Trial, String> {

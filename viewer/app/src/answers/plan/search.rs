@@ -34,9 +34,9 @@ pub struct Plan {
     pub class: Class,
     /// The additional work compared with the unchanged step, in [units](super::Work::units).
     pub cost: u64,
-    /// The surcharge that ranks the plan after others of its class, see
-    /// [`Model::surcharges`](super::Model::surcharges).
-    pub surcharge: u64,
+    /// The penalty that ranks the plan after others of its class, see
+    /// [`Model::penalties`](super::Model::penalties).
+    pub penalty: u64,
     /// The run on a device with the budget's size.
     pub trial: Trial,
 }
@@ -141,11 +141,11 @@ pub fn search(step: &dyn TrainingStep, query: &Query) -> Result<Search, String> 
         }
         let solution = model.program.minimum();
         let setup = setup_of(&changes, &model, &solution);
-        let surcharge = model.surcharge(setup.recomputed.iter().flatten());
+        let penalty = model.penalty(setup.recomputed.iter().flatten());
         let lowest = Lowest {
             peak: solution.peak,
             class,
-            cost: cost.saturating_add(solution.cost.saturating_sub(surcharge)),
+            cost: cost.saturating_add(solution.cost.saturating_sub(penalty)),
             is_exact: solution.is_optimal,
         };
         if minimum.as_ref().is_none_or(|(least, _)| lowest < *least) {
@@ -156,7 +156,7 @@ pub fn search(step: &dyn TrainingStep, query: &Query) -> Result<Search, String> 
             let other = lower.map(|(setup, trial)| Plan {
                 class: class.max(Class::Slower),
                 cost: lowest.cost,
-                surcharge,
+                penalty,
                 setup,
                 trial,
             });
@@ -244,7 +244,7 @@ fn setup_of(changes: &[Change], model: &Model, solution: &Solution) -> Setup {
 fn undominated(mut plans: Vec<Plan>) -> Vec<Plan> {
     plans.sort_by_key(|plan| {
         let assumptions = plan.setup.changes.iter().filter(|change| change.assumption().is_some()).count();
-        (plan.class, plan.surcharge, plan.cost, assumptions, plan.setup.size(), plan.trial.requested)
+        (plan.class, plan.penalty, plan.cost, assumptions, plan.setup.size(), plan.trial.requested)
     });
     let mut least = u64::MAX;
     plans.retain(|plan| {
@@ -285,10 +285,10 @@ impl Bench<'_> {
         let recomputes = setup.recomputed.as_ref().is_some_and(|modules| !modules.is_empty());
         let class = if recomputes { Class::Slower } else { Class::Free };
         let chosen = solution.chosen.iter().filter_map(|choice| model.modules.get(*choice as usize));
-        let work = solution.cost.saturating_sub(model.surcharge(chosen));
+        let work = solution.cost.saturating_sub(model.penalty(chosen));
         let cost = cost.saturating_add(work).saturating_sub(spared);
-        let surcharge = model.surcharge(setup.recomputed.iter().flatten());
-        Ok(Some(Plan { class: class.max(class_of(changes)), cost, surcharge, setup, trial }))
+        let penalty = model.penalty(setup.recomputed.iter().flatten());
+        Ok(Some(Plan { class: class.max(class_of(changes)), cost, penalty, setup, trial }))
     }
 
     /// Tries sets of modules in order of cost. If modules differ only slightly, there are too many sets: after some
@@ -366,7 +366,7 @@ impl Bench<'_> {
             let found = self.trial(&other, Some(self.query.capacity))?;
             if found.fits {
                 (setup, trial) = (other, found);
-                spared += cost_of(&path).saturating_sub(model.surcharge([&path]));
+                spared += cost_of(&path).saturating_sub(model.penalty([&path]));
             }
         }
         Ok((setup, trial, spared))

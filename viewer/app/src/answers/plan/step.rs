@@ -150,14 +150,14 @@ pub struct Model {
     /// The linear program of the requested bytes; its choices are the modules. Costs are in units of work.
     pub program: Program,
     /// The part of each module's cost that is not work but ranks it after others; empty if there is none.
-    pub surcharges: Vec<u64>,
+    pub penalties: Vec<u64>,
 }
 
 impl Model {
-    /// Returns the surcharges of the modules with these `paths`.
-    pub(crate) fn surcharge<'a>(&self, paths: impl IntoIterator<Item = &'a String>) -> u64 {
+    /// Returns the penalties of the modules with these `paths`.
+    pub(crate) fn penalty<'a>(&self, paths: impl IntoIterator<Item = &'a String>) -> u64 {
         let index = |path: &String| self.modules.iter().position(|module| module == path);
-        let of = |path: &String| self.surcharges.get(index(path)?).copied();
+        let of = |path: &String| self.penalties.get(index(path)?).copied();
         paths.into_iter().filter_map(of).fold(0, u64::saturating_add)
     }
 }

@@ -113,14 +113,15 @@ impl Replayer {
 
     fn plan<'p>(&self, config: AllocConfig, capacity: Option<u64>, recording: &'p Edited) -> Plan<'p> {
         // With other settings, or on a device that cannot have them, the initial segments would have another layout.
-        let starts_anew = config != self.config || capacity.is_some_and(|capacity| self.baseline_bytes > capacity);
+        let reallocates_start =
+            config != self.config || capacity.is_some_and(|capacity| self.baseline_bytes > capacity);
         Plan {
             config,
             answers: DeviceModel::Modelled(capacity),
             cache_flushes: &recording.cache_flushes,
             recorded_capacity: self.recorded_capacity,
             device_total: capacity,
-            starts_anew,
+            reallocates_start,
             ..Plan::unchanged(self.device, self.config.clone(), self.tie_break)
         }
     }
@@ -128,7 +129,7 @@ impl Replayer {
     /// Replays `recording` on a device of `capacity` bytes whose driver returns addresses in this `order`.
     pub fn replay_in(&self, recording: &Edited, order: AddressOrder, capacity: u64) -> Replay {
         let plan = self.plan(self.config.clone(), Some(capacity), recording);
-        replay(&recording.trace, &Plan { addresses: Some(order), starts_anew: true, ..plan })
+        replay(&recording.trace, &Plan { addresses: Some(order), reallocates_start: true, ..plan })
     }
 
     /// Replays `recording` with additional `settings` on a device of `capacity` bytes.

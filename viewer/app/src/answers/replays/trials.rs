@@ -179,8 +179,8 @@ impl Bench<'_> {
             let of_home = Try { home: Some((home.stream, home.private)), ..Try::default() };
             list.push((Remedy::AskFrom(*home), of_home));
         }
-        if let Some(way_out) = self.request.way_out() {
-            list.push((Remedy::FreeWayOut, Try { freed: way_out.blocks.clone(), ..Try::default() }));
+        if let Some(smallest_eviction) = self.request.smallest_eviction() {
+            list.push((Remedy::FreeSmallestSet, Try { freed: smallest_eviction.blocks.clone(), ..Try::default() }));
         }
         for (row, holder) in holders.groups.iter().enumerate() {
             list.push((Remedy::FreeHolder(row), Try { freed: holder.blocks.clone(), ..Try::default() }));

@@ -41,7 +41,7 @@ pub enum Arrival {
 
 impl App {
     /// Handles everything that has arrived since the last frame.
-    pub(super) fn take_news(&mut self, ctx: &egui::Context) {
+    pub(super) fn take_arrivals(&mut self, ctx: &egui::Context) {
         let arrived: Vec<Arrival> = self.inbox.1.try_iter().collect();
         for arrival in arrived {
             match arrival {

@@ -261,7 +261,7 @@ mod tests {
             while app.fleet().is_none_or(|fleet| fleet.ranks.len() != count) {
                 assert!(begun.elapsed() < Duration::from_secs(60), "{count} ranks are never shown");
                 std::thread::sleep(Duration::from_millis(5));
-                app.take_news(&ctx);
+                app.take_arrivals(&ctx);
             }
         };
         wait(&mut app, 1);
@@ -273,7 +273,7 @@ mod tests {
         while due(&app).is_none_or(|due| Some(due) == last) {
             assert!(begun.elapsed() < Duration::from_secs(60), "the folder is never read again");
             std::thread::sleep(Duration::from_millis(5));
-            app.take_news(&ctx);
+            app.take_arrivals(&ctx);
         }
         assert_eq!(app.fleet().unwrap().ranks.len(), 2, "what was read stays");
     }

@@ -379,7 +379,7 @@ impl App {
             ctx.options_mut(|options| options.zoom_with_keyboard = false);
             self.is_styled = true;
         }
-        self.take_news(&ctx);
+        self.take_arrivals(&ctx);
         self.title_window(&ctx);
         // What lies over the views takes the keys.
         if self.palette.is_none() && self.path_field.is_none() && self.help.is_none() {

@@ -13,7 +13,7 @@ use crate::commands::next_command::quoted;
 use crate::output::{Page, Report};
 
 /// Maximum number of recordings and unreadable files that are listed.
-const TOLD: usize = 8;
+const MAX_LISTED: usize = 8;
 
 /// One recording that was written.
 #[derive(Debug)]
@@ -91,19 +91,22 @@ impl Report for Answer<'_> {
             String::new()
         };
         page.headline(&format!("Wrote {out} ({}): {what}{of}.", format_bytes(self.bytes())))?;
-        page.gap()?.table(&self.recordings(self.written.len().min(TOLD)))?;
-        if self.written.len() > TOLD {
-            page.line(&format!("  … and {}", count_of((self.written.len() - TOLD) as u64, "more recording")))?;
+        page.gap()?.table(&self.recordings(self.written.len().min(MAX_LISTED)))?;
+        if self.written.len() > MAX_LISTED {
+            page.line(&format!("  … and {}", count_of((self.written.len() - MAX_LISTED) as u64, "more recording")))?;
         }
         page.gap()?;
         for what in &self.lost {
             page.warning(&format!("Lost: {what}."))?;
         }
-        for (path, why) in self.unread.iter().take(TOLD) {
+        for (path, why) in self.unread.iter().take(MAX_LISTED) {
             page.warning(&format!("Not read: {}: {why}", path.display()))?;
         }
-        if self.unread.len() > TOLD {
-            page.warning(&format!("Not read: … and {}", count_of((self.unread.len() - TOLD) as u64, "more file")))?;
+        if self.unread.len() > MAX_LISTED {
+            page.warning(&format!(
+                "Not read: … and {}",
+                count_of((self.unread.len() - MAX_LISTED) as u64, "more file")
+            ))?;
         }
         if self.skipped > 0 {
             page.line(&passed_by(self.skipped))?;

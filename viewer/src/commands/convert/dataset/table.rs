@@ -25,7 +25,7 @@ const BATCH: usize = 1 << 13;
 const MAX_TEXT: usize = 64 << 20;
 
 /// Maximum bytes of a text in the column statistics.
-const TOLD_TEXT: usize = 64;
+const MAX_STATISTICS_TEXT: usize = 64;
 
 /// A table that is written part by part.
 pub(super) struct TableFile<W: Write + Send> {
@@ -73,7 +73,7 @@ fn properties<V>(columns: &[Column<V>], metadata: Vec<KeyValue>) -> Result<Write
         .set_key_value_metadata(Some(metadata))
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
         .set_statistics_enabled(EnabledStatistics::Chunk)
-        .set_statistics_truncate_length(Some(TOLD_TEXT))
+        .set_statistics_truncate_length(Some(MAX_STATISTICS_TEXT))
         .set_max_row_group_row_count(Some(GROUP))
         .set_dictionary_page_size_limit(MAX_TEXT);
     for column in columns {

@@ -148,11 +148,11 @@ impl Answer {
 
 /// Computes answers, and reuses the parts of the last one that did not change.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Clerk {
+pub(super) struct Answerer {
     last: Option<Arc<Answer>>,
 }
 
-impl Clerk {
+impl Answerer {
     pub(super) fn answer(&mut self, request: &Request) -> Arc<Answer> {
         let last = self.last.take().filter(|last| last.request.source == request.source);
         let balance = match &last {

@@ -28,7 +28,7 @@ use crate::gui::views::view::{Action, Reason, RecordingView, ViewContext, WriteT
 use crate::gui::widgets::{Query, Shades, TableState, computed, least_height_ui, moment_text, place_ui, theme, when};
 use details::Ask;
 use flame::Flame;
-use job::{Answer, Clerk, OfTimeline, Place, Request, Source, When};
+use job::{Answer, Answerer, OfTimeline, Place, Request, Source, When};
 use tile::Act;
 use treemap::Treemap;
 
@@ -84,7 +84,7 @@ impl RecordingView for MomentPanel {
 impl MomentPanel {
     /// A panel with these settings.
     pub(crate) fn new(choices: Choices) -> Self {
-        let mut clerk = Clerk::default();
+        let mut answerer = Answerer::default();
         Self {
             choices,
             question: Question::default(),
@@ -96,7 +96,7 @@ impl MomentPanel {
             blocks: TableState::default(),
             treemap: Treemap::default(),
             flame: Flame::default(),
-            query: Query::new("highwater-moment", move |request, _| Some(clerk.answer(request))).showing_late(),
+            query: Query::new("highwater-moment", move |request, _| Some(answerer.answer(request))).showing_late(),
         }
     }
 
@@ -111,7 +111,7 @@ impl MomentPanel {
         self.follow(context.selection.range());
         let request = self.request(context);
         let shown = self.query.answer().filter(|shown| shown.request == request);
-        let answer = shown.map_or_else(|| Clerk::default().answer(&request), Arc::clone);
+        let answer = shown.map_or_else(|| Answerer::default().answer(&request), Arc::clone);
         match self.choices.look {
             MomentLook::Table => export::rows_csv(&answer),
             MomentLook::Treemap | MomentLook::Flame => export::nodes_csv(&answer),

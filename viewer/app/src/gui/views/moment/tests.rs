@@ -79,7 +79,7 @@ impl Bench {
     fn answer(&mut self) -> Arc<Answer> {
         self.with_scene(|panel, context| {
             panel.follow(context.selection.range());
-            Clerk::default().answer(&panel.request(context))
+            Answerer::default().answer(&panel.request(context))
         })
     }
 

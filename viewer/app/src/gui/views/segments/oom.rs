@@ -156,31 +156,31 @@ fn blocks_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>
         ui.strong("Live blocks (allocated bytes)");
         holders_ui(ui, &analysis.holders);
     }
-    let Some(way_out) = failed.way_out() else { return };
+    let Some(smallest_eviction) = failed.smallest_eviction() else { return };
     ui.horizontal_wrapped(|ui| {
-        let count = way_out.blocks.len();
+        let count = smallest_eviction.blocks.len();
         let blocks = count_of(count as u64, "block");
-        let title = format!("To free: {} allocated in {blocks}", format_bytes(way_out.bytes));
+        let title = format!("To free: {} allocated in {blocks}", format_bytes(smallest_eviction.bytes));
         let response = ui.strong(title);
-        if let Some(text) = analysis.and_then(OomAnalysis::way_out_text) {
+        if let Some(text) = analysis.and_then(OomAnalysis::eviction_text) {
             response.on_hover_text(text);
         }
         if is_picture {
             return;
         }
         let tooltip = "Show the range that becomes free in the map.";
-        if matches!(way_out.freed, Freed::Range(_))
+        if matches!(smallest_eviction.freed, Freed::Range(_))
             && ui.small_button("Show in the map").on_hover_text(tooltip).clicked()
         {
             asked.show_eviction_window = true;
         }
-        if let Some(block) = way_out.blocks.first()
+        if let Some(block) = smallest_eviction.blocks.first()
             && ui.small_button("Show its first block").clicked()
         {
             asked.action = Some(Action::Block(*block));
         }
     });
-    if let Some(holders) = analysis.and_then(|analysis| analysis.way_out.as_ref()) {
+    if let Some(holders) = analysis.and_then(|analysis| analysis.smallest_eviction.as_ref()) {
         holders_ui(ui, holders);
     }
 }
