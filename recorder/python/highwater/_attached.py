@@ -67,7 +67,7 @@ def begin(path, options, note, awaited_by=None):
     if is_active():
         raise RuntimeError("it is already being recorded by `highwater attach` or PyTorch's debug server")
     recording = ProgramRecording(path, **options)
-    recording.gives_hints = False
+    recording.gives_hints, recording.is_within_step = False, True
     recording.on_over = detach
     watches = []
 

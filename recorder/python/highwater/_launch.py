@@ -88,7 +88,7 @@ class _Launch:
         """Returns a recording, of the number that a switch gives it."""
         names = self._names
         recording = ProgramRecording(self._path, **self._options)
-        recording.gives_hints = False
+        recording.gives_hints, recording.is_within_step = False, number is not None
         rotation = self._rotation()
         if rotation is not None:
             recording.rotate(rotation)

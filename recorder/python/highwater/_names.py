@@ -34,6 +34,13 @@ class ModuleNames:
             is_taken = any(name == known and root is not other for known, other in self.roots())
             self._add_root(self._root_name(root) if is_taken else name, root)
 
+    def restart(self):
+        """Forgets the names of all models but the given ones: the next one that is called is the first."""
+        given = [(name, root) for name, root in self.roots() if id(root) in self._given]
+        for known in (self.by_id, self._references, self._compiled, self._roots):
+            known.clear()
+        self.give(given)
+
     def roots(self):
         """Returns the models with their names: those that still exist."""
         self._roots = [(name, reference) for name, reference in self._roots if reference() is not None]

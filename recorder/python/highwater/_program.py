@@ -22,7 +22,8 @@ class ProgramRecording:
     `on_terminated` when it is written because a signal ends the program.
     `name_file` returns the path of a file of this process from the asked one, the rank and the number of ranks.
     `gives_hints` tells whether warnings reach the program, `keeps_empty` whether a recording without allocations is
-    written, and `is_for_oom` whether only a failed request writes it.
+    written, and `is_for_oom` whether only a failed request writes it. `is_within_step` tells whether it may begin in the
+    middle of a training step.
     """
 
     def __init__(self, path, **options):
@@ -32,7 +33,7 @@ class ProgramRecording:
         self.on_over = self.before_end = self.name_file = self.on_path = self.on_begin = self.on_end = None
         self.on_terminated = None
         self.gives_hints = self.keeps_empty = True
-        self.is_for_oom = False
+        self.is_for_oom = self.is_within_step = False
         self._rotation = self._watch = None
         self._allocations = 0
 
@@ -51,6 +52,7 @@ class ProgramRecording:
             "on_terminated": self.on_terminated,
             "name_file": self.name_file,
             "is_for_oom": self.is_for_oom,
+            "is_within_step": self.is_within_step,
         }
         self._recording._gives_hints = self.gives_hints
         if self.on_path is not None:

@@ -232,6 +232,10 @@ class Session:
             self._is_recording = self._is_over = False
             self._history.stop()
         self._last_step = number
+        if number == 1 and self._marked is None and (self._options["of_program"] or {}).get("is_within_step"):
+            # The first model that is called in a whole step is the model, as it is from the program's start on.
+            self._names.restart()
+            self._listed_roots.clear()
         # The program may end its process group before the recording.
         rank_and_size()
         is_wanted = steps is None or number in steps

@@ -18,6 +18,8 @@ class Steps:
     """The events of the step so far, and the place where forward ran last."""
 
     def __init__(self):
+        # Whether an optimizer has made a step on a device; the allocations there before the last one on the host.
+        self._is_on_device, self._allocations_before, self._allocations = False, 0, lambda: 0
         # Number of calls of backward, and those of the steps before.
         self.backwards, self._earlier_backwards = 0, 0
         # The functions that were running in the last forward with gradients, and how far each was.
@@ -33,10 +35,21 @@ class Steps:
         self._takes_turns = False
         self._count = 1
 
-    def note_optimizer(self, optimizer):
-        """Notes that an optimizer has made a step."""
+    def begin(self, allocations):
+        """Begins to count; `allocations` returns how many allocations there were on devices."""
+        self._allocations, self._allocations_before = allocations, allocations()
+
+    def note_optimizer(self, optimizer, is_on_device):
+        """Notes that an optimizer has made a step, with parameters on a device or not; returns whether it counts."""
+        self._is_on_device |= is_on_device
+        if not is_on_device:
+            before, self._allocations_before = self._allocations_before, self._allocations()
+            if self._is_on_device or self._allocations_before == before:
+                return False
+        self.is_stepped = True
         self._optimizers.add(id(optimizer))
         self._updates += 1
+        return True
 
     def note_backward(self):
         """Notes a call of backward."""

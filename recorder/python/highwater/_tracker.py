@@ -72,6 +72,7 @@ class Tracker:
         self._is_active = True
         self._thread_number = threading.get_ident()
         self._tags.begin_step(self.step_number)
+        self._steps.begin(allocations)
         self._patch(torch.nn.Module, "__call__", self._around_call(torch.nn.Module.__call__))
         self._patch(
             torch.autograd.Variable, "_execution_engine", Engine(torch.autograd.Variable._execution_engine, self)
@@ -191,6 +192,8 @@ class Tracker:
             phase = "recompute" if is_again else _phase_of(module, thread.phase)
             if not is_again:
                 self._begin_forward(thread, phase)
+                # A step that begins may change names.
+                scope = names.get(id(module))
             if scope is None:
                 scope = self._names.add(module, thread.scope, is_outermost=not is_again)
             run = target(module)
@@ -334,12 +337,12 @@ class Tracker:
         self._tags.set(thread, "optimizer", thread.scope)
 
     def _leave_optimizer(self, optimizer, args, kwargs):
-        self._steps.is_stepped = True
         if _is_compiling():
             # Assignments take effect when the compiled step runs; other calls would break its graph.
-            self._is_optimizer_compiled = True
+            self._steps.is_stepped = self._is_optimizer_compiled = True
             return
-        self._steps.note_optimizer(optimizer)
+        parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
+        is_counted = self._steps.note_optimizer(optimizer, any(map(_device.has, parameters)))
         thread = self._tags.threads.current
         outer_phase = thread.optimizers.pop()[1] if thread.optimizers else "other"
         # Outside of modules, forward is over.
@@ -349,7 +352,7 @@ class Tracker:
             self._unfinished.discard(optimizer)
             with contextlib.suppress(Exception):
                 self._on_optimizer(optimizer)
-        if not is_nested and self._is_counting and self._steps.ends_with_optimizer():
+        if is_counted and not is_nested and self._is_counting and self._steps.ends_with_optimizer():
             self._end_step_here()
 
     # Backward.

@@ -1,6 +1,7 @@
 """What a recording leaves of its program, and what it takes from it: nothing."""
 
 import asyncio
+import functools
 import gc
 import inspect
 import os
@@ -383,3 +384,29 @@ def test_steps_that_are_asked_for_from_outside_end_also_where_the_whole_program_
         with open(tmp_path / f"{name}.pickle", "rb") as file:
             steps[name] = {tag.get("step") for _, tag in tagged_allocations(pickle.load(file))}
     assert len(steps["part"]) == 2 and steps["part"] < steps["whole"] and max(steps["part"]) > 1, steps
+
+
+def test_a_recording_that_begins_between_two_models_names_them_as_one_from_the_start(torch, tmp_path):
+    from highwater import _attached
+
+    encoder = torch.nn.Sequential(torch.nn.Linear(8, 8)).cuda()
+    head = type("Head", (torch.nn.Sequential,), {})(torch.nn.Linear(8, 8)).cuda()
+    optimizer = torch.optim.SGD([*encoder.parameters(), *head.parameters()], momentum=0.9)
+
+    def train(between=lambda: None):
+        encoded = encoder(torch.zeros(4, 8, device="cuda"))
+        between()
+        head(encoded).sum().backward()
+        optimizer.step()
+
+    scopes = []
+    for name in ("start", "between"):
+        options = {"steps": range(1, 3), "convert": False}
+        attach = functools.partial(_attached.begin, str(tmp_path / f"{name}.snap"), options, lambda _: None)
+        if name == "start":
+            attach()
+        train(*([attach] if name == "between" else []))
+        for _ in range(3):
+            train()
+        scopes.append(scopes_of(tmp_path / f"{name}.pickle"))
+    assert scopes[0] == scopes[1] and {"0", "Head.0"} <= scopes[0], scopes

@@ -380,3 +380,37 @@ def test_usual_loops_give_no_hint(torch, tmp_path, net):
 
     for loop in (both, accumulated, compiled, lambda run: net.evaluate(100), lambda run: net.train(100)):
         assert hints_of(torch, tmp_path, loop) == []
+
+
+def test_optimizers_of_a_model_on_the_host_count_only_where_they_train_what_is_on_the_device(torch, record, net):
+    small = torch.nn.Linear(2, 2)
+    on_host = torch.optim.SGD(small.parameters(), momentum=0.9)
+
+    def train_small():
+        small(torch.zeros(2, 2)).sum().backward()
+        on_host.step()
+
+    def beside(_):
+        for _ in range(3):
+            train_small()
+        for _ in range(3):
+            net.train(100)
+            net.optimizer.step()
+            for _ in range(2):
+                train_small()
+
+    found = stages(record(beside), 100)
+    assert {step for step, phase in found if phase == "forward"} == {0, 1, 2}, found
+    # As frameworks offload an optimizer: its parameters and gradients are copies.
+    copies = [torch.nn.Parameter(parameter.detach().cpu()) for parameter in net.model.parameters()]
+    offloaded = torch.optim.Adam(copies)
+
+    def offload(_):
+        for _ in range(3):
+            net.train(100)
+            for copy, parameter in zip(copies, net.model.parameters()):
+                copy.grad = parameter.grad.cpu()
+            offloaded.step()
+
+    found = stages(record(offload), 100)
+    assert {step for step, phase in found if phase == "forward"} == {0, 1, 2}, found
