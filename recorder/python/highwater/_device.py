@@ -62,6 +62,11 @@ def is_used():
     return module() is not None and module().is_initialized()
 
 
+def is_capturing():
+    """Returns whether a graph is being captured, in which the device cannot be asked."""
+    return getattr(module(), "is_current_stream_capturing", lambda: False)()
+
+
 def has(tensor):
     """Returns whether a tensor is on a device of the kind."""
     return tensor.device.type == name()

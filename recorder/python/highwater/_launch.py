@@ -63,7 +63,7 @@ class _Launch:
         self._options, self._others = options, others
         self._variable, value = _asked()
         self._is_for_oom = self._variable == _variables.OOM_SNAPSHOT
-        if self._is_for_oom and others:
+        if self._is_for_oom and others.keys() - {"save_s"}:
             names = ", ".join(_variables.OF_FILES)
             raise ValueError(f"{names} have no effect with {self._variable} alone: set {_variables.RECORD}=<path>")
         try:
@@ -106,6 +106,11 @@ class _Launch:
 
         recording.name_file, recording.on_path = name_file, note
         recording.on_begin, recording.on_end, recording.on_terminated = names.begin, names.end, names.end
+        save_s = self._others.get("save_s")
+        if not (self._is_for_oom or save_s == 0 or "every_s" in self._others):
+            from ._saves import Saves
+
+            recording.saves = Saves(save_s, names.note_saved)
         return recording
 
     def _rotation(self):
@@ -214,6 +219,12 @@ class _Names:
         if self._claims:
             claim = os.path.join(self._claims, f".{os.path.basename(path)}")
             with contextlib.suppress(OSError), open(claim, "w") as file:
+                file.write(path)
+
+    def note_saved(self, path):
+        """Notes the file that is left for `highwater run` if the process is killed."""
+        if self._begun:
+            with contextlib.suppress(OSError), open(self._begun, "w") as file:
                 file.write(path)
 
     def end(self):

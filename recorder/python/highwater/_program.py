@@ -34,6 +34,8 @@ class ProgramRecording:
         self.on_terminated = None
         self.gives_hints = self.keeps_empty = True
         self.is_for_oom = self.is_within_step = False
+        # When the recording so far is saved.
+        self.saves = None
         self._rotation = self._watch = None
         self._allocations = 0
 
@@ -53,6 +55,7 @@ class ProgramRecording:
             "name_file": self.name_file,
             "is_for_oom": self.is_for_oom,
             "is_within_step": self.is_within_step,
+            "saves": self.saves,
         }
         self._recording._gives_hints = self.gives_hints
         if self.on_path is not None:

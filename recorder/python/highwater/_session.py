@@ -78,9 +78,12 @@ class Session:
         self._listed_names = {}
         self._marked = MarkedSteps(options["step_at"]) if options["step_at"] else None
         self._tracker = Tracker(Tags(kind), self._names, self._begin_step, self._list_tensors, self._marked)
+        self._saves = (options["of_program"] or {}).get("saves")
+        if self._saves is not None:
+            self._tracker.before_forward = lambda: self._saves.look(self)
         self._termination = Termination(self._write_before_exit)
-        self._is_recording = self._is_over = self._is_writing = False
-        self._has_written = self._has_dumped_oom = False
+        self._is_recording = self._is_over = self._is_writing = self._has_dumped_oom = False
+        self._files_written = 0
         self._last_step = -1
         # Recordings of the program's own.
         self.parts = []
@@ -112,9 +115,10 @@ class Session:
         if _active is not self:
             # In a process that was forked off: the recording is its parent's.
             return
+        written_before = self._files_written
+        is_oom = error is not None and issubclass(error, _device.OutOfMemoryError) and self._has_dumped_oom
         try:
-            is_oom = error is not None and issubclass(error, _device.OutOfMemoryError)
-            if self._is_recording and not (is_oom and self._has_dumped_oom):
+            if self._is_recording and not is_oom:
                 # Where warnings are errors, none replaces the program's own error.
                 with contextlib.suppress(*(() if error is None else (Warning,))):
                     self.dump_quietly("end" if error is None else "exception")
@@ -127,9 +131,11 @@ class Session:
                 if self.is_of_program() and self._marked is not None:
                     for hint in self._marked.hints():
                         print(f"highwater: {hint}", file=sys.stderr)
-                if not (self._has_written or self._is_recording or self._is_over):
+                if not (self._files_written or self._is_recording or self._is_over):
                     warn(f"no file was written: no step was in {self._options['steps']}")
         finally:
+            if self._saves is not None:
+                self._saves.end(is_oom or self._files_written > written_before)
             self._close()
 
     def discard(self):
@@ -202,6 +208,10 @@ class Session:
         self._early_tensors.clear()
         self._history.restart()
         return True
+
+    def save(self):
+        """Writes what was recorded so far, which the end replaces; returns the path of the file."""
+        return self.write("save", self._path)
 
     def dump(self, path):
         """Writes what was recorded so far to `path`, by default the recording's; returns the path of the file."""
@@ -276,10 +286,13 @@ class Session:
         facts, notes = ({}, []) if self._noted is None else self._noted.describe()
         held = "[]"
         notes += self._notes()
+        if reason == "save":
+            notes.append("saved while the program was running: what it did afterwards is missing")
         try:
             tensors = self.live_tensors()
             with contextlib.suppress(Exception):
-                held = json.dumps(holders({row[0] for row in tensors}) if self._options["holders"] else [])
+                is_asked = self._options["holders"] and reason != "save"
+                held = json.dumps(holders({row[0] for row in tensors}) if is_asked else [])
         except Exception as error:  # noqa: BLE001
             # Of a module or an optimizer that overrides what lists its tensors.
             tensors = []
@@ -371,7 +384,7 @@ class Session:
             how = {"convert": options["convert"], "keep_pickle": options["keep_pickle"], "is_asked": is_asked}
             snapshot = self._snapshot(reason, part and part.since)
             written = _files.write(snapshot, ranked, (part or self).note_written, **how)
-            is_whole = part is None and reason not in ("dump", "oom")
+            is_whole = part is None and reason not in ("dump", "oom", "save")
             return written
         finally:
             self._is_writing = False
@@ -385,7 +398,9 @@ class Session:
 
     def note_written(self, path):
         """Notes a file that was written."""
-        self._has_written = True
+        self._files_written += 1
+        if self._saves is not None and path == self._saves.path:
+            self._saves.path = None
         self._on_path(path)
 
     def dump_quietly(self, reason, part=None):

@@ -52,7 +52,7 @@ class Tracker:
         self._tags = tags
         self._names = names
         self.references = References(lambda: tags.threads.current.scope)
-        self._on_step, self._on_optimizer = on_step, on_optimizer
+        self._on_step, self._on_optimizer, self.before_forward = on_step, on_optimizer, None
         self._optimizers = []
         # Those that have not finished a step: their tensors are not listed yet.
         self._unfinished = weakref.WeakSet()
@@ -217,6 +217,8 @@ class Tracker:
         return call
 
     def _begin_forward(self, thread, phase):
+        if self.before_forward is not None:
+            self.before_forward()
         if self._steps.begins_with(phase, torch.is_grad_enabled()) and self._is_counting:
             self._end_step()
         self._drop_failed_optimizers(thread)

@@ -97,6 +97,10 @@ def _duration(text):
     return float(match[1]) * _UNITS[match[2]]
 
 
+def _save(text):
+    return 0 if text == "never" else _duration(text)
+
+
 def _signal(text):
     name = text[3:] if text.startswith("SIG") else text
     number = getattr(signal, f"SIG{name}") if name in ("USR1", "USR2") and os.name == "posix" else int(name)
@@ -116,7 +120,8 @@ _VARIABLES = {
     "SIGNAL": ("signal", _signal, "USR1, USR2 or a signal's number"),
     "ROTATE": ("sizes", _sizes, "sizes of a file and of all, such as 1GiB,16GiB"),
     "EVERY": ("every_s", _duration, "a time of at least one second, such as 10min"),
+    "SAVE": ("save_s", _save, "never, or a time of at least one second, such as 10min"),
 }
 # Variables that need a recording to a file, and have no counterpart among the options of `record_memory_history`.
-_OTHERS = ("SWITCH", "SIGNAL", "ROTATE", "EVERY")
-OF_FILES = tuple(f"HIGHWATER_{name}" for name in _OTHERS)
+_OTHERS = ("SWITCH", "SIGNAL", "ROTATE", "EVERY", "SAVE")
+OF_FILES = tuple(f"HIGHWATER_{name}" for name in _OTHERS if name != "SAVE")

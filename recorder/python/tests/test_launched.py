@@ -9,6 +9,8 @@ import time
 
 import pytest
 
+from highwater import _files
+
 TRAIN = """
 import torch
 model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.Linear(256, 64)).cuda()
@@ -243,6 +245,14 @@ def test_steps_can_be_chosen_and_stacks_left_out(launch):
     assert bad.returncode == 2 and "expected the first step and the one after the last, such as 10..13" in bad.stderr
 
 
+def test_the_command_accepts_the_files_that_the_package_writes_and_no_others(launch):
+    refused = launch.words(["true"], "--out", "run.txt")
+    assert refused.returncode == 2
+    assert refused.stderr.partition("expected ")[2].split() == ", ".join(_files._SUFFIXES).split(), refused.stderr
+    for suffix in _files._SUFFIXES:
+        assert launch.words(["true"], "--out", f"run{suffix}").returncode == 0
+
+
 def test_calls_of_a_function_are_steps(launch):
     engine = SERVER.partition("step, engine")[0] + "engine = Engine()\nfor _ in range(3):\n    engine.step()\n"
     # As Lightning ends.
@@ -301,3 +311,21 @@ def test_of_a_killed_program_the_lost_recording_is_reported(launch):
     done = launch(SHORT + "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     assert (done.returncode, launch.files()) == (128 + signal.SIGKILL, [])
     assert done.stderr.startswith("highwater: the recording of a process is lost: "), done.stderr
+
+
+def test_of_a_killed_program_what_was_saved_is_reported(launch):
+    loop = SHORT + "import time\nwhile True:\n    model(torch.zeros(32, 64, device='cuda'))\n    time.sleep(0.01)\n"
+    killed = "import os, signal\n" + loop + "    os.path.exists('train.snap') and os.kill(os.getpid(), signal.SIGKILL)\n"
+    done = launch(killed, environment={"HIGHWATER_SAVE": "1s"})
+    assert (done.returncode, launch.files()) == (128 + signal.SIGKILL, ["train.snap"])
+    assert launch.answer("info", "train.snap")["devices"][0]["allocs"] > 4
+    assert any("saved while the program was running" in note for note in launch.answer("info", "train.snap")["notes"])
+    verdict, following, saved = done.stderr.splitlines()
+    assert verdict.startswith("highwater: train.snap: peak "), verdict
+    assert saved.startswith("highwater: train.snap is as it was saved ") and "SIGKILL" in saved, saved
+    # What is complete, or the file of a failed request, takes its place.
+    failing = loop + "    os.path.exists('train.snap') and torch.zeros(1 << 50, device='cuda')\n"
+    (launch.folder / "train.snap").unlink()
+    done = launch("import os\n" + failing, environment={"HIGHWATER_SAVE": "1s"})
+    assert (done.returncode, launch.files()) == (1, ["train.oom.snap"])
+    assert "saved" not in done.stderr, done.stderr

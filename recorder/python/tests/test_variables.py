@@ -37,6 +37,8 @@ def test_values_are_read_and_options_of_run_go_first(variables):
     assert _variables.read() == (options, {"file": "record.me"})
     variables(signal="SIGUSR2", rotate="1GiB,16GB", every="10min")
     assert _variables.read()[1] == {"signal": signal.SIGUSR2, "sizes": (2**30, 16 * 10**9), "every_s": 600}
+    variables(save="never")
+    assert _variables.read()[1] == {"save_s": 0}
     of_run = {"run_file": "a.snap", "run_steps": "1..2", "run_level": "stacks", "run_ring": ""}
     variables(**of_run, steps="3..4", level="events", ring="7")
     assert _variables.read()[0] == {"steps": range(1, 2), "context": None, "max_entries": 7}
@@ -53,6 +55,7 @@ def test_values_are_read_and_options_of_run_go_first(variables):
         ("STEP_AT", ["Engine step", "a:", ":step", "1.step", "a:b:c", "Engine..step", "é\udcff"]),
         ("SIGNAL", ["KILLJOY", "9", "-1", "1000", "SIG", "KILL", "SEGV"]),
         ("ROTATE", ["much", "1MiB,much", ",", "1MiB,", "0", "1 furlong", "1e3B", "-1MiB", "1MiB,2,3"]),
+        ("SAVE", ["soon", "0s", "Never"]),
         ("EVERY", ["soon", "0s", "10 years", "-1min", "nan", "inf", "0.01s", "9" * 400 + "h"]),
     ],
 )
@@ -313,3 +316,14 @@ def test_a_function_is_found_in_a_module_whose_import_starts_the_recording(tmp_p
     finally:
         sys.modules.pop("starting_module", None)
         steps.undo()
+
+
+def test_saves_take_a_bounded_share_of_the_time_and_happen_at_the_same_time_in_all_ranks():
+    _saves = pytest.importorskip("highwater._saves", reason="PyTorch is not installed")
+    saves = _saves.Saves()
+    saves._saved_s, saves._seconds_per_event = 3600 * 1000 + 10, 1e-5
+    # An event takes 10 us, so that 60,000 take 1% of a minute.
+    for events, due_s in ((59_000, 60), (61_000, 300), (301_000, 900), (10_000_000, 3600)):
+        assert not saves.is_due(3600 * 1000 + due_s - 0.1, events)
+        assert saves.is_due(3600 * 1000 + due_s, events)
+    assert not saves.is_due(3600 * 1001, 0)

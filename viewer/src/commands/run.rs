@@ -95,7 +95,7 @@ if sys.version_info >= (3, 9):
     sys.meta_path.insert(0, _BeforeTorch)
 "#;
 
-/// The suffixes of files that the recorder of PyTorch programs writes.
+/// The suffixes of files that the recorder of PyTorch programs writes: those of `_files.py`.
 const WRITTEN: [&str; 7] = ["snap", "pickle", "pkl", "json", "folded", "html", "parquet"];
 
 /// Runs the program to its end, prints to standard error what was recorded, and returns the program's exit status.

@@ -27,12 +27,13 @@ pub(super) fn report(program: &Program, file: &Path, claims: &Path, asks_for_dri
     let mut out = io::stderr().lock();
     let page = &mut Page::for_stderr(&mut out);
     // If standard error is closed, nobody reads it.
+    let lost = notes(claims, ".begun");
     let _ = match files_of_run(file, claims).as_slice() {
-        [] if lost(claims) > 0 => report_lost(lost(claims), page),
-        [] => report_nothing(program, count(claims, ".used") > 0, page),
+        [] if !lost.is_empty() => report_lost(&lost, page),
+        [] => report_nothing(program, !notes(claims, ".used").is_empty(), page),
         files => report_files(program, files, page)
             .and_then(|()| report_driver(asks_for_driver, files, page))
-            .and_then(|()| report_lost(lost(claims), page)),
+            .and_then(|()| report_lost(&lost, page)),
     };
 }
 
@@ -42,22 +43,29 @@ fn files_of_run(file: &Path, claims: &Path) -> Vec<PathBuf> {
     let claimed = entries.filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
     let mut files: Vec<PathBuf> = claimed.map(PathBuf::from).filter(|path| path.is_file()).collect();
     files.sort_by_key(|path| (path != file, path.clone()));
+    files.dedup();
     files
 }
 
-/// The number of processes whose recordings have begun, and have not ended.
-fn lost(claims: &Path) -> usize {
-    count(claims, ".begun")
-}
-
-/// The number of processes that have left a note with this ending.
-fn count(claims: &Path, ending: &str) -> usize {
+/// The notes with this ending that processes have left: `.begun` of one whose recording has not ended, which is empty or
+/// the path of what was saved of it.
+fn notes(claims: &Path, ending: &str) -> Vec<String> {
     let entries = std::fs::read_dir(claims).into_iter().flatten().flatten();
-    entries.into_iter().filter(|entry| entry.file_name().to_string_lossy().ends_with(ending)).count()
+    let notes = entries.filter(|entry| entry.file_name().to_string_lossy().ends_with(ending));
+    notes.map(|note| std::fs::read_to_string(note.path()).unwrap_or_default()).collect()
 }
 
-fn report_lost(count: usize, page: &mut Page<'_>) -> io::Result<()> {
-    let which = match count {
+/// Reports recordings that have not ended.
+fn report_lost(notes: &[String], page: &mut Page<'_>) -> io::Result<()> {
+    let (lost, saved): (Vec<&String>, Vec<&String>) = notes.iter().partition(|note| note.is_empty());
+    for file in saved.into_iter().take(MAX_FILES) {
+        let file = shortened(Path::new(file));
+        let saved = std::fs::metadata(&file).and_then(|facts| facts.modified()).ok();
+        let seconds = saved.and_then(|saved| saved.elapsed().ok()).map_or(0, |age| age.as_secs());
+        let why = "its process ended before it could be written again, as after SIGKILL or a crash";
+        page.headline(&format!("highwater: {} is as it was saved {seconds} s ago: {why}.", file.display()))?;
+    }
+    let which = match lost.len() {
         0 => return Ok(()),
         1 => "the recording of a process is lost: it".to_owned(),
         count => format!("the recordings of {count} processes are lost: they"),
