@@ -9,17 +9,31 @@ import time
 
 import pytest
 
+# A simulated GPU computes nothing: the same model on the host has the values.
 LOOP = """
 import os, sys, time, torch
-model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.Linear(256, 64)).cuda()
-optimizer = torch.optim.Adam(model.parameters())
+torch.manual_seed(0)
+def make(device):
+    model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.Linear(256, 64), torch.nn.Dropout()).to(device)
+    return model, torch.optim.Adam(model.parameters())
+model, optimizer = make("cuda")
+twin, optimizer_of_twin = make("cpu")
+step, last, values, state, loss = 0, int(os.environ.get("LAST_STEP", -1)), open("values.txt", "w"), None, None
 call, leave, names = torch.nn.Module.__call__, os._exit, {*globals(), "call", "leave", "names"}
-while not os.path.exists("stop"):
+while step != last and not os.path.exists("stop"):
     model(torch.zeros(32, 64, device="cuda")).sum().backward()
     optimizer.step()
     optimizer.zero_grad()
-    time.sleep(0.01)
+    loss = twin(torch.randn(32, 64)).square().mean()
+    loss.backward()
+    optimizer_of_twin.step()
+    optimizer_of_twin.zero_grad()
+    state = torch.cuda.memory_stats()
+    print(step, loss.item().hex(), state["allocation.all.allocated"], state["reserved_bytes.all.current"], file=values)
+    time.sleep(0.01 if last < 0 else 0)
     print("step", flush=True)
+    step += 1
+values.close()
 others = {name for name in globals() if name[:2] != "__"} - names
 print("as before", torch.nn.Module.__call__ is call, os._exit is leave, "highwater" in "".join(sys.path), others)
 """
@@ -64,6 +78,15 @@ def test_a_running_program_is_recorded_twice_and_is_as_before_afterwards(launch,
     assert output.splitlines()[-1] == "as before True True False set()"
 
 
+def values_of(launch, last_step=None):
+    """Returns what the program computed and allocated in each step; `last_step` runs it up to there on its own."""
+    if last_step is not None:
+        (launch.folder / "stop").unlink()
+        environment = {**os.environ, "LAST_STEP": str(last_step)}
+        subprocess.run(launch.script(LOOP), cwd=launch.folder, env=environment, check=True, stdout=subprocess.DEVNULL)
+    return (launch.folder / "values.txt").read_text().splitlines()
+
+
 def test_a_recording_ends_with_the_command_that_waits_for_it_or_from_another_one(launch, attach):
     program = subprocess.Popen(launch.script(LOOP), cwd=launch.folder, stdout=subprocess.PIPE, text=True)
 
@@ -96,6 +119,8 @@ def test_a_recording_ends_with_the_command_that_waits_for_it_or_from_another_one
         (launch.folder / "stop").write_text("")
         output, _ = program.communicate(timeout=60)
     assert output.splitlines()[-1] == "as before True True False set()"
+    values = values_of(launch)
+    assert len(values) > 20 and values == values_of(launch, last_step=len(values))
 
 
 @pytest.mark.skipif(hasattr(sys, "remote_exec"), reason="this Python needs no debugger")
