@@ -4,6 +4,8 @@ import weakref
 
 import torch
 
+from . import _device
+
 # Names of attributes under which wrappers keep what they wrap: no part of the model's own names.
 _WRAPPED = {"_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module", "_forward_module"}
 # Wrappers that keep the model as `module`.
@@ -14,7 +16,8 @@ class ModuleNames:
     """The names of the modules of one recording.
 
     `models` are pairs of name and module; these keep their names where they are part of others. Without them, the first
-    module with parameters that is called outside of others is the model, and further ones are named by their types.
+    module with parameters that is called outside of others is the model, unless it runs on the host alone, and further
+    ones are named by their types.
     With `depth`, modules further down have the name of the module at that depth around them.
     """
 
@@ -25,6 +28,8 @@ class ModuleNames:
         self._references = {}
         self._roots = []
         self._given = {}
+        # Models that have allocated nothing on a device.
+        self._idle = set()
         self.give(models)
 
     def give(self, models):
@@ -37,7 +42,7 @@ class ModuleNames:
     def restart(self):
         """Forgets the names of all models but the given ones: the next one that is called is the first."""
         given = [(name, root) for name, root in self.roots() if id(root) in self._given]
-        for known in (self.by_id, self._references, self._compiled, self._roots):
+        for known in (self.by_id, self._references, self._compiled, self._roots, self._idle):
             known.clear()
         self.give(given)
 
@@ -64,12 +69,23 @@ class ModuleNames:
         """
         if isinstance(module, torch.fx.GraphModule) and not is_outermost:
             return None
+        self._idle.discard(id(module))
         try:
             self._add(module, around, is_outermost)
         except Exception:  # noqa: BLE001
             # Modules may override what lists their parts.
             self._set(module, self._inside(around, module))
         return self.by_id[id(module)]
+
+    def add_idle(self, root):
+        """Names a model by its class that allocates nothing on a device: another one is the model."""
+        if any(known is root and not name for name, known in self.roots()) and id(root) not in self._given:
+            self._add_root(self._root_name(root, is_model=False), root)
+            self._idle.add(id(root))
+
+    def has_moved(self, root):
+        """Returns whether a model that allocated nothing on a device has moved there."""
+        return id(root) in self._idle and any(map(_device.has, root.parameters()))
 
     def compiled_names(self):
         """Returns the names of the modules that are compiled: what is in them has their name."""
@@ -134,10 +150,10 @@ class ModuleNames:
                 self._name_tree(name, root)
                 return
 
-    def _root_name(self, root):
+    def _root_name(self, root, is_model=True):
         inside = {id(module) for module in root.modules()}.difference(self._given)
         others = [(name, known) for name, known in self.roots() if id(known) not in inside]
-        if all(name for name, _ in others) and any(True for _ in root.parameters()):
+        if is_model and all(name for name, _ in others) and any(True for _ in root.parameters()):
             return ""
         # The model without a name is called by its class.
         taken = {name or _class_name(known) for name, known in others}
@@ -165,6 +181,7 @@ class ModuleNames:
         self.by_id.pop(number, None)
         self._references.pop(number, None)
         self._given.pop(number, None)
+        self._idle.discard(number)
 
 
 def _class_name(module):

@@ -194,7 +194,8 @@ class Tracker:
                 self._begin_forward(thread, phase)
                 # A step that begins may change names.
                 scope = names.get(id(module))
-            if scope is None:
+            before = allocations() if scope is None or self._names.has_moved(module) else None
+            if before is not None:
                 scope = self._names.add(module, thread.scope, is_outermost=not is_again)
             run = target(module)
             if scope is None:
@@ -208,6 +209,8 @@ class Tracker:
                     references.enter(scope, args, kwargs)
                     result = run(*args, **kwargs)
                     references.leave(args)
+                if before is not None and allocations() == before:
+                    self._names.add_idle(module)
                 # The loss is computed outside of the model.
                 tags.set(thread, phase, thread.scope)
                 if _next_node() != first:

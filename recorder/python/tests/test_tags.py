@@ -445,3 +445,19 @@ def test_evaluation_without_gradients_runs_in_compiled_modules_too(torch, record
         evaluate(x)
 
     assert "eval" in {tag["phase"] for _, tag in tagged_allocations(record(run))}
+
+
+def test_a_model_on_the_host_leaves_the_names_without_a_prefix_to_one_on_the_device(torch, record):
+    probed, other = (torch.nn.Sequential(torch.nn.Linear(8, 8)) for _ in range(2))
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8)).cuda()
+
+    def scopes(first, second):
+        def run(_):
+            first(torch.zeros(4, 8))
+            second.cuda()(torch.zeros(4, 8, device="cuda")).sum().backward()
+
+        return {tag.get("scope") for _, tag in tagged_allocations(record(run))}
+
+    # Of one class: the model's own name is that of the class too.
+    assert "0" in scopes(other, model)
+    assert "0" in scopes(probed, probed), "called on the host first, as to learn the size of its output"

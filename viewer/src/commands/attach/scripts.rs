@@ -214,12 +214,16 @@ fn run(program: impl AsRef<OsStr>, words: &[&OsStr]) -> io::Result<Output> {
     Command::new(program).args(words).stdin(Stdio::null()).output()
 }
 
+/// Returns whether the program is Python itself.
+fn is_python(pid: u32) -> bool {
+    std::fs::read_link(executable(pid))
+        .is_ok_and(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python")))
+}
+
 /// Returns whether the program's Python can run a script for another process, as version 3.14 or later can.
 fn runs_scripts(pid: u32) -> bool {
     let asks = "import sys; sys.exit(not hasattr(sys, 'remote_exec'))";
-    let is_python = std::fs::read_link(executable(pid))
-        .is_ok_and(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python")));
-    is_python
+    is_python(pid)
         && run(executable(pid), &["-I".as_ref(), "-c".as_ref(), asks.as_ref()]).is_ok_and(|done| done.status.success())
 }
 
@@ -245,12 +249,15 @@ fn by_debugger(pid: u32, script: &Path) -> Result<(), String> {
     if lines.len() >= BYTES {
         return Err(format!("the path of {} is too long", script.display()));
     }
+    let has_library = || std::fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|all| all.contains("libpython"));
+    let runs_python = is_python(pid) || has_library();
     let pid = pid.to_string();
     let done = match by_gdb(&pid, &lines, script) {
         Err(why) if why.kind() == io::ErrorKind::NotFound => by_lldb(&pid, &lines),
         done => done,
     };
     let done = done.map_err(|why| match why.kind() {
+        io::ErrorKind::NotFound if !runs_python => "it does not run Python".to_owned(),
         io::ErrorKind::NotFound => "attaching to this Python version needs gdb or lldb, and neither is installed: run \
                                     `apt install gdb`, or start the program with `highwater run`"
             .to_owned(),
