@@ -1,15 +1,19 @@
 """Prepares a release, as `.github/workflows/release.yml` calls it. Needs Python 3.9 and its standard library.
 
 release.py sources OWNER/NAME [TAG]    fills in the address of the repository, before anything is built
+release.py licences [TARGET…]          writes LICENSE-THIRD-PARTY: the licences of the crates in the program, of all
+                                       targets or of these; needs cargo
 release.py files OWNER/NAME DIST       adds checksums, installers, formula and recipe to the archives in DIST
 
 Placeholders are OWNER/highwater, @OWNER@, @VERSION@ and @SHA256 FILE@. It leaves OWNER/highwater in docs as it is.
 """
 
 import hashlib
+import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -57,6 +61,60 @@ def prepare_sources(repository, tag=None):
         shutil.copy(os.path.join(ROOT, name), os.path.dirname(readme))
 
 
+def write_licences(*targets):
+    text = third_party(targets)
+    for folder in (ROOT, os.path.dirname(os.path.join(ROOT, README))):
+        write(os.path.join(folder, "LICENSE-THIRD-PARTY"), text)
+
+
+def third_party(targets):
+    """The licences of the crates that are compiled into the program, each text once, below the crates that it is of."""
+    crates = {}
+    for crate in crates_in_program(targets):
+        name = f"{crate['name']} {crate['version']} ({crate['license']})"
+        texts = licence_texts(os.path.dirname(crate["manifest_path"]), crate["license"])
+        authors = ", ".join(crate["authors"]) or "its authors"
+        for text in texts or [f"Copyright {authors}. {crate['repository'] or crate['name']}"]:
+            crates.setdefault(text, []).append(name)
+    head = "Highwater contains these crates, under the licences below: under MIT where that is one to choose.\n"
+    parts = ["\n".join([*sorted(set(names)), "", text, ""]) for text, names in crates.items()]
+    return ("\n" + "=" * 100 + "\n").join([head, *sorted(parts)])
+
+
+def crates_in_program(targets):
+    """The crates of others that `highwater` and the libraries in it depend on, but for what only builds or tests."""
+    platforms = [word for target in targets for word in ("--filter-platform", target)]
+    command = ["cargo", "metadata", "--locked", "--format-version", "1", *platforms]
+    found = json.loads(subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout)
+    packages = {package["id"]: package for package in found["packages"]}
+    nodes = {node["id"]: node["deps"] for node in found["resolve"]["nodes"]}
+    waiting, seen = [id for id in found["workspace_members"] if packages[id]["name"] == "highwater"], set()
+    while waiting:
+        id = waiting.pop()
+        if id in seen:
+            continue
+        seen.add(id)
+        # The libraries in the program are dependencies of its build script.
+        kinds = {None} if packages[id]["source"] else {None, "build"}
+        waiting += [dep["pkg"] for dep in nodes[id] if kinds & {kind["kind"] for kind in dep["dep_kinds"]}]
+    crates = [packages[id] for id in seen if packages[id]["source"]]
+    return sorted(crates, key=lambda crate: (crate["name"], crate["version"]))
+
+
+def licence_texts(folder, licence):
+    """The texts of licences in the folder of a crate; of several to choose from, that of MIT."""
+    names = [name for name in sorted(os.listdir(folder)) if re.match("(?i)(un)?licen[sc]e|copy|notice", name)]
+    mit = [name for name in names if re.search("(?i)mit|notice", name)]
+    if " AND " not in licence and any("mit" in name.lower() for name in mit):
+        names = mit
+    # Fonts have their licences beside them.
+    fonts = os.path.join(folder, "fonts")
+    if os.path.isdir(fonts):
+        names += [os.path.join("fonts", name) for name in sorted(os.listdir(fonts)) if name.endswith(".txt")]
+    paths = [os.path.join(folder, name) for name in names]
+    return [read(path).replace("\r\n", "\n").strip() for path in paths if os.path.isfile(path)]
+
+
 def with_addresses(text, repository, tag):
     """Replaces links to files of the repository, which PyPI cannot follow, by addresses."""
     text = re.sub(r"(!\[[^\]]*\]\()\.\./\.\./", rf"\1https://raw.githubusercontent.com/{repository}/{tag}/", text)
@@ -85,6 +143,8 @@ def add_files(repository, dist):
 
 
 def main(words):
+    if words[:1] == ["licences"]:
+        return write_licences(*words[1:])
     if len(words) < 2 or words[0] not in ("sources", "files") or not re.fullmatch(r"[\w.-]+/[\w.-]+", words[1]):
         sys.exit(__doc__)
     (prepare_sources if words[0] == "sources" else add_files)(*words[1:])

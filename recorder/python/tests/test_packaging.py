@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -157,6 +158,21 @@ def test_sources_get_the_address_of_their_repository(release):
     assert f"(https://github.com/acme/fork/blob/v{version()}/docs/pytorch.md)" in readme and "../" not in readme
     for link in re.findall(r"\]\(\.\./\.\./([^)#]+)", read("recorder", "python", "README.md")):
         assert os.path.exists(os.path.join(ROOT, link)), link
+
+
+@pytest.mark.skipif(shutil.which("cargo") is None, reason="needs cargo")
+def test_licences_of_the_crates_and_fonts_in_the_program_come_with_it(monkeypatch):
+    monkeypatch.setenv("CARGO_NET_OFFLINE", "true")
+    release = runpy.run_path(os.path.join(ROOT, PACKAGING, "release.py"))
+    host = re.search("host: (.+)", subprocess.run(["rustc", "-vV"], stdout=subprocess.PIPE, text=True).stdout)[1]
+    text = release["third_party"]([host])
+    for crate in ("egui", "epaint_default_fonts", "flate2", "libc", "zstd"):
+        assert re.search(rf"(?m)^{crate} \d", text), crate
+    assert not re.search(r"(?m)^(highwater\S*|criterion|egui_kittest|proptest) \d", text)
+    assert "SIL OPEN FONT LICENSE" in text and "UBUNTU FONT LICENCE" in text
+    # Each text once, below all of its crates.
+    texts = [part.split("\n\n", 1)[1] for part in text.split("=" * 100)[1:]]
+    assert len(texts) == len(set(texts)) > 100
 
 
 def test_files_of_a_release_have_addresses_and_checksums(release, dist):
