@@ -92,6 +92,10 @@ def test_every_archive_that_is_downloaded_is_one_that_a_release_has():
         assert found and found <= made, name
         named |= found
     assert named == made
+    # cargo binstall.
+    metadata = read("viewer", "Cargo.toml").split("[package.metadata.binstall]\n")[1].split("\n\n")[0]
+    url = re.search(r'pkg-url = "\{ repo \}/releases/download/v\{ version \}/(.*)"', metadata)[1]
+    assert {url.replace("{ name }", "highwater").replace("{ target }", name[10:-7]) for name in made} == made
 
 
 def test_the_package_has_one_name_on_the_index():
