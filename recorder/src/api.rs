@@ -53,7 +53,7 @@
 //!     assert_eq!(storage.memory.len(), 1024);
 //!     Ok(())
 //! })?;
-//! assert_eq!(run.trace.map(|trace| trace.blocks.requested), Some(vec![4096]));
+//! assert_eq!(run.trace.map(|trace| trace.blocks.requested.clone()), Some(vec![4096]));
 //! # Ok::<(), highwater_recorder::Error>(())
 //! ```
 

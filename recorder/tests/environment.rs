@@ -82,7 +82,7 @@ fn stderr(output: &Output) -> String {
 fn blocks(path: &Path) -> Vec<u64> {
     let trace = read_file(path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
     assert!(!trace.trust.unfinished, "{}", path.display());
-    trace.blocks.requested
+    trace.blocks.requested.clone()
 }
 
 fn dumps(folder: &Path) -> Vec<PathBuf> {

@@ -419,7 +419,7 @@ fn a_file_that_comes_and_goes_begins_and_ends_recordings() {
     }
     drop(switch);
     for (number, bytes) in [(1, 1100), (2, 1200)] {
-        let sizes = open(&named(number)).blocks.requested;
+        let sizes = open(&named(number)).blocks.requested.clone();
         assert!(!sizes.is_empty() && sizes.iter().all(|size| *size == bytes), "{number}: {sizes:?}");
     }
 }
@@ -441,7 +441,7 @@ fn a_signal_begins_a_recording_and_the_next_ends_it() {
     signal();
     wait_until("it stops", || !api::is_recording());
     drop(switch);
-    let sizes = open(&folder.path().join("run.0001.snap")).blocks.requested;
+    let sizes = open(&folder.path().join("run.0001.snap")).blocks.requested.clone();
     assert!(!sizes.is_empty() && sizes.iter().all(|size| *size == 1005), "{sizes:?}");
 }
 

@@ -12,7 +12,9 @@ use crate::live_bytes::{LiveBytes, LiveBytesMeter};
 use crate::stage::Outside;
 use crate::sum_rule::SumRule;
 use crate::tables::Tables;
-use crate::trace::{Annotation, Attribute, DeviceFacts, DeviceUse, Header, SegmentRole, SourceText, Start, Trace};
+use crate::trace::{
+    Annotation, Attribute, DeviceFacts, DeviceUse, Header, SegmentRole, SourceText, Start, Trace, TraceParts,
+};
 use crate::transition::{Contradictions, Named, Transition, transition};
 
 /// A device's live blocks and reserved segments before its first event.
@@ -49,7 +51,7 @@ pub struct StartingBlock {
 /// Builds a [`Trace`]. Order: tables and facts at any time; each device's starting state before its events.
 #[derive(Clone, Debug, Default)]
 pub struct TraceBuilder {
-    trace: Trace,
+    trace: TraceParts,
     /// State of each device, indexed by its ordinal.
     devices: Vec<DeviceState>,
     /// The sum of the sizes of all blocks and segments added so far, in bytes.
@@ -110,10 +112,10 @@ impl TraceBuilder {
 
     /// A builder with the same header, devices, tables and problems, and nothing else.
     pub(crate) fn without_events(&self) -> Self {
-        let Trace { header, devices, tables, problems, .. } = &self.trace;
+        let TraceParts { header, devices, tables, problems, .. } = &self.trace;
         let (header, devices) = (header.clone(), devices.clone());
         let (tables, problems) = (tables.clone(), problems.clone());
-        Self { trace: Trace { header, devices, tables, problems, ..Trace::default() }, ..Self::default() }
+        Self { trace: TraceParts { header, devices, tables, problems, ..TraceParts::default() }, ..Self::default() }
     }
 
     /// The origin of the recording.
@@ -447,13 +449,11 @@ impl TraceBuilder {
             self.add_problem(Problem::new(what));
         }
         self.trace.trust.count_at_least([self.contradictions]);
-        self.trace.attributes.sort_by_key(|attribute| attribute.owner);
         self.check_sums();
-        self.trace.device_uses = self.device_uses();
-        let has_times = self.trace.header.started_unix_us > 0 || self.trace.events.time_ns.iter().any(|time| *time > 0);
-        self.trace.has_times = has_times;
-        self.trace.refresh_spans();
-        self.trace
+        let mut trace = self.trace.finish();
+        trace.0.has_times = trace.header.started_unix_us > 0 || trace.events.time_ns.iter().any(|time| *time > 0);
+        trace.0.device_uses = device_uses(&trace, &self.devices);
+        trace
     }
 
     /// Reports blocks that do not fit into the segments, unless events are known to be missing. In a window this is not
@@ -471,17 +471,17 @@ impl TraceBuilder {
             self.trace.problems.extend(found);
         }
     }
+}
 
-    fn device_uses(&self) -> Vec<DeviceUse> {
-        let of = |device: DeviceId| {
-            let state = self.devices.get(usize::from(device.0));
-            state.map_or(DeviceUse { device, ..DeviceUse::default() }, |state| {
-                let DeviceState { has_memory, ran_out, peak, .. } = *state;
-                DeviceUse { device, has_memory, ran_out, peak }
-            })
-        };
-        self.trace.device_ids().into_iter().map(of).collect()
-    }
+fn device_uses(trace: &Trace, states: &[DeviceState]) -> Vec<DeviceUse> {
+    let of = |device: DeviceId| {
+        let state = states.get(usize::from(device.0));
+        state.map_or(DeviceUse { device, ..DeviceUse::default() }, |state| {
+            let DeviceState { has_memory, ran_out, peak, .. } = *state;
+            DeviceUse { device, has_memory, ran_out, peak }
+        })
+    };
+    trace.device_ids().into_iter().map(of).collect()
 }
 
 fn push_row<T>(rows: &mut Vec<T>, row: T) -> u32 {

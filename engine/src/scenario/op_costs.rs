@@ -5,10 +5,9 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 
-use highwater_recorder::snapshots::event::EventKind;
 use highwater_recorder::snapshots::format::{read_file, write_trace};
-use highwater_recorder::snapshots::trace::{Attribute, Owner, Subject};
-use highwater_recorder::snapshots::{EventId, OpId, StringId, Trace};
+use highwater_recorder::snapshots::trace::{Attribute, Owner, TraceParts};
+use highwater_recorder::snapshots::{OpId, StringId, Trace};
 use highwater_recorder::{Error, scope};
 
 use crate::backend::cost::{Cost, Costs};
@@ -44,8 +43,7 @@ impl OpCosts {
     /// # Errors
     /// If the file cannot be read or written.
     pub(crate) fn write_into(&self, path: &Path) -> Result<(), Error> {
-        let mut trace = read_file(path).map_err(Error::Snapshot)?;
-        self.add_to(&mut trace);
+        let trace = self.added_to(read_file(path).map_err(Error::Snapshot)?);
         let changed = path.with_extension("snap.costs");
         let failed = |source| Error::Write { source, path: changed.clone() };
         let file = File::create(&changed).map_err(failed)?;
@@ -53,27 +51,25 @@ impl OpCosts {
         std::fs::rename(&changed, path).map_err(failed)
     }
 
-    fn add_to(&self, trace: &mut Trace) {
+    fn added_to(&self, trace: Trace) -> Trace {
         let mut ids: HashMap<String, StringId> = HashMap::new();
         let mut seen = HashSet::new();
-        for row in (0..trace.events.len()).filter(|row| trace.events.kind[*row] == EventKind::Alloc) {
-            let event = EventId::from_index(row);
-            let Subject::Block(block) = trace.subject(event) else { continue };
-            let op = trace.blocks.op[block.0 as usize];
-            let counted = op.index().and_then(|op| self.by_op.get(&OpId(self.first.0 + op as u32)));
-            let Some(cost) = counted.filter(|_| seen.insert(op)) else { continue };
-            let strings = &mut trace.tables.strings;
-            let mut id = |text: String| {
-                *ids.entry(text).or_insert_with_key(|text| {
-                    strings.push(text.clone());
-                    StringId::from_index(strings.len() - 1)
-                })
-            };
-            let owner = Owner::Event(event);
-            for (name, value) in NAMES.into_iter().zip([cost.flops, cost.bytes]) {
-                trace.attributes.push(Attribute { owner, name: id(name.to_owned()), value: id(value.to_string()) });
+        trace.edited(|TraceParts { blocks, tables, attributes, .. }| {
+            for block in blocks.ids().map(|id| blocks.get(id)).filter(|block| !block.is_baseline()) {
+                let counted = block.op.index().and_then(|op| self.by_op.get(&OpId(self.first.0 + op as u32)));
+                let Some(cost) = counted.filter(|_| seen.insert(block.op)) else { continue };
+                let strings = &mut tables.strings;
+                let mut id = |text: String| {
+                    *ids.entry(text).or_insert_with_key(|text| {
+                        strings.push(text.clone());
+                        StringId::from_index(strings.len() - 1)
+                    })
+                };
+                let owner = Owner::Event(block.alloc);
+                for (name, value) in NAMES.into_iter().zip([cost.flops, cost.bytes]) {
+                    attributes.push(Attribute { owner, name: id(name.to_owned()), value: id(value.to_string()) });
+                }
             }
-        }
-        trace.attributes.sort_by_key(|attribute| attribute.owner);
+        })
     }
 }

@@ -104,7 +104,7 @@ fn the_pool_is_a_device_of_its_own_in_recordings() {
         let counting = Device::accounting_for_cuda(1 << 30, config()).expect("there is memory");
         let devices = [(cuda, "255"), (counting, "254"), (Device::cpu(), "253")];
         for (device, number) in devices {
-            let mut trace = record(|| load(&device).expect("there is memory"));
+            let trace = record(|| load(&device).expect("there is memory"));
             let pool = device.pinned().id();
             assert_eq!(pool.0.to_string(), number);
             expect![[r#"
@@ -123,7 +123,7 @@ fn the_pool_is_a_device_of_its_own_in_recordings() {
             assert_eq!((&*facts.name, &*facts.driver), ("pinned host memory", "host"));
             assert!(facts.capacity_bytes > 1 << 20, "{facts:?}");
             // Nobody means it who names no device, however many blocks it has.
-            trace.blocks.device.iter_mut().for_each(|device| *device = pool);
+            let trace = trace.edited(|trace| trace.blocks.device.fill(pool));
             assert_ne!(trace.main_device(), pool);
         }
         assert_eq!(Device::cpu().id(), DeviceId(0), "all numbers are free again");

@@ -106,8 +106,8 @@ fn a_device_that_is_too_small_is_reported_by_the_request_that_fails() {
 #[test]
 fn a_request_that_failed_is_met_where_there_is_room() {
     let text = format!("{}oom 33554432 free=1048576\n", STEP.split("free a").next().expect("there is a free"));
-    let mut recorded = trace(&text);
-    recorded.blocks.address = [0, 4, 12].map(|mebibytes| 0x1000_0000 + mebibytes * MIB).to_vec();
+    let recorded = trace(&text)
+        .edited(|trace| trace.blocks.address = [0, 4, 12].map(|mebibytes| 0x1000_0000 + mebibytes * MIB).to_vec());
     let bounded =
         |mebibytes: u64| run(&recorded, DeviceModel::Modelled(Some(mebibytes * MIB)), |_| BlockOverride::default());
     let oom = EventId::from_index(recorded.events.len() - 1);
@@ -149,8 +149,7 @@ tag b gradient
 alloc c 12582912 large
 free_completed a
 ";
-    let mut recorded = trace(text);
-    recorded.blocks.address = vec![0x1000_0000, 0x1040_0000, 0x2000_0000];
+    let recorded = trace(text).edited(|trace| trace.blocks.address = vec![0x1000_0000, 0x1040_0000, 0x2000_0000]);
     let replayed = run(&recorded, DeviceModel::Modelled(None), |_| BlockOverride::default());
     assert!(replayed.source.is_sorted());
     let kinds: Vec<&str> = replayed.trace.events.kind.iter().map(|kind| kind.name()).collect();
@@ -171,8 +170,7 @@ alloc b 12582912 activation large
 free a
 free b
 ";
-    let mut recorded = trace(text);
-    recorded.blocks.address = vec![0x1060_0000, 0x1000_0000, 0x2000_0000];
+    let recorded = trace(text).edited(|trace| trace.blocks.address = vec![0x1060_0000, 0x1000_0000, 0x2000_0000]);
     let config = AllocConfig::default();
     let unchanged = replay(&recorded, &Plan::unchanged(DeviceId(0), config.clone(), TieBreak::default()));
     assert_eq!(unchanged.divergence, None, "'a' lies in the hole before the parameter: {:?}", unchanged.divergence);

@@ -102,12 +102,12 @@ proptest! {
         has_ranks in any::<bool>(),
         waits in any::<bool>(),
     ) {
-        let mut trace = trace_from_text(&text_of_numbers(&numbers)).unwrap();
-        if waits {
-            let row = trace.blocks.ids().nth(2).unwrap();
-            trace.blocks.free_requested[2] = EventId(0);
-            trace.waiting_at_start.push(row);
-        }
+        let trace = trace_from_text(&text_of_numbers(&numbers)).unwrap().edited(|trace| {
+            if waits {
+                trace.blocks.free_requested[2] = EventId(0);
+                trace.waiting_at_start.push(BlockId(2));
+            }
+        });
         let rank_of = |id: BlockId| if has_ranks { (id.0 * 7 % 5) as u8 } else { 0 };
         for device in trace.device_ids() {
             let (live, series) = (LiveIndex::build(&trace, device), Series::build(&trace, device));

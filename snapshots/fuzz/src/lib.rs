@@ -26,9 +26,9 @@ pub fn check_snapshot(whole: Result<RawSnapshot>, streamed: Result<RawSnapshot>)
 }
 
 /// The sums are those of the tables, and writing and reading give the same recording, before and after guessing.
-pub fn check_trace(mut trace: Trace) {
+pub fn check_trace(trace: Trace) {
     check_sums_and_file(&trace);
-    guess(&mut trace, &Rules::default());
+    let trace = guess(trace, &Rules::default());
     if trace.trust.categories_guessed || trace.phases_are_guessed() {
         check_sums_and_file(&trace);
     }

@@ -95,7 +95,7 @@ impl Assembler {
         begin_window(&mut builder, live.iter().copied(), &known, start);
         *builder.trust() = trust;
         let mut trace = builder.finish();
-        trace.device_uses = uses.to_vec();
+        trace.0.device_uses = uses.to_vec();
         name_operations(&mut trace, &ops);
         self.builder.tables().ops = ops;
         trace
@@ -436,9 +436,9 @@ fn name_operations(trace: &mut Trace, ops: &[Op]) {
     ids.dedup();
     ids.retain(|id| (id.0 as usize) < ops.len());
     let find = |id: &mut OpId| *id = ids.binary_search(id).map_or(OpId::NONE, OpId::from_index);
-    trace.blocks.op.iter_mut().for_each(find);
-    trace.tables.ops = ids.iter().map(|id| ops[id.0 as usize]).collect();
-    trace.start.ops = ids;
+    trace.0.blocks.op.iter_mut().for_each(find);
+    trace.0.tables.ops = ids.iter().map(|id| ops[id.0 as usize]).collect();
+    trace.0.start.ops = ids;
 }
 
 fn frame(row: &FrameRow) -> Frame {

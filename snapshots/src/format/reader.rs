@@ -37,7 +37,7 @@ const SMALL_BATCH_BYTES: usize = 256 << 10;
 /// Maximum number of sections in a batch.
 const BATCH_SECTIONS: usize = 1024;
 
-/// Reads a recording. Damaged or missing parts are skipped and listed in [`Trace::problems`].
+/// Reads a recording. Damaged or missing parts are skipped and listed in [`problems`](crate::trace::TraceParts::problems).
 ///
 /// # Errors
 ///

@@ -64,7 +64,7 @@ mod tests {
     use crate::category::Pool;
     use crate::event::{Event, Range, What};
     use crate::ids::{StackId, StreamId};
-    use crate::trace::DeviceFacts;
+    use crate::trace::{DeviceFacts, Header};
 
     #[test]
     fn the_allocator_follows_from_the_recorder_the_settings_and_the_segments() {
@@ -78,11 +78,10 @@ mod tests {
                 false => What::DeviceUsed(512),
             };
             builder.push(&Event { time_ns: 0, device, stack, what });
-            let mut trace = builder.finish();
-            trace.header.recorder = recorder.to_owned();
+            builder.set_header(Header { recorder: recorder.to_owned(), ..Header::default() });
             let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-            trace.devices = vec![DeviceFacts { settings, ..DeviceFacts::default() }];
-            trace.allocator(device)
+            builder.set_device(DeviceFacts { settings, ..DeviceFacts::default() });
+            builder.finish().allocator(device)
         };
         assert_eq!(of(false, "highwater 0.1.0", &[]), Allocator::Other);
         assert_eq!(of(false, "highwater 0.1.0", &[("alloc_conf", "")]), Allocator::Caching);

@@ -35,7 +35,7 @@ macro_rules! columns {
             }
 
             /// The ids, in order.
-            pub fn ids(&self) -> impl DoubleEndedIterator<Item = $id> + ExactSizeIterator {
+            pub fn ids(&self) -> impl DoubleEndedIterator<Item = $id> + ExactSizeIterator + use<> {
                 (0..self.len() as u32).map($id)
             }
 

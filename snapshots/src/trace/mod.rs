@@ -13,6 +13,7 @@ mod sources;
 mod start;
 mod step_names;
 mod spans;
+mod parts;
 mod texts;
 
 pub use allocator::{Allocator, DRIVER_CALLS};
@@ -25,6 +26,7 @@ pub use facts::{
     DeviceFacts, EXCERPT, HEAP_DEVICE, HOLDERS, Header, LEFT_OUT, NOTE, PINNED_DEVICE, PINNED_DRIVER, SIMULATION,
     Trust, UNREGISTERED,
 };
+pub use parts::TraceParts;
 pub use segments::{Segment, SegmentRole, Segments};
 pub use shapes::SHAPE;
 pub use sources::SourceText;
@@ -32,65 +34,33 @@ pub use spans::{Span, Spans};
 pub use start::{DeviceStart, Start};
 pub use step_names::{TAGGED_PHASE, TAGGED_STEP};
 
-use std::sync::Arc;
+use std::ops::Deref;
 
-use crate::error::Problem;
-use crate::event::{EventKind, Oom, What};
+use crate::event::{EventKind, What};
 use crate::ids::{BlockId, DeviceId, EventId, OpId, SegmentId, StringId};
 use crate::stage::Stage;
 use crate::sum_rule::SumRule;
-use crate::tables::Tables;
 use crate::transition::{Named, Transition, transition};
 use crate::{Category, Phase};
 
-/// A recording: tables, events, and the blocks and segments to which the events refer.
+/// A recording: tables, events, and the blocks and segments to which the events refer. All of it can be read, none of it
+/// changed; [`edited`](Self::edited) makes another recording from it.
+///
+/// ```compile_fail,E0594
+/// # use highwater_snapshots::Trace;
+/// let mut trace = Trace::default();
+/// trace.uses = 1;
+/// ```
 #[derive(Clone, Debug, Default)]
-pub struct Trace {
-    /// How the recording was made.
-    pub header: Header,
-    /// The recorded devices, by ordinal.
-    pub devices: Vec<DeviceFacts>,
-    /// Strings, frames, stacks, scopes and ops.
-    pub tables: Tables,
-    /// The events, in the order in which they were recorded.
-    pub events: Events,
-    /// The blocks, baseline first, then in the order of their alloc events.
-    pub blocks: Blocks,
-    /// Segments and mappings, baseline first, then in the order of their events.
-    pub segments: Segments,
-    /// Failed requests; the subject of an out-of-memory event is a row of this table.
-    pub ooms: Vec<Oom>,
-    /// Categories that were set after the allocation; the subject of a tag event is a row of this table.
-    pub tags: Vec<(BlockId, Category)>,
-    /// Blocks whose free events are missing, in event order, each with the event that shows that it was freed: the
-    /// allocation of another block with the same key.
-    pub replaced: Vec<(EventId, BlockId)>,
-    /// Baseline blocks whose free was requested before the first event, in order. They are active but never live.
-    pub waiting_at_start: Vec<BlockId>,
-    /// The number of use events.
-    pub uses: u64,
-    /// Samples of the memory in use on the device, in bytes; the subject of a device-used event is a row of this table.
-    pub device_used: Vec<u64>,
-    /// Named ranges that the program marked, in the order of their first events.
-    pub annotations: Vec<Annotation>,
-    /// Extra facts about events, blocks and segments, ordered by owner.
-    pub attributes: Vec<Attribute>,
-    /// The source files' texts in the recording.
-    pub sources: Arc<Vec<SourceText>>,
-    /// Steps and phases as ranges of events.
-    pub spans: Spans,
-    /// The limits of the recording's accuracy.
-    pub trust: Trust,
-    /// The problems found while reading.
-    pub problems: Vec<Problem>,
-    /// The state before the first event; empty unless the trace is a window of a longer recording.
-    pub start: Start,
-    /// Facts about each device, computed once when the trace is built.
-    pub(crate) device_uses: Vec<DeviceUse>,
-    /// The result of the sum rule on each device: whether blocks exceed the segments.
-    pub(crate) sums: Vec<(DeviceId, SumRule)>,
-    /// Whether the recording has times.
-    pub(crate) has_times: bool,
+pub struct Trace(pub(crate) TraceParts);
+
+impl Deref for Trace {
+    type Target = TraceParts;
+
+    #[inline]
+    fn deref(&self) -> &TraceParts {
+        &self.0
+    }
 }
 
 /// An event with its subject looked up.
@@ -102,7 +72,7 @@ pub enum Subject {
     Segment(SegmentId),
     /// A block and its category from this event on.
     Tag(BlockId, Category),
-    /// A failed request, a row of [`Trace::ooms`].
+    /// A failed request, a row of [`TraceParts::ooms`].
     Oom(usize),
     /// Bytes in use on the device.
     DeviceUsed(u64),
@@ -117,6 +87,13 @@ pub enum Subject {
 }
 
 impl Trace {
+    /// Returns the recording changed by `edit`; its steps and phases follow from the changed events and annotations.
+    #[must_use]
+    pub fn edited(mut self, edit: impl FnOnce(&mut TraceParts)) -> Self {
+        edit(&mut self.0);
+        self.0.finish()
+    }
+
     /// Returns the subject of event `id`.
     ///
     /// # Panics
@@ -281,29 +258,6 @@ impl Trace {
         self.uses > 0
     }
 
-    /// The attributes of `owner`, in the order in which they were added.
-    pub fn attributes_of(&self, owner: Owner) -> &[Attribute] {
-        let first = self.attributes.partition_point(|attribute| attribute.owner < owner);
-        let count = self.attributes[first..].partition_point(|attribute| attribute.owner == owner);
-        &self.attributes[first..first + count]
-    }
-
-    /// The private pool (of a CUDA graph or of the program) that the block or segment `owner` belongs to, by PyTorch's
-    /// number; `None` for the default pools, or if it was not recorded.
-    pub fn private_pool(&self, owner: Owner) -> Option<(u64, u64)> {
-        if self.attributes.is_empty() {
-            return None;
-        }
-        let attributes = self.attributes_of(owner).iter();
-        let text = attributes
-            .filter(|fact| matches!(self.tables.string(fact.name), "pool_id" | "segment_pool_id"))
-            .map(|fact| self.tables.string(fact.value))
-            .next()?;
-        let mut numbers = text.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty());
-        let pair = (numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?);
-        (pair != (0, 0)).then_some(pair)
-    }
-
     /// Whether event `id` concerns all devices rather than only its own: true for steps and phases, and for marks on
     /// device 0 from this project's recorder. Imported marks belong to their device.
     pub fn is_everywhere(&self, id: EventId) -> bool {
@@ -375,20 +329,6 @@ impl Trace {
             }
         }
         (0..=u16::MAX).filter(|number| is_named[usize::from(*number)]).map(DeviceId).collect()
-    }
-
-    /// Sorts the annotations, outer before inner ones, and computes steps and phases: from their events, or from the
-    /// annotations if there are no such events. Call it after changing either.
-    pub fn refresh_spans(&mut self) {
-        let Self { events, annotations, tables, start, .. } = self;
-        annotations.sort_by_key(|annotation| (annotation.first, std::cmp::Reverse(annotation.end)));
-        let is_mark = |kind: &EventKind| matches!(kind, EventKind::Step | EventKind::Phase);
-        let by_annotations = if annotations.is_empty() || events.kind.iter().any(is_mark) {
-            None
-        } else {
-            Spans::from_annotations(annotations, tables, events.len())
-        };
-        self.spans = by_annotations.unwrap_or_else(|| Spans::from_events(events, start));
     }
 
     /// Returns whether annotations named `name` denote a step or a phase.

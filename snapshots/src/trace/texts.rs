@@ -3,7 +3,7 @@
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 
-use super::Trace;
+use super::{Trace, TraceParts};
 use crate::ids::StringId;
 use crate::shown::{MAX_SHOWN, is_hidden, shown};
 
@@ -11,12 +11,12 @@ impl Trace {
     /// Replaces control characters and the like in all texts, and truncates very long texts; a recording without either
     /// is not copied. Attribute values, which may have several lines and are parsed, are unchanged. For display only:
     /// files keep the original texts.
-    pub fn make_texts_printable(trace: &mut Arc<Self>) {
+    pub fn with_printable_texts(trace: Arc<Self>) -> Arc<Self> {
         let is_shown = |text: &String| text.len() <= MAX_SHOWN && !text.contains(is_hidden);
         if trace.texts().all(is_shown) {
-            return;
+            return trace;
         }
-        let trace = Arc::make_mut(trace);
+        let mut trace = Arc::unwrap_or_clone(trace).0;
         let mut values: BTreeMap<StringId, String> = BTreeMap::new();
         for value in trace.attributes.iter().map(|attribute| attribute.value) {
             let text = value.index().and_then(|index| trace.tables.strings.get(index));
@@ -34,8 +34,11 @@ impl Trace {
         for attribute in &mut trace.attributes {
             attribute.value = kept.get(&attribute.value).copied().unwrap_or(attribute.value);
         }
+        Arc::new(Self(trace))
     }
+}
 
+impl TraceParts {
     fn texts(&self) -> impl Iterator<Item = &String> {
         let Self { header, devices, tables, problems, .. } = self;
         let of_header = [&header.recorder, &header.program, &header.host, &header.clock, &header.level];
@@ -68,19 +71,17 @@ mod tests {
 
     #[test]
     fn texts_are_shown_on_one_line_and_of_limited_length() {
-        let mut trace = Arc::new(Trace::default());
-        let same = Arc::clone(&trace);
-        Trace::make_texts_printable(&mut trace);
+        let trace = Arc::new(Trace::default());
+        let same = Trace::with_printable_texts(Arc::clone(&trace));
         assert!(Arc::ptr_eq(&trace, &same), "there is nothing to replace");
         let header = Header {
             program: "a\u{1b}[2J".into(),
             facts: vec![("b\n".into(), "c\u{202e}".into())],
             ..Header::default()
         };
-        let mut trace = Trace { header, ..Trace::default() };
+        let mut trace = TraceParts { header, ..TraceParts::default() };
         trace.tables.strings = vec!["ok".into(), "d\te".into(), "f".repeat(10 << 20)];
-        let mut trace = Arc::new(trace);
-        Trace::make_texts_printable(&mut trace);
+        let trace = Trace::with_printable_texts(Arc::new(Trace(trace)));
         assert_eq!(trace.header.program, "a\u{fffd}[2J");
         assert_eq!(trace.header.facts, [("b\u{fffd}".to_owned(), "c\u{fffd}".to_owned())]);
         assert_eq!(trace.tables.strings[..2], ["ok", "d\u{fffd}e"]);
@@ -90,13 +91,12 @@ mod tests {
     #[test]
     fn values_of_attributes_keep_their_lines_and_their_length() {
         let value = "a\nb ".repeat(MAX_SHOWN);
-        let mut trace = Trace::default();
+        let mut trace = TraceParts::default();
         trace.tables.strings = vec!["name".into(), value.clone()];
         let (name, text) = (StringId(0), StringId(1));
         let attribute = |at| Attribute { owner: Owner::Event(EventId(at)), name, value: text };
         trace.attributes = vec![attribute(0), attribute(1)];
-        let mut trace = Arc::new(trace);
-        Trace::make_texts_printable(&mut trace);
+        let trace = Trace::with_printable_texts(Arc::new(Trace(trace)));
         assert!(trace.attributes.iter().all(|attribute| trace.tables.string(attribute.value) == value));
         assert!(!trace.tables.string(text).contains('\n'), "it may be a name too");
         assert_eq!(trace.tables.strings.len(), 3);

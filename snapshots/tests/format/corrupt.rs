@@ -258,12 +258,12 @@ fn the_index_changes_nothing_but_the_speed() {
     let bytes = write_step(true);
     let end = places(&bytes).iter().find(|place| place.header.kind() == Some(SectionKind::Footer)).unwrap().start;
     let with = read_bytes(&bytes).unwrap();
-    let mut without = read_bytes(&bytes[..end]).unwrap();
+    let without = read_bytes(&bytes[..end]).unwrap();
     assert!(without.lacks_index_only() && !with.lacks_index_only());
     let rewritten = read_bytes(&write_trace(Vec::new(), &without).unwrap()).unwrap();
     assert_eq!(rewritten.problems, with.problems, "writing the recording again mends it");
-    assert!(without.problems.pop().unwrap().to_string().contains("index"));
-    assert_eq!(whole(&without), whole(&with));
+    assert!(without.problems.last().unwrap().to_string().contains("index"));
+    assert_eq!(whole(&without.edited(|trace| trace.problems.truncate(trace.problems.len() - 1))), whole(&with));
     // A damaged index is no loss either.
     let mut damaged = bytes;
     damaged[end + HEADER_BYTES] ^= 1;

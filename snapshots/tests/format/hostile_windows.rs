@@ -18,8 +18,8 @@ fn read_in_parts(bytes: &[u8]) -> bool {
     let _ = (windows.has_stages(), windows.main_device(), windows.checkpoints(), windows.count_operations());
     let _ = windows.read(0..count, &mut |_, _| ControlFlow::Continue(()));
     for range in [0..0, 0..count, count / 2..count, count / 3..count / 3 + 7, count..count] {
-        if let Ok(mut window) = windows.window(range) {
-            let _ = windows.number_blocks(&mut window);
+        if let Ok(window) = windows.window(range) {
+            let _ = windows.number_blocks(window);
         }
     }
     windows.whole().is_ok()

@@ -14,8 +14,7 @@ use highwater_snapshots::{
 /// Everything that a trace says, for comparison: its columns and tables, whole.
 pub(crate) fn whole(trace: &Trace) -> String {
     let problems: Vec<String> = trace.problems.iter().map(ToString::to_string).collect();
-    let mut trace = trace.clone();
-    trace.problems.clear();
+    let trace = trace.clone().edited(|trace| trace.problems.clear());
     format!("{trace:#?}\n{problems:#?}")
 }
 

@@ -5,6 +5,7 @@ use highwater_snapshots::format::{
 };
 use highwater_snapshots::symbols::{Asked, LookUp, Symbolizer, look_up};
 use highwater_snapshots::tables::SourceLine;
+use highwater_snapshots::trace::TraceParts;
 use highwater_snapshots::{FrameId, StringId, Trace};
 
 use crate::library::Library;
@@ -68,8 +69,7 @@ fn a_recording_of_a_killed_program_stays_unfinished_and_loses_only_what_nobody_c
     assert_eq!(lines(&read, FrameId(1)), LINES);
     let strings = before.tables.strings.len();
     let but_problems = |trace: &Trace| {
-        let mut trace = trace.clone();
-        trace.problems.clear();
+        let trace = trace.clone().edited(|trace| trace.problems.clear());
         without_lines(&trace, strings)
     };
     assert!(but_problems(&before) == but_problems(&read));
@@ -122,10 +122,11 @@ fn damage_stays_where_it_is_and_new_texts_count_past_those_that_it_took() {
         } else {
             assert_eq!(lines(&is, FrameId(1)), LINES, "{kind:?}");
             // Without its end section the recording stops where the file does, which has moved.
-            let stop = |mut trace: Trace| {
-                let end = trace.problems.iter_mut().filter(|problem| problem.what.starts_with("the recording stops"));
-                end.for_each(|problem| problem.offset = None);
-                trace
+            let stop = |trace: Trace| {
+                trace.edited(|TraceParts { problems, .. }| {
+                    let end = problems.iter_mut().filter(|problem| problem.what.starts_with("the recording stops"));
+                    end.for_each(|problem| problem.offset = None);
+                })
             };
             assert!(described(&stop(was)) == described(&stop(is)), "{kind:?}");
         }

@@ -16,6 +16,13 @@ fn bare(library: &Library) -> Trace {
     read_bytes(&recording(&library.path, library.address, Ending::Finished)).unwrap()
 }
 
+/// The recording with what is found of its frames.
+fn looked_up(library: &Library) -> Trace {
+    let trace = bare(library);
+    let found = found(&trace, &[]);
+    trace.edited(|trace| found.apply(&mut trace.tables))
+}
+
 fn symbolizer(folders: &[&Path]) -> Symbolizer {
     let folders: Vec<PathBuf> = folders.iter().map(|folder| folder.to_path_buf()).collect();
     Symbolizer::new(folders.clone()).with_copies_in(folders)
@@ -129,8 +136,7 @@ fn names_alone_are_looked_up_again_when_that_is_asked_for_and_kept_where_nothing
     let library = Library::new();
     let debug = library.at("debug/outer.debug");
     library.strip_to(&debug);
-    let mut named = bare(&library);
-    found(&named, &[]).apply(&mut named.tables);
+    let named = looked_up(&library);
     let folder = debug.parent().unwrap();
     let bare_only = found(&named, &[folder]);
     assert_eq!((bare_only.modules[0].asked, bare_only.symbols.len()), (0, 0));
@@ -144,8 +150,7 @@ fn names_alone_are_looked_up_again_when_that_is_asked_for_and_kept_where_nothing
 #[test]
 fn what_was_looked_up_is_part_of_the_recording_that_is_written() {
     let library = Library::new();
-    let mut trace = bare(&library);
-    found(&trace, &[]).apply(&mut trace.tables);
+    let trace = looked_up(&library);
     let again = read_bytes(&write_trace(Vec::new(), &trace).unwrap()).unwrap();
     assert_eq!(again.tables, trace.tables);
     assert_eq!(found(&again, &[]).modules[0].asked, 0);

@@ -94,11 +94,12 @@ fn alloc(block: u64, bytes: u64) -> What {
 
 /// All of a trace but the source lines of its frames, and the texts that these alone name.
 pub(crate) fn without_lines(trace: &Trace, strings: usize) -> String {
-    let mut trace = trace.clone();
-    trace.tables.lines.clear();
-    trace.tables.strings.truncate(strings);
-    for frame in &mut trace.tables.frames {
-        (frame.first_line, frame.line_count) = (0, 0);
-    }
+    let trace = trace.clone().edited(|trace| {
+        trace.tables.lines.clear();
+        trace.tables.strings.truncate(strings);
+        for frame in &mut trace.tables.frames {
+            (frame.first_line, frame.line_count) = (0, 0);
+        }
+    });
     format!("{trace:#?}")
 }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use flate2::read::MultiGzDecoder;
 use highwater_analysis::Source;
-use highwater_analysis::excerpt::{excerpt, remove_stacks};
+use highwater_analysis::excerpt::{excerpt, without_stacks};
 use highwater_analysis::peak_stacks::{StackFormat, write_peak_stacks};
 use highwater_analysis::trace_events::{KinetoTrace, write_chrome, write_perfetto};
 use highwater_app::files::destination::{Destination, Kind, same};
@@ -106,7 +106,7 @@ impl ConvertArguments {
     ///
     /// Fails if the recording does not have all of the events.
     pub(crate) fn trim(&self, trace: Trace) -> Result<Trace, Failure> {
-        let mut trace = match &self.events {
+        let trace = match &self.events {
             None => trace,
             Some(events) if events.end as u64 > trace.event_count() => {
                 let (all, text) = (format_count(trace.event_count()), format!("{}..{}", events.start, events.end));
@@ -118,10 +118,7 @@ impl ConvertArguments {
                 excerpt(&trace, events.start.saturating_sub(before)..events.end.saturating_sub(before))
             }
         };
-        if self.no_stacks {
-            remove_stacks(&mut trace);
-        }
-        Ok(trace)
+        Ok(if self.no_stacks { without_stacks(trace) } else { trace })
     }
 
     /// Whether a page for browsers is written.

@@ -159,7 +159,7 @@ impl<'a> PeakReport<'a> {
             };
             let mut window = source.window_at(moment.number())?;
             if arguments.largest_blocks > 0 {
-                source.number_blocks(&mut window.trace)?;
+                window.trace = source.number_blocks(window.trace)?;
             }
             let (trace_at, index) = (&window.trace, window.index(device));
             let broken_down = |query: &Query<'_>| Peak::at(trace_at, &index.live, &index.series, moment, query);

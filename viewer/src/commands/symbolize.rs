@@ -2,6 +2,7 @@
 
 use std::fs::{File, TryLockError};
 use std::io;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -142,7 +143,7 @@ fn write(
         None => (file, rewrite(file, amend)?),
         Some(destination) if can_amend => (&destination.path, destination.write(amend)?),
         Some(destination) => {
-            found.apply(&mut recording.trace.tables);
+            recording.trace = mem::take(&mut recording.trace).edited(|trace| found.apply(&mut trace.tables));
             let (_, bytes) = write_to(destination, &Source::in_memory(&recording.trace), None)?;
             (&destination.path, (0, bytes))
         }

@@ -15,18 +15,15 @@ use crate::output::Failure;
 pub(crate) fn read_with(file: &Path, choice: &CategoryChoice) -> Result<Recording, Failure> {
     // Errors in a rules file are reported before a long read.
     let rules = rules(choice)?;
-    let mut recording = read(file)?;
-    apply(&mut recording, choice, rules.as_ref());
-    Ok(recording)
+    Ok(apply(read(file)?, choice, rules.as_ref()))
 }
 
 /// Returns a function that reads one of many recordings without a progress bar, with categories according to `choice`.
 pub(crate) fn reader(choice: &CategoryChoice) -> Result<impl Fn(&Path) -> Result<Recording, Error> + Sync, Failure> {
     let rules = rules(choice)?;
     Ok(move |file: &Path| {
-        let mut recording = open_file(file, &mut |_| ControlFlow::Continue(()))?;
-        apply(&mut recording, choice, rules.as_ref());
-        Ok(recording)
+        let recording = open_file(file, &mut |_| ControlFlow::Continue(()))?;
+        Ok(apply(recording, choice, rules.as_ref()))
     })
 }
 
@@ -44,12 +41,16 @@ fn rules(choice: &CategoryChoice) -> Result<Option<Rules>, Failure> {
     }
 }
 
-fn apply(recording: &mut Recording, choice: &CategoryChoice, rules: Option<&Rules>) {
-    recording.trace.tables.skipped.clone_from(&choice.skip);
+fn apply(Recording { trace, format }: Recording, choice: &CategoryChoice, rules: Option<&Rules>) -> Recording {
+    let trace = match choice.skip.is_empty() {
+        true => trace,
+        false => trace.edited(|trace| trace.tables.skipped.clone_from(&choice.skip)),
+    };
     // A .snap file stores what was guessed when it was written.
-    let is_asked = choice.categories.is_some() || recording.format.kind != FileKind::Snap;
-    if let (Some(rules), true) = (rules, is_asked) {
-        guess(&mut recording.trace, rules);
+    let is_asked = choice.categories.is_some() || format.kind != FileKind::Snap;
+    match rules.filter(|_| is_asked) {
+        Some(rules) => Recording { trace: guess(trace, rules), format },
+        None => Recording { trace, format },
     }
 }
 
@@ -65,9 +66,9 @@ mod tests {
         let categories = (!choice.is_empty()).then(|| choice.parse().unwrap());
         let choice = CategoryChoice { categories, skip: Vec::new() };
         let trace = trace_from_text("alloc a 1 < build < main\nalloc b 2 input < main\n").unwrap();
-        let mut recording = Recording { format: FileFormat { kind: FileKind::Snap, is_gzipped: false }, trace };
-        apply(&mut recording, &choice, rules(&choice)?.as_ref());
-        Ok(recording.trace.blocks.category)
+        let recording = Recording { format: FileFormat { kind: FileKind::Snap, is_gzipped: false }, trace };
+        let recording = apply(recording, &choice, rules(&choice)?.as_ref());
+        Ok(recording.trace.blocks.category.clone())
     }
 
     #[test]

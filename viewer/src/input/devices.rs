@@ -111,16 +111,16 @@ mod tests {
 
     fn trace(devices: &[u16], host: Option<u16>) -> Trace {
         let lines = devices.iter().map(|device| format!("alloc d{device} 10 device={device}\n"));
-        let mut trace = trace_from_text(&lines.collect::<String>()).unwrap();
-        trace.devices = host
-            .map(|device| DeviceFacts {
-                device: DeviceId(device),
-                driver: PINNED_DRIVER.to_owned(),
-                ..DeviceFacts::default()
-            })
-            .into_iter()
-            .collect();
-        trace
+        trace_from_text(&lines.collect::<String>()).unwrap().edited(|trace| {
+            trace.devices = host
+                .map(|device| DeviceFacts {
+                    device: DeviceId(device),
+                    driver: PINNED_DRIVER.to_owned(),
+                    ..DeviceFacts::default()
+                })
+                .into_iter()
+                .collect()
+        })
     }
 
     #[test]
@@ -147,11 +147,9 @@ mod tests {
     fn a_verdict_names_host_memory_where_the_recording_has_nothing_else() {
         let on = |trace: &Trace| covered_phrase(trace, &[trace.main_device()]);
         assert_eq!(on(&trace(&[255], Some(255))).as_deref(), Some(HOST));
-        let mut cpu = trace(&[0], Some(0));
-        cpu.devices[0].driver = CPU_DRIVER.to_owned();
-        assert_eq!(on(&cpu).as_deref(), Some(HOST));
-        cpu.devices[0].driver = "cuda 13.0".to_owned();
-        assert_eq!(on(&cpu), None);
+        let driven_by = |driver: &str| trace(&[0], Some(0)).edited(|one| one.devices[0].driver = driver.to_owned());
+        assert_eq!(on(&driven_by(CPU_DRIVER)).as_deref(), Some(HOST));
+        assert_eq!(on(&driven_by("cuda 13.0")), None);
         assert_eq!(on(&trace(&[0, 255], Some(255))).as_deref(), Some("device 0"));
     }
 

@@ -188,24 +188,31 @@ fn bare_stacks(trace: &Trace) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use highwater_snapshots::tables::{Frame, Module, SourceLine};
+    use highwater_snapshots::trace::TraceParts;
     use highwater_snapshots::{ModuleId, StringId};
 
     use super::*;
 
     #[test]
     fn a_program_of_which_only_libraries_have_lines_has_bare_addresses() {
-        let mut trace = Trace::default();
-        let tables = &mut trace.tables;
-        tables.strings = ["/home/me/train", "/usr/lib/libc.so.6", "main"].map(str::to_owned).to_vec();
         let module = |path| Module { path: StringId(path), build_id: vec![1], load_bias: 0 };
-        tables.modules = vec![module(0), module(1)];
-        tables.lines = vec![SourceLine { function: StringId(2), file: StringId(2), line: 1 }];
-        let frame = |module, line_count| Frame { module: ModuleId(module), address: 1, first_line: 0, line_count };
-        tables.frames = vec![frame(0, 0), frame(1, 1), frame(1, 1)];
-        assert!(bare_stacks(&trace).is_some_and(|text| text.starts_with("Stacks: 1 of 3 frames are bare addresses")));
-        trace.tables.frames.push(frame(0, 1));
-        assert_eq!(bare_stacks(&trace), None, "the program has lines");
-        trace.tables.frames = vec![frame(0, 1), frame(1, 0)];
-        assert_eq!(bare_stacks(&trace), None, "a library of the system");
+        let found = |frames: &[(u32, u32)]| {
+            let frames = frames.iter().map(|&(module, line_count)| Frame {
+                module: ModuleId(module),
+                address: 1,
+                first_line: 0,
+                line_count,
+            });
+            bare_stacks(&Trace::default().edited(|TraceParts { tables, .. }| {
+                tables.strings = ["/home/me/train", "/usr/lib/libc.so.6", "main"].map(str::to_owned).to_vec();
+                tables.modules = vec![module(0), module(1)];
+                tables.lines = vec![SourceLine { function: StringId(2), file: StringId(2), line: 1 }];
+                tables.frames = frames.collect();
+            }))
+        };
+        let bare = found(&[(0, 0), (1, 1), (1, 1)]);
+        assert!(bare.is_some_and(|text| text.starts_with("Stacks: 1 of 3 frames are bare addresses")));
+        assert_eq!(found(&[(0, 0), (1, 1), (1, 1), (0, 1)]), None, "the program has lines");
+        assert_eq!(found(&[(0, 1), (1, 0)]), None, "a library of the system");
     }
 }

@@ -263,8 +263,7 @@ fn imported_events_have_their_attributes_and_marks_their_device() {
     assert!(events[1].get("attributes").is_none());
     assert_eq!((&events[0]["step"], &events[0]["phase"]), (&3.into(), &"forward".into()));
     assert_eq!(events[5]["phase"], "backward");
-    let mut ours = trace_from_text(IMPORTED).unwrap();
-    ours.header.recorder = "highwater 0.1.0".to_owned();
+    let ours = trace_from_text(IMPORTED).unwrap().edited(|ours| ours.header.recorder = "highwater 0.1.0".to_owned());
     let text = answer(ours, "events step.snap --device 1").unwrap();
     assert_eq!(text.matches("snapshot").count(), 2, "our own recorder's marks concern every device: {text}");
 }
@@ -294,9 +293,10 @@ fn verify_distinguishes_sound_recordings_from_others() {
             Next: highwater info step.snap   for what is in it
         "#]],
     );
-    let mut damaged = trace();
-    damaged.problems.push(Problem::at(4096, "a section of events is damaged: 12 events are missing"));
-    damaged.trust.events_lost = 12;
+    let damaged = trace().edited(|damaged| {
+        damaged.problems.push(Problem::at(4096, "a section of events is damaged: 12 events are missing"));
+        damaged.trust.events_lost = 12;
+    });
     expect![[r#"
         Not sound: 1 problem; what could be read: 22 events, 7 blocks.
 
@@ -311,9 +311,10 @@ fn verify_distinguishes_sound_recordings_from_others() {
 
 #[test]
 fn doubts_are_reported_with_every_answer() {
-    let mut doubtful = trace();
-    doubtful.trust.unfinished = true;
-    doubtful.problems.push(Problem::at(4096, "the file ends within a section"));
+    let doubtful = trace().edited(|doubtful| {
+        doubtful.trust.unfinished = true;
+        doubtful.problems.push(Problem::at(4096, "the file ends within a section"));
+    });
     for command in ["info", "peak", "phases", "events"] {
         let text = answer(doubtful.clone(), &format!("{command} step.snap")).unwrap();
         assert!(text.contains("Trust: the recording was cut off"), "{text}");

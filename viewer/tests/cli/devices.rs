@@ -17,9 +17,10 @@ fn three() -> Trace {
     }
     text += "alloc b 70000000 activation device=1 < gather < main\nalloc c 5000 device=2\n\
              free a0\noom 20000000 free=1000000 device=1 < gather < main\n";
-    let mut trace = trace_from_text(&text).unwrap();
-    trace.devices =
-        vec![DeviceFacts { device: DeviceId(255), driver: PINNED_DRIVER.to_owned(), ..DeviceFacts::default() }];
+    let trace = trace_from_text(&text).unwrap().edited(|trace| {
+        trace.devices =
+            vec![DeviceFacts { device: DeviceId(255), driver: PINNED_DRIVER.to_owned(), ..DeviceFacts::default() }]
+    });
     // Facts are known before a trace is built; writing and reading builds it.
     let bytes = write_trace(Vec::new(), &trace).unwrap();
     highwater_snapshots::format::read_bytes(&bytes).unwrap()
@@ -155,9 +156,9 @@ fn a_picture_shows_the_device_that_ran_out_of_memory() {
 
 #[test]
 fn devices_without_memory_are_counted_in_one_line() {
-    let mut trace =
-        trace_from_text("alloc a 1000 activation\nmark snapshot device=1\nmark snapshot device=2\n").unwrap();
-    trace.devices = [1, 2].map(|device| DeviceFacts { device: DeviceId(device), ..DeviceFacts::default() }).into();
+    let trace = trace_from_text("alloc a 1000 activation\nmark snapshot device=1\nmark snapshot device=2\n").unwrap();
+    let devices = [1, 2].map(|device| DeviceFacts { device: DeviceId(device), ..DeviceFacts::default() });
+    let trace = trace.edited(|trace| trace.devices = devices.into());
     let bytes = write_trace(Vec::new(), &trace).unwrap();
     let trace = || highwater_snapshots::format::read_bytes(&bytes).unwrap();
     let text = answer(trace(), "info a.snap").unwrap();

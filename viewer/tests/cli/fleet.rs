@@ -19,10 +19,10 @@ fn trace(rank: Option<u32>, mebibytes: u64) -> Trace {
         100 << 20,
         mebibytes << 20
     );
-    let mut trace = trace_from_text(&text).unwrap();
-    (trace.header.rank, trace.header.host) = (rank, "box".to_owned());
-    trace.header.world_size = rank.map(|_| 5);
-    trace
+    trace_from_text(&text).unwrap().edited(|trace| {
+        (trace.header.rank, trace.header.host) = (rank, "box".to_owned());
+        trace.header.world_size = rank.map(|_| 5);
+    })
 }
 
 fn write(folder: &Path, name: &str, trace: &Trace) {

@@ -228,9 +228,9 @@ fn leaky() -> Trace {
         text += &format!("alloc c{step} 100/512 activation #append @cache < remember < forward < main\n");
         text += "alloc a 300/512 activation #linear @net < forward < main\nphase backward\nfree a\n";
     }
-    let mut trace = trace_from_text(&(text + "step 4\nphase forward\nalloc x5 50/512 input\n")).unwrap();
-    trace.devices = vec![DeviceFacts { capacity_bytes: 4096, ..DeviceFacts::default() }];
-    trace
+    trace_from_text(&(text + "step 4\nphase forward\nalloc x5 50/512 input\n"))
+        .unwrap()
+        .edited(|trace| trace.devices = vec![DeviceFacts { capacity_bytes: 4096, ..DeviceFacts::default() }])
 }
 
 #[test]
@@ -329,11 +329,7 @@ fn growth_names_the_leaks_of_every_device_with_their_lines() {
         text += &format!("step {step}\nphase forward\nalloc a 100 < /p/net/train.py:5 step\nfree a\n");
         text += &format!("alloc k{step} 41943040 {category} device=1 < /p/net/train.py:9 log < /p/main.py:3 main\n");
     }
-    let trace = || {
-        let mut trace = trace_from_text(&text).unwrap();
-        trace.trust.categories_guessed = true;
-        trace
-    };
+    let trace = || trace_from_text(&text).unwrap().edited(|trace| trace.trust.categories_guessed = true);
     let told = json(trace(), "growth leaky.snap --json --device 0");
     assert_eq!((&told["leaks"], told["devices"].as_array().unwrap().len()), (&serde_json::json!([]), 1));
     let told = json(trace(), "growth leaky.snap --json");
@@ -408,8 +404,8 @@ fn a_file_of_a_strange_recording_is_answered_for() {
 fn a_baseline_of_a_real_gpu_beside_a_recording_of_a_simulated_one_is_stated() {
     let folder = tempfile::tempdir().unwrap();
     for (file, gpu) in [("real.snap", None), ("h100.snap", Some("NVIDIA H100")), ("t4.snap", Some("Tesla T4"))] {
-        let mut trace = trace();
-        trace.header.facts.extend(gpu.map(|gpu| ("simulated".to_owned(), gpu.to_owned())));
+        let trace =
+            trace().edited(|trace| trace.header.facts.extend(gpu.map(|gpu| ("simulated".to_owned(), gpu.to_owned()))));
         std::fs::write(folder.path().join(file), write_trace(Vec::new(), &trace).unwrap()).unwrap();
     }
     let check = |options: &str| stdout(&highwater(folder.path(), &format!("check h100.snap {options}")));

@@ -14,13 +14,12 @@ use crate::sample::{answer, json, trace};
 
 /// A trace of `text` whose devices, by number and driver, were known before it was built.
 fn with_devices(text: &str, devices: &[(u16, &str)]) -> Trace {
-    let mut trace = trace_from_text(text).unwrap();
     let facts = |&(device, driver): &(u16, &str)| DeviceFacts {
         device: DeviceId(device),
         driver: driver.to_owned(),
         ..DeviceFacts::default()
     };
-    trace.devices = devices.iter().map(facts).collect();
+    let trace = trace_from_text(text).unwrap().edited(|trace| trace.devices = devices.iter().map(facts).collect());
     read_bytes(&write_trace(Vec::new(), &trace).unwrap()).unwrap()
 }
 
@@ -62,10 +61,8 @@ fn blocks_that_exceed_their_segments_lead_every_answer_and_are_a_problem_in_json
 
 #[test]
 fn what_a_recording_lacks_leaves_budgets_unconfirmed() {
-    let mut cut_off = trace();
-    cut_off.trust.unfinished = true;
-    let mut of_ring = trace();
-    of_ring.trust.events_lost = 1234;
+    let cut_off = trace().edited(|cut_off| cut_off.trust.unfinished = true);
+    let of_ring = trace().edited(|of_ring| of_ring.trust.events_lost = 1234);
     let state = || trace_from_text("baseline w 4096 parameter\nbaseline_segment 0x0 2097152").unwrap();
     let nothing = || with_devices("step 0\nphase forward\nstep 1\n", &[(0, "cuda")]);
     let elsewhere = || with_devices("alloc a 4096 device=1\n", &[(0, "cuda"), (1, "cuda")]);
@@ -165,8 +162,9 @@ fn an_excerpt_and_events_without_an_allocator_are_sound_but_confirm_no_budget() 
 
 #[test]
 fn what_a_recording_without_events_lacks_is_why_no_budget_is_confirmed() {
-    let mut never = trace_from_text("").unwrap();
-    never.header.facts.push((UNREGISTERED.to_owned(), "2400".to_owned()));
+    let never = trace_from_text("")
+        .unwrap()
+        .edited(|never| never.header.facts.push((UNREGISTERED.to_owned(), "2400".to_owned())));
     let text = answer(never, "check a.snap --max-peak 1GiB").unwrap();
     assert!(text.starts_with("Failed: 2,400 events of allocators that were not registered are missing, so"), "{text}");
 }
@@ -199,15 +197,12 @@ fn a_damaged_recording_is_not_stated_to_be_cut_off() {
 
 /// The sample with a fact of its recorder.
 fn with_fact(name: &str, value: &str) -> Trace {
-    let mut trace = trace();
-    trace.header.facts.push((name.to_owned(), value.to_owned()));
-    trace
+    trace().edited(|trace| trace.header.facts.push((name.to_owned(), value.to_owned())))
 }
 
 #[test]
 fn a_state_is_not_called_a_peak() {
-    let mut of_ring = trace();
-    of_ring.trust.events_lost = 1234;
+    let of_ring = trace().edited(|of_ring| of_ring.trust.events_lost = 1234);
     let state = || trace_from_text("baseline w 4096 parameter\nbaseline_segment 0x0 2097152").unwrap();
     for command in ["peak", "explain"] {
         let text = answer(state(), &format!("{command} a.snap")).unwrap();
@@ -245,8 +240,7 @@ fn what_leaks_is_named_at_the_peak_beside_its_category() {
 fn no_verdict_is_confirmed_by_a_part_of_a_run() {
     let folder = tempfile::tempdir().unwrap();
     let whole = trace_from_text("segment_alloc 0x10000000 20971520 large\nalloc a 10485760 large\nfree a\n").unwrap();
-    let mut of_ring = whole.clone();
-    of_ring.trust.events_lost = 1234;
+    let of_ring = whole.clone().edited(|of_ring| of_ring.trust.events_lost = 1234);
     write(folder.path(), "ring.snap", &of_ring);
     write(folder.path(), "part.snap", &excerpt(&whole, 1..3));
     write(folder.path(), "whole.snap", &whole);

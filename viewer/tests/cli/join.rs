@@ -12,10 +12,11 @@ use crate::sample::trace;
 fn both() -> tempfile::TempDir {
     let (folder, _) = folder();
     let text = "baseline_segment 0x0 4194304\nalloc d 2097152 t=2us < cudaMalloc < main\nstep 3\nalloc e 512 t=9us < cudaMalloc < main\nfree e t=11us\n";
-    let mut driver = trace_from_text(text).unwrap();
     let started_unix_us = trace().header.started_unix_us;
-    driver.header = Header { recorder: "highwater 0.1.0".into(), started_unix_us, ..Header::default() };
-    driver.devices = vec![DeviceFacts { name: "cuda:0".into(), ..DeviceFacts::default() }];
+    let driver = trace_from_text(text).unwrap().edited(|driver| {
+        driver.header = Header { recorder: "highwater 0.1.0".into(), started_unix_us, ..Header::default() };
+        driver.devices = vec![DeviceFacts { name: "cuda:0".into(), ..DeviceFacts::default() }];
+    });
     std::fs::write(folder.path().join("driver.snap"), write_trace(Vec::new(), &driver).unwrap()).unwrap();
     folder
 }

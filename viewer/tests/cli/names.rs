@@ -14,16 +14,16 @@ const HOSTILE: &str = "=a\nb\u{202e}c\u{9b}2J\u{1b}]0;d\u{2066}";
 /// A recording whose names are all `name`.
 fn named(name: &str) -> Trace {
     let text = "step 0\nphase forward\nalloc a 1000 #op @scope < function < main\nalloc b 24 < main\nmark note";
-    let mut trace = trace_from_text(text).unwrap();
-    for known in &mut trace.tables.strings {
-        if ["op", "scope", "function", "note"].contains(&known.as_str()) {
-            name.clone_into(known);
+    trace_from_text(text).unwrap().edited(|trace| {
+        for known in &mut trace.tables.strings {
+            if ["op", "scope", "function", "note"].contains(&known.as_str()) {
+                name.clone_into(known);
+            }
         }
-    }
-    name.clone_into(&mut trace.header.program);
-    trace.header.facts.push((name.to_owned(), name.to_owned()));
-    trace.problems.push(Problem::new(name));
-    trace
+        name.clone_into(&mut trace.header.program);
+        trace.header.facts.push((name.to_owned(), name.to_owned()));
+        trace.problems.push(Problem::new(name));
+    })
 }
 
 /// A folder with a recording `step.snap` whose names are all `name`.

@@ -17,8 +17,9 @@ const MIB: u64 = 1 << 20;
 
 /// What the allocator makes of the requests of `text` on a device of 100 MiB, up to the one that fails.
 fn run_out(text: &str, alloc_conf: Option<&str>) -> Trace {
-    let mut trace = trace_from_text(text).unwrap();
-    trace.devices = vec![DeviceFacts { capacity_bytes: 100 * MIB, ..DeviceFacts::default() }];
+    let trace = trace_from_text(text)
+        .unwrap()
+        .edited(|trace| trace.devices = vec![DeviceFacts { capacity_bytes: 100 * MIB, ..DeviceFacts::default() }]);
     let change = Change { capacity: Some(100 * MIB), alloc_conf: alloc_conf.map(str::to_owned), ..Change::default() };
     let changed = predict(&Source::in_memory(&trace), &change).unwrap().changed.unwrap();
     assert!(changed.oom.is_some(), "the last request of the text fails");
@@ -105,8 +106,7 @@ fn fragmentation_is_named_only_where_settings_without_it_let_the_request_through
     let list = text.split_once("Would have let the request succeed: ").unwrap().1.split_once('.').unwrap().0;
     let at = |what: &str| list.find(what).unwrap_or_else(|| panic!("{what} is not in {list}"));
     assert!(at("expandable_segments") < at("more device memory") && at("more device memory") < at("freeing"), "{list}");
-    let mut of_pytorch = trace.clone();
-    of_pytorch.header.recorder = "PyTorch".to_owned();
+    let of_pytorch = trace.clone().edited(|of_pytorch| of_pytorch.header.recorder = "PyTorch".to_owned());
     let told = answer(of_pytorch, "oom a.snap").unwrap().replace('\n', " ");
     assert!(told.contains("succeed: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; "), "{told}");
     assert_eq!(told.matches("PYTORCH_CUDA_ALLOC_CONF").count(), 1, "{told}");
@@ -149,11 +149,10 @@ fn memory_that_another_stream_holds_is_found_though_the_stream_of_the_request_is
 #[test]
 fn a_limit_below_the_device_is_named() {
     let text = (0..4).map(|row| alloc(&format!("b{row}"), 10, "")).collect::<String>() + &alloc("last", 20, "");
-    let mut trace = run_out(&text, Some("per_process_memory_fraction:0.5"));
+    let trace = run_out(&text, Some("per_process_memory_fraction:0.5"));
     assert_eq!(only(&trace)["verdict"], "limit");
     // Set by a call: then the recording has no such setting.
-    trace.devices[0].settings.clear();
-    let oom = only(&trace);
+    let oom = only(&trace.edited(|trace| trace.devices[0].settings.clear()));
     assert_eq!((&oom["verdict"], &oom["verdict_is_tested"]), (&"limit".into(), &true.into()), "{oom}");
     assert_eq!(remedy(&oom, "a higher limit (60 MiB was free on the device)"), Some(true));
     assert_eq!(remedy(&oom, "expandable_segments:True"), Some(false));
@@ -164,10 +163,9 @@ fn a_limit_below_the_device_is_named() {
 fn a_limit_below_the_device_is_its_memory_in_every_answer() {
     let split = alloc("x", 60, "") + "free x\n" + &alloc("pin", 12, "buffer") + &alloc("last", 80, "");
     for text in [full(), split] {
-        let mut trace = run_out(&text, None);
-        trace.devices[0].capacity_bytes = 0;
+        let trace = run_out(&text, None).edited(|trace| trace.devices[0].capacity_bytes = 0);
         let most = highwater_analysis::Series::build(&trace, DeviceId(0)).peak(&trace, Metric::Reserved).0;
-        trace.ooms[0].device_free = 200 * MIB;
+        let trace = trace.edited(|trace| trace.ooms[0].device_free = 200 * MIB);
         let oom = only(&trace);
         assert_eq!((&oom["verdict"], &oom["capacity_bytes"]), (&"limit".into(), &most.into()), "{oom}");
         let device = &json(trace.clone(), "info a.snap --json")["devices"][0];
@@ -187,17 +185,16 @@ fn a_limit_below_the_device_is_its_memory_in_every_answer() {
 fn an_allocator_without_settings_gets_no_advice_on_settings() {
     let arena = || {
         let text = format!("{}oom {} free={}\n", alloc("a", 60, "< main"), 8 * MIB, 4 * MIB);
-        let mut trace = trace_from_text(&text).unwrap();
-        trace.devices = vec![DeviceFacts { capacity_bytes: 64 * MIB, ..DeviceFacts::default() }];
-        trace
+        trace_from_text(&text)
+            .unwrap()
+            .edited(|trace| trace.devices = vec![DeviceFacts { capacity_bytes: 64 * MIB, ..DeviceFacts::default() }])
     };
     let driver = || {
         let text = format!("segment_alloc 0x0 {0}\nalloc a {0} < main\noom {1} free={2}\n", 60 * MIB, 8 * MIB, 4 * MIB);
-        let mut trace = trace_from_text(&text).unwrap();
         let (name, value) = highwater_snapshots::trace::DRIVER_CALLS;
         let settings = vec![(name.to_owned(), value.to_owned())];
-        trace.devices = vec![DeviceFacts { capacity_bytes: 64 * MIB, settings, ..DeviceFacts::default() }];
-        trace
+        let facts = DeviceFacts { capacity_bytes: 64 * MIB, settings, ..DeviceFacts::default() };
+        trace_from_text(&text).unwrap().edited(|trace| trace.devices = vec![facts])
     };
     for trace in [arena as fn() -> Trace, driver] {
         let oom = only(&trace());
@@ -225,8 +222,7 @@ fn an_allocator_without_settings_gets_no_advice_on_settings() {
 /// As of PyTorch's snapshots.
 #[test]
 fn the_memory_that_a_failed_request_shows_is_the_capacity_in_every_answer() {
-    let mut trace = run_out(&full(), None);
-    trace.devices[0].capacity_bytes = 0;
+    let trace = run_out(&full(), None).edited(|trace| trace.devices[0].capacity_bytes = 0);
     let oom = only(&trace);
     assert_eq!((&oom["capacity_bytes"], &oom["capacity_is_inferred"]), (&(100 * MIB).into(), &true.into()), "{oom}");
     assert_eq!(remedy(&oom, "10 MiB more device memory (110 MiB in all)"), Some(true));
@@ -247,8 +243,7 @@ fn what_cannot_be_replayed_is_marked_as_a_guess() {
     let oom = only(&trace_from_text("alloc a 1024\noom 4096 free=0").unwrap());
     assert_eq!((&oom["verdict_is_tested"], &oom["remedies"]), (&false.into(), &Value::Null));
     assert!(oom["reasons"][0].as_str().unwrap().contains("Not tested: the recording has no segments"), "{oom}");
-    let mut trace = run_out(&full(), None);
-    trace.blocks.address[1] += 512;
+    let trace = run_out(&full(), None).edited(|trace| trace.blocks.address[1] += 512);
     let text = answer(trace, "oom a.snap").unwrap();
     assert!(text.contains("Probable cause: ") && text.contains("differs from the recording"), "{text}");
 }
@@ -260,9 +255,10 @@ fn an_earlier_request_that_failed_may_fail_again() {
     let first = run_out(&text, None);
     let again = highwater_notation::text_from_trace(&first);
     let oom = again.lines().last().unwrap().to_owned();
-    let mut trace = trace_from_text(&format!("{again}{oom}\n")).unwrap();
-    trace.devices = first.devices.clone();
-    trace.blocks.address.clone_from(&first.blocks.address);
+    let trace = trace_from_text(&format!("{again}{oom}\n")).unwrap().edited(|trace| {
+        trace.devices = first.devices.clone();
+        trace.blocks.address.clone_from(&first.blocks.address);
+    });
     let told = json(trace, "oom a.snap --json");
     let causes: Vec<&Value> = told["ooms"].as_array().unwrap().iter().map(|one| &one["verdict_is_tested"]).collect();
     assert_eq!(causes, [&Value::Bool(true), &Value::Bool(true)], "{told}");
@@ -271,8 +267,9 @@ fn an_earlier_request_that_failed_may_fail_again() {
 #[test]
 fn a_device_smaller_than_the_segments_at_the_start_does_not_fit() {
     let text = format!("baseline_segment {:#x} {1}\nbaseline w {1}\nphase forward\nalloc a 1024\n", 64 * MIB, 60 * MIB);
-    let mut trace = trace_from_text(&text).unwrap();
-    trace.devices = vec![DeviceFacts { capacity_bytes: 100 * MIB, ..DeviceFacts::default() }];
+    let trace = trace_from_text(&text)
+        .unwrap()
+        .edited(|trace| trace.devices = vec![DeviceFacts { capacity_bytes: 100 * MIB, ..DeviceFacts::default() }]);
     let fits = |capacity: u64| {
         let change = Change { capacity: Some(capacity * MIB), ..Change::default() };
         predict(&Source::in_memory(&trace), &change).unwrap().changed.unwrap().fits()

@@ -150,8 +150,9 @@ fn a_recording_that_ends_before_it_has_as_many_events_as_steps_is_run_again() {
 fn a_recording_of_another_program_is_replayed_with_the_changes() {
     let folder = tempfile::tempdir().unwrap();
     let plain = peaks(&recorded(folder.path(), &format!("{MODEL} --uses")));
-    let mut trace = read_file(&folder.path().join("run.snap")).unwrap();
-    trace.header.program = "train.py".to_owned();
+    let trace = read_file(&folder.path().join("run.snap"))
+        .unwrap()
+        .edited(|trace| trace.header.program = "train.py".to_owned());
     std::fs::write(folder.path().join("other.snap"), write_trace(Vec::new(), &trace).unwrap()).unwrap();
     let (status, plan) = planned(folder.path(), &format!("other.snap --budget {}B", plain[2]));
     assert_eq!((status, &plan["proof"], &plan["fits_as_is"]), (0, &"replayed".into(), &true.into()), "{plan}");

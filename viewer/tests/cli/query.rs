@@ -131,12 +131,13 @@ fn record(folder: &Path) {
         let output = highwater(folder, &format!("record gpt2 --steps 2 --batch {batch} --out {name}.snap --json"));
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     }
-    let [mut usual, mut longer] =
-        ["usual", "longer"].map(|name| read_file(&folder.join(format!("{name}.snap"))).unwrap());
+    let [usual, longer] = ["usual", "longer"].map(|name| read_file(&folder.join(format!("{name}.snap"))).unwrap());
     for rank in 0..RANKS {
-        let trace = if rank == LONGER { &mut longer } else { &mut usual };
-        (trace.header.rank, trace.header.world_size) = (Some(rank), Some(RANKS));
-        let bytes = write_trace(Vec::new(), trace).unwrap();
+        let trace = if rank == LONGER { &longer } else { &usual };
+        let trace = trace.clone().edited(|trace| {
+            (trace.header.rank, trace.header.world_size) = (Some(rank), Some(RANKS));
+        });
+        let bytes = write_trace(Vec::new(), &trace).unwrap();
         fs::write(folder.join(format!("ranks/step.rank{rank}.snap")), bytes).unwrap();
     }
 }

@@ -61,8 +61,9 @@ fn explain_of_a_recording_that_ends_in_an_oom_reaches_up_to_the_failed_request_a
         mebibytes(250)
     );
     let text = |lines: &str| {
-        let mut trace = trace_from_text(lines).unwrap();
-        trace.blocks.address = vec![0x1000_0000, 0x2000_0000, 0x3000_0000];
+        let trace = trace_from_text(lines)
+            .unwrap()
+            .edited(|trace| trace.blocks.address = vec![0x1000_0000, 0x2000_0000, 0x3000_0000]);
         let text = answer(trace, "explain step.snap").unwrap();
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     };

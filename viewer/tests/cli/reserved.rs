@@ -15,9 +15,9 @@ fn graphs() -> Trace {
              alloc g{graph} {bytes} < capture.py:8 capture\nfree g{graph}\n"
         );
     }
-    let mut trace = trace_from_text(&text).unwrap();
-    trace.blocks.address = (0..4).map(|row| 0x1000_0000 + row * 0x100_0000).collect();
-    trace
+    trace_from_text(&text)
+        .unwrap()
+        .edited(|trace| trace.blocks.address = (0..4).map(|row| 0x1000_0000 + row * 0x100_0000).collect())
 }
 
 /// Steps that each use their own stream.

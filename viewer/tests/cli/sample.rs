@@ -40,27 +40,27 @@ alloc x2 1000/1024 input stream=3
 
 /// [`STEP`] with all that a recorder knows beside events.
 pub(crate) fn trace() -> Trace {
-    let mut trace = trace_from_text(STEP).unwrap();
-    trace.header = Header {
-        recorder: "highwater 0.1.0".into(),
-        program: "train".into(),
-        host: "box".into(),
-        pid: 42,
-        rank: Some(1),
-        world_size: Some(8),
-        started_unix_us: 1_767_225_600_000_000,
-        clock: "monotonic".into(),
-        level: "stacks".into(),
-        ..Header::default()
-    };
-    trace.devices = vec![DeviceFacts {
-        device: DeviceId(0),
-        name: "accounting".into(),
-        capacity_bytes: 8 << 20,
-        driver: "meta".into(),
-        settings: vec![("expandable_segments".into(), "False".into())],
-    }];
-    trace
+    trace_from_text(STEP).unwrap().edited(|trace| {
+        trace.header = Header {
+            recorder: "highwater 0.1.0".into(),
+            program: "train".into(),
+            host: "box".into(),
+            pid: 42,
+            rank: Some(1),
+            world_size: Some(8),
+            started_unix_us: 1_767_225_600_000_000,
+            clock: "monotonic".into(),
+            level: "stacks".into(),
+            ..Header::default()
+        };
+        trace.devices = vec![DeviceFacts {
+            device: DeviceId(0),
+            name: "accounting".into(),
+            capacity_bytes: 8 << 20,
+            driver: "meta".into(),
+            settings: vec![("expandable_segments".into(), "False".into())],
+        }];
+    })
 }
 
 /// The recording that is compared with [`trace`]: its layer is twice as wide, and its optimizer has no temporary.
@@ -70,10 +70,10 @@ pub(crate) fn other_trace() -> Trace {
         .replace("alloc t 4096 temporary < step < train < main\n", "")
         .replace("free t\n", "")
         .replace("< step < train", "< step < wrapped < train");
-    let mut other = trace_from_text(&text).unwrap();
-    other.header = Header { program: "train --wide".into(), ..trace().header };
-    other.devices = trace().devices;
-    other
+    trace_from_text(&text).unwrap().edited(|other| {
+        other.header = Header { program: "train --wide".into(), ..trace().header.clone() };
+        other.devices = trace().devices.clone();
+    })
 }
 
 /// What the command `words` prints of `trace`; a second file is [`other_trace`].
@@ -195,10 +195,10 @@ pub(super) fn crowded() -> Trace {
     text.extend("abcdefgh".chars().map(alloc));
     text += "free a\nfree d\nfree g\noom 20971520 free=6291456 #matmul @net.fc < matmul < forward < main\n\
              oom 20971520 free=6291456\n";
-    let mut trace = trace_from_text(&text).unwrap();
-    for row in 0..trace.blocks.len() {
-        trace.blocks.address[row] = row as u64 * 8_388_608;
-    }
-    trace.devices = vec![DeviceFacts { capacity_bytes: 70 << 20, ..DeviceFacts::default() }];
-    trace
+    trace_from_text(&text).unwrap().edited(|trace| {
+        for row in 0..trace.blocks.len() {
+            trace.blocks.address[row] = row as u64 * 8_388_608;
+        }
+        trace.devices = vec![DeviceFacts { capacity_bytes: 70 << 20, ..DeviceFacts::default() }];
+    })
 }

@@ -334,11 +334,13 @@ fn shape_of_simulations(folder: &Path) -> Shape {
         ("unknown", format!(r#"{{"unknown_workspaces": [{unknown}], "autotuned": [{read}], "missing": [{unknown}]}}"#)),
     ];
     for (name, from) in [("plain", "ranks/rank0.snap"), ("ones", "ranks/rank1.snap"), ("full", "full.snap")] {
-        let mut trace = open_file(&folder.join(from), &mut |_| ControlFlow::Continue(())).unwrap().trace;
-        trace.header.facts.push(("torch".to_owned(), "2.9.0".to_owned()));
+        let opened = open_file(&folder.join(from), &mut |_| ControlFlow::Continue(())).unwrap();
         for (noted, json) in &notes {
-            trace.header.facts.retain(|(name, _)| name != SIMULATION);
-            trace.header.facts.push((SIMULATION.to_owned(), json.clone()));
+            let trace = opened.trace.clone().edited(|trace| {
+                trace.header.facts.push(("torch".to_owned(), "2.9.0".to_owned()));
+                trace.header.facts.retain(|(name, _)| name != SIMULATION);
+                trace.header.facts.push((SIMULATION.to_owned(), json.clone()));
+            });
             let file = folder.join(format!("{name}-{noted}.snap"));
             std::fs::write(file, write_trace(Vec::new(), &trace).unwrap()).unwrap();
         }
@@ -381,8 +383,10 @@ fn schemas_describe_what_commands_print() {
     for words in &asked {
         let Some((_, file)) = words.split_once(" --out ") else { continue };
         let file = folder.join(file);
-        let mut trace = open_file(&file, &mut |_| ControlFlow::Continue(())).unwrap().trace;
-        trace.header.program = format!("highwater {words}");
+        let trace = open_file(&file, &mut |_| ControlFlow::Continue(()))
+            .unwrap()
+            .trace
+            .edited(|trace| trace.header.program = format!("highwater {words}"));
         std::fs::write(file, write_trace(Vec::new(), &trace).unwrap()).unwrap();
     }
     let questions = ASKED.iter().flat_map(|words| match words.contains("ALL") {

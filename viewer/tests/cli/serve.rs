@@ -169,8 +169,7 @@ fn the_ranks_of_a_folder_are_served_as_they_appear_and_a_rotation_file_by_file()
     let rest = format!("Range: bytes={}-\r\n{}\r\n", start.len(), file_of(&head));
     let (status, head, _) = server.get("rank/2/rank2.snap", &rest);
     assert!(status == 204 && !head.contains("Highwater-Next"), "{head}");
-    let mut later = trace();
-    "a later run".clone_into(&mut later.header.program);
+    let later = trace().edited(|later| "a later run".clone_into(&mut later.header.program));
     let second = highwater_snapshots::format::write_trace(Vec::new(), &later).unwrap();
     std::fs::write(ranks.join("rank2.0002.snap"), &second).unwrap();
     let (status, head, _) = server.get("rank/2/rank2.snap", &rest);

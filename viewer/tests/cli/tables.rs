@@ -14,8 +14,7 @@ use crate::sample::trace;
 fn add_ranks(folder: &Path) {
     fs::create_dir(folder.join("ranks")).unwrap();
     for (name, rank) in [("a.snap", Some(3)), ("b.snap", Some(11)), ("c.snap", None)] {
-        let mut trace = trace();
-        trace.header.rank = rank;
+        let trace = trace().edited(|trace| trace.header.rank = rank);
         fs::write(folder.join("ranks").join(name), write_trace(Vec::new(), &trace).unwrap()).unwrap();
     }
 }

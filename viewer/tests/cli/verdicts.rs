@@ -97,8 +97,7 @@ fn verdicts(model: &str, random: &mut Random) -> Option<Tally> {
         return None;
     }
     // The same recording, of a program that cannot be run again.
-    let mut trace = read_file(&at.join("oom.snap")).unwrap();
-    trace.header.program = "train.py".to_owned();
+    let trace = read_file(&at.join("oom.snap")).unwrap().edited(|trace| trace.header.program = "train.py".to_owned());
     std::fs::write(at.join("other.snap"), write_trace(Vec::new(), &trace).unwrap()).unwrap();
     let mut tally = Tally::default();
     for budget in [capacity, part(random, 60..130), reserved + 64 * MIB] {

@@ -115,10 +115,10 @@ fn without_a_change_the_settings_that_help_come_first() {
     assert_eq!(lines[0], "None of the tried settings lowers the peak of reserved memory, 12 MiB.");
     let mib = 1_u64 << 20;
     let trace = format!("alloc a {}\nfree a\nalloc b {}\nfree b\n", 30 * mib, 31 * mib);
-    let mut trace = highwater_notation::trace_from_text(&trace).unwrap();
+    let trace = highwater_notation::trace_from_text(&trace).unwrap();
     let none = crate::sample::answer(trace.clone(), "whatif a.snap").unwrap();
     assert!(none.starts_with("No settings are tried: the allocator of the recording has none.\n"), "{none}");
-    trace.header.recorder = "PyTorch 2.9".to_owned();
+    let trace = trace.edited(|trace| trace.header.recorder = "PyTorch 2.9".to_owned());
     let helps = crate::sample::answer(trace, "whatif a.snap").unwrap();
     let first = "roundup_power2_divisions:4 lowers the peak of reserved memory by 30 MiB, from 62 MiB to 32 MiB; \
                  expandable_segments:True by 22 MiB.\n";
@@ -134,8 +134,9 @@ fn the_limit_of_splitting_that_helps_is_named_with_its_value() {
     for round in 0..6 {
         text += &format!("alloc large{round} {}\nfree large{round}\nalloc small{round} {}\n", 640 * mib, 40 * mib);
     }
-    let mut trace = highwater_notation::trace_from_text(&text).unwrap();
-    trace.header.recorder = "PyTorch 2.9".to_owned();
+    let trace = highwater_notation::trace_from_text(&text)
+        .unwrap()
+        .edited(|trace| trace.header.recorder = "PyTorch 2.9".to_owned());
     let told = crate::sample::answer(trace, "whatif a.snap").unwrap();
     let reserved = format!("{}.00 MiB", 640 + 6 * 40);
     assert!(told.contains("max_split_size_mb:512"), "{told}");

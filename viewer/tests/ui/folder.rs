@@ -17,9 +17,11 @@ fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for rank in 0..8 {
         let bytes: u64 = if rank == 5 { 1812 } else { 1000 } << 20;
-        let mut trace = trace_from_text(&format!("step 0\nphase forward\nalloc a {bytes}\nfree a\n")).unwrap();
-        (trace.header.rank, trace.header.world_size) = (Some(rank), Some(9));
-        trace.header.host = format!("node{}", rank / 4);
+        let trace =
+            trace_from_text(&format!("step 0\nphase forward\nalloc a {bytes}\nfree a\n")).unwrap().edited(|trace| {
+                (trace.header.rank, trace.header.world_size) = (Some(rank), Some(9));
+                trace.header.host = format!("node{}", rank / 4);
+            });
         let bytes = write_trace(Vec::new(), &trace).unwrap();
         std::fs::write(folder.path().join(format!("step.rank{rank}.snap")), &bytes).unwrap();
         std::fs::write(folder.path().join("cut.snap"), &bytes[..20]).unwrap();

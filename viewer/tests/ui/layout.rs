@@ -14,11 +14,11 @@ use super::harness::{STEPS, harness, run, search, settle, steps};
 /// trust.
 fn crowded() -> Trace {
     let text = format!("{STEPS}\nalloc x 50/512 device=1\noom 900 device=1\noom 901 device=1");
-    let mut trace = trace_from_text(&text).unwrap();
-    trace.trust.events_lost = 12_345;
-    trace.trust.unmatched_frees = 7;
-    trace.trust.categories_guessed = true;
-    trace
+    trace_from_text(&text).unwrap().edited(|trace| {
+        trace.trust.events_lost = 12_345;
+        trace.trust.unmatched_frees = 7;
+        trace.trust.categories_guessed = true;
+    })
 }
 
 fn open(size: Vec2) -> Harness<'static, App> {

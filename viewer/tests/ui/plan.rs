@@ -104,9 +104,7 @@ fn failed(program: &str) -> Trace {
         panic!()
     };
     highwater::record::run(&arguments, &mut Page::plain(&mut Vec::new())).unwrap();
-    let mut trace = highwater_snapshots::format::read_file(&file).unwrap();
-    trace.header.program = program.to_owned();
-    trace
+    highwater_snapshots::format::read_file(&file).unwrap().edited(|trace| trace.header.program = program.to_owned())
 }
 
 #[cfg(feature = "engine")]
@@ -129,8 +127,7 @@ fn a_step_that_ran_out_of_memory_has_one_plan_in_the_app_and_on_the_command_line
 #[cfg(feature = "engine")]
 #[test]
 fn the_budget_to_begin_with_is_the_memory_that_a_failed_request_shows() {
-    let mut trace = failed("train.py");
-    trace.devices[0].capacity_bytes = 0;
+    let trace = failed("train.py").edited(|trace| trace.devices[0].capacity_bytes = 0);
     let mut harness = harness(Some(trace));
     chord(&mut harness, Modifiers::COMMAND, Key::B);
     harness.get_by_label("Suggested: 16 MiB, the memory that the allocator could use when a request failed.");

@@ -119,9 +119,7 @@ fn crowded() -> Trace {
     text += "alloc s 1000/1024 small parameter\nsegment_alloc 0x20000000 20971520 stream=7\n\
              free a\nfree d\nfree_requested g\noom 20971520 free=1048576 #matmul @net.fc\nfree_completed g\n\
              oom 41943040 free=0\n";
-    let mut trace = trace_from_text(&text).unwrap();
-    trace.blocks.address[8] = 0x1000_0000;
-    trace
+    trace_from_text(&text).unwrap().edited(|trace| trace.blocks.address[8] = 0x1000_0000)
 }
 
 /// The moment after the first failed request.

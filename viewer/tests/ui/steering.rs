@@ -157,12 +157,13 @@ fn escape_closes_an_open_menu_before_it_lets_go_of_the_block() {
 
 #[test]
 fn a_stack_of_bare_addresses_says_how_to_find_its_functions() {
-    let mut trace = steps();
-    trace.tables.modules = vec![Module { path: StringId(0), build_id: vec![1, 2], load_bias: 0 }];
-    let named = trace.clone();
-    for frame in &mut trace.tables.frames {
-        (frame.module, frame.first_line, frame.line_count) = (ModuleId(0), 0, 0);
-    }
+    let named = steps()
+        .edited(|trace| trace.tables.modules = vec![Module { path: StringId(0), build_id: vec![1, 2], load_bias: 0 }]);
+    let trace = named.clone().edited(|trace| {
+        for frame in &mut trace.tables.frames {
+            (frame.module, frame.first_line, frame.line_count) = (ModuleId(0), 0, 0);
+        }
+    });
     for (trace, is_told) in [(trace, true), (named, false)] {
         let mut harness = harness(Some(trace));
         run(&mut harness, Command::LargestBlock);

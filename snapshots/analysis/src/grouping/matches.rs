@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use highwater_snapshots::ids::BlockId;
-use highwater_snapshots::trace::Trace;
+use highwater_snapshots::trace::{Trace, TraceParts};
 use highwater_snapshots::yielding::tick;
 
 use super::filter::Filter;
@@ -69,16 +69,17 @@ impl Matches {
     }
 }
 
-/// Sets the sizes of all blocks in `trace` that do not pass `filter` to 0.
-pub(crate) fn counting_only(mut trace: Trace, filter: &Filter) -> Trace {
+/// Returns `trace` with a size of 0 for all blocks that do not pass `filter`.
+pub(crate) fn counting_only(trace: Trace, filter: &Filter) -> Trace {
     if filter.is_empty() {
         return trace;
     }
     let matches = Matches::of(&trace, filter);
-    for row in (0..trace.blocks.len()).filter(|row| !matches.contains(BlockId(*row as u32))) {
-        (trace.blocks.requested[row], trace.blocks.allocated[row]) = (0, 0);
-    }
-    trace
+    trace.edited(|TraceParts { blocks, .. }| {
+        for row in (0..blocks.len()).filter(|row| !matches.contains(BlockId(*row as u32))) {
+            (blocks.requested[row], blocks.allocated[row]) = (0, 0);
+        }
+    })
 }
 
 #[cfg(test)]

@@ -122,8 +122,7 @@ mod tests {
 
     /// The bytes beside blocks at these addresses, at the end.
     fn beside(text: &str, addresses: &[u64], metric: Metric) -> Vec<(String, u64)> {
-        let mut trace = trace_from_text(text).unwrap();
-        trace.blocks.address = addresses.to_vec();
+        let trace = trace_from_text(text).unwrap().edited(|trace| trace.blocks.address = addresses.to_vec());
         let (series, live) = (Series::build(&trace, DeviceId(0)), LiveIndex::build(&trace, DeviceId(0)));
         let position = trace.events.len();
         let (is_split, rows) = non_block_bytes(&trace, (&series, &live), metric, position);

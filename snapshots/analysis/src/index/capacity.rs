@@ -55,8 +55,9 @@ mod tests {
     const FAILED: &str = "segment_alloc 0x0 20971520 large\nalloc a 10485760 large\noom 52428800 free=1048576\n";
 
     fn of(text: &str, recorded: u64) -> Option<Capacity> {
-        let mut trace = trace_from_text(text).unwrap();
-        trace.devices = vec![DeviceFacts { capacity_bytes: recorded, ..DeviceFacts::default() }];
+        let trace = trace_from_text(text)
+            .unwrap()
+            .edited(|trace| trace.devices = vec![DeviceFacts { capacity_bytes: recorded, ..DeviceFacts::default() }]);
         Source::in_memory(trace).capacity(DeviceId(0)).unwrap()
     }
 

@@ -132,8 +132,7 @@ mod tests {
             attribute pool_id \"(0, 0)\"
             alloc c 512 small
         ";
-        let mut trace = trace_from_text(text).unwrap();
-        trace.blocks.address = vec![0x9000, 0x1200, 0x2000];
+        let trace = trace_from_text(text).unwrap().edited(|trace| trace.blocks.address = vec![0x9000, 0x1200, 0x2000]);
         let pools = Pools::of(&trace);
         let names: Vec<String> =
             (0..3).map(|row| pools.pool(&trace, &trace.blocks.get(BlockId(row))).to_string()).collect();

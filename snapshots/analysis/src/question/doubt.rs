@@ -113,23 +113,23 @@ mod tests {
         let whole = trace_from_text("alloc a 1024\nfree a\n").unwrap();
         assert_eq!(of(whole.clone()), []);
         assert_eq!(of(Trace::default()), [Doubt::NoEvents]);
-        let mut excerpt = whole.clone();
-        excerpt.header.facts.push((EXCERPT.to_owned(), "events 5 to 9 of 20".to_owned()));
+        let excerpt = whole
+            .clone()
+            .edited(|excerpt| excerpt.header.facts.push((EXCERPT.to_owned(), "events 5 to 9 of 20".to_owned())));
         assert_eq!(of(excerpt.clone()), [Doubt::Excerpt]);
         let text = "the recording is an excerpt of another one, events 5 to 9 of 20";
         assert_eq!(Doubt::Excerpt.text(&excerpt), text);
-        let mut lossy = whole;
-        lossy.trust.events_lost = 7;
+        let lossy = whole.edited(|trace| trace.trust.events_lost = 7);
         assert_eq!(of(lossy), [Doubt::EventsLost(7)]);
     }
 
     #[test]
     fn a_failed_request_is_part_of_a_replay() {
-        let mut failed = trace_from_text("alloc a 1024\noom 2048 free=0\n").unwrap();
+        let failed = trace_from_text("alloc a 1024\noom 2048 free=0\n").unwrap();
         assert_eq!(of(failed.clone()), [Doubt::OutOfMemory(DeviceId(0))]);
         let of_replay = |trace: &Trace| Doubt::of_replay(&Source::in_memory(trace), DeviceId(0)).unwrap();
         assert_eq!(of_replay(&failed), None);
-        failed.trust.unfinished = true;
+        let failed = failed.edited(|trace| trace.trust.unfinished = true);
         assert_eq!(of_replay(&failed), Some(Doubt::CutOff));
     }
 }

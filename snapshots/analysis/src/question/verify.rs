@@ -18,7 +18,7 @@ use crate::metric::{Metric, Totals};
 const LISTED: usize = 5;
 
 /// Checks the recording of `devices` for contradictions; the tables, which all devices share, are checked completely.
-/// Returns nothing for a consistent recording. Problems found while reading are in [`Trace::problems`].
+/// Returns nothing for a consistent recording. Problems found while reading are in the trace's `problems`.
 ///
 /// # Errors
 ///
@@ -27,14 +27,13 @@ pub fn verify(source: &Source<'_>, devices: &[DeviceId], watch: Watch<'_>) -> Re
     // Of a recording in memory, that was done when it was read.
     source.windows().map_or(Ok(()), Windows::check_sections)?;
     let mut all: Option<Findings> = None;
-    let map = |mut window: Cow<'_, Trace>| {
+    let map = |window: Cow<'_, Trace>| {
         let found = Findings::of(&window, devices);
         // The rows of a recording in memory are its numbers.
         if !found.names_blocks() || matches!(window, Cow::Borrowed(_)) {
             return Ok(found);
         }
-        source.number_blocks(&mut window)?;
-        Ok(Findings::of(&window, devices))
+        Ok(Findings::of(&*source.number_blocks(window)?, devices))
     };
     let take = |next| {
         all = Some(match all.take() {

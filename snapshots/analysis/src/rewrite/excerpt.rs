@@ -208,42 +208,40 @@ fn owner_of(event: EventId, baseline: Owner) -> Owner {
     if event.is_some() { Owner::Event(event) } else { baseline }
 }
 
-/// Removes all stacks from `trace`, with the texts that only they use, and the program's arguments and the machine's
-/// name. The recording gets smaller and contains no source paths or lines.
-pub fn remove_stacks(trace: &mut Trace) {
-    let program = trace.header.program.split_whitespace().next().unwrap_or_default();
-    trace.header.program = program.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
-    trace.header.host.clear();
-    trace.sources = Arc::default();
-    // What PyTorch's compiler was compiling: the file, the function and the line.
-    let tables = &trace.tables;
-    trace.attributes.retain(|attribute| tables.string(attribute.name) != "compile_context");
-    trace.events.stack.fill(StackId::NONE);
-    trace.blocks.stack.fill(StackId::NONE);
-    let mut used = vec![false; trace.tables.strings.len()];
-    let mut keep = |id: StringId| {
-        if let Some(used) = id.index().and_then(|row| used.get_mut(row)) {
-            *used = true;
+/// Returns `trace` without stacks, the texts that only they use, the program's arguments and the machine's name. The
+/// recording gets smaller and contains no source paths or lines.
+pub fn without_stacks(trace: Trace) -> Trace {
+    trace.edited(|trace| {
+        let program = trace.header.program.split_whitespace().next().unwrap_or_default();
+        trace.header.program = program.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
+        trace.header.host.clear();
+        trace.sources = Arc::default();
+        let tables = &mut trace.tables;
+        // What PyTorch's compiler was compiling: the file, the function and the line.
+        trace.attributes.retain(|attribute| tables.string(attribute.name) != "compile_context");
+        trace.events.stack.fill(StackId::NONE);
+        trace.blocks.stack.fill(StackId::NONE);
+        let mut used = vec![false; tables.strings.len()];
+        let mut keep = |id: StringId| {
+            if let Some(used) = id.index().and_then(|row| used.get_mut(row)) {
+                *used = true;
+            }
+        };
+        let events = trace.events.kind.iter().zip(&trace.events.subject);
+        events.filter(|(kind, _)| **kind == EventKind::Mark).for_each(|(_, text)| keep(StringId(*text)));
+        trace.annotations.iter().for_each(|annotation| keep(annotation.name));
+        trace.attributes.iter().flat_map(|attribute| [attribute.name, attribute.value]).for_each(&mut keep);
+        tables.scopes.iter().for_each(|scope| keep(scope.name));
+        for op in &mut tables.ops {
+            keep(op.name);
+            op.stack = StackId::NONE;
         }
-    };
-    for row in 0..trace.events.len() {
-        if let What::Mark(text) = trace.what(EventId::from_index(row)) {
-            keep(text);
-        }
-    }
-    trace.annotations.iter().for_each(|annotation| keep(annotation.name));
-    trace.attributes.iter().flat_map(|attribute| [attribute.name, attribute.value]).for_each(&mut keep);
-    let tables = &mut trace.tables;
-    tables.scopes.iter().for_each(|scope| keep(scope.name));
-    for op in &mut tables.ops {
-        keep(op.name);
-        op.stack = StackId::NONE;
-    }
-    tables.modules.clear();
-    tables.frames.clear();
-    tables.lines.clear();
-    tables.stacks.clear();
-    tables.strings.iter_mut().zip(used).filter(|(_, used)| !used).for_each(|(text, _)| text.clear());
+        tables.modules.clear();
+        tables.frames.clear();
+        tables.lines.clear();
+        tables.stacks.clear();
+        tables.strings.iter_mut().zip(used).filter(|(_, used)| !used).for_each(|(text, _)| text.clear());
+    })
 }
 
 #[cfg(test)]
@@ -362,13 +360,13 @@ mod tests {
 
     #[test]
     fn without_stacks_no_text_of_the_source_is_left_and_no_byte_is_missing() {
-        let mut whole = trace_from_text(TEXT).unwrap();
-        whole.sources = Arc::new(vec![SourceText { path: "net.py".to_owned(), text: "def relu(x): …".to_owned() }]);
+        let source = SourceText { path: "net.py".to_owned(), text: "def relu(x): …".to_owned() };
+        let whole = trace_from_text(TEXT).unwrap().edited(|trace| trace.sources = Arc::new(vec![source]));
         assert_eq!(excerpt(&whole, 1..2).source("net.py"), Some("def relu(x): …"));
-        let mut bare = whole.clone();
-        bare.header.program = "/home/ada/bin/train.py --data /home/ada/secret".to_owned();
-        bare.header.host = "ada".to_owned();
-        remove_stacks(&mut bare);
+        let bare = without_stacks(whole.clone().edited(|trace| {
+            trace.header.program = "/home/ada/bin/train.py --data /home/ada/secret".to_owned();
+            trace.header.host = "ada".to_owned();
+        }));
         assert_eq!((bare.header.program.as_str(), bare.header.host.as_str()), ("train.py", ""));
         assert!(bare.sources.is_empty());
         assert_eq!(totals(&bare, DeviceId(0)), totals(&whole, DeviceId(0)));

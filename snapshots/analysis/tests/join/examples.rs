@@ -34,11 +34,12 @@ free e t=45us
 ";
 
 fn recording(text: &str, started_unix_us: u64, name: &str) -> Trace {
-    let mut trace = trace_from_text(text).unwrap();
-    trace.header = Header { recorder: "highwater 0.1.0".into(), program: "train".into(), pid: 7, ..Header::default() };
-    trace.header.started_unix_us = started_unix_us;
-    trace.devices = vec![DeviceFacts { name: name.into(), capacity_bytes: 8 << 30, ..DeviceFacts::default() }];
-    trace
+    trace_from_text(text).unwrap().edited(|trace| {
+        trace.header =
+            Header { recorder: "highwater 0.1.0".into(), program: "train".into(), pid: 7, ..Header::default() };
+        trace.header.started_unix_us = started_unix_us;
+        trace.devices = vec![DeviceFacts { name: name.into(), capacity_bytes: 8 << 30, ..DeviceFacts::default() }];
+    })
 }
 
 fn joined(parts: &[(&str, &Trace, i64)]) -> Joined {
@@ -110,9 +111,8 @@ fn an_allocator_and_the_driver_below_it_share_one_axis() {
 #[test]
 fn devices_that_nobody_else_has_keep_their_numbers_and_names() {
     let at = |device: u16, name: &str| {
-        let mut trace = recording(&format!("alloc a 1 device={device}\n"), 5, name);
-        trace.devices[0].device = DeviceId(device);
-        trace
+        recording(&format!("alloc a 1 device={device}\n"), 5, name)
+            .edited(|trace| trace.devices[0].device = DeviceId(device))
     };
     let (first, second, third) = (at(1, "cuda:1"), at(0, "cuda:0"), at(1, "cuda:1"));
     let joined = joined(&[("rank0", &first, 0), ("rank1", &second, 0), ("rank2", &third, 0)]);
@@ -149,12 +149,13 @@ fn a_recording_without_a_time_of_day_is_laid_at_the_beginning_and_stated_to_be()
 
 #[test]
 fn what_limits_trust_adds_up_and_problems_say_where_they_were() {
-    let mut parts = [recording(ALLOCATOR, 5, "a"), recording(DRIVER, 5, "b")];
-    for part in &mut parts {
-        part.trust = Trust { events_lost: 3, sizes_inferred: 2, ..Trust::default() };
-        part.problems = vec![Problem::at(7, "a page was torn")];
-    }
-    parts[1].trust.unfinished = true;
+    let part = |text: &str, name: &str, unfinished: bool| {
+        recording(text, 5, name).edited(|part| {
+            part.trust = Trust { events_lost: 3, sizes_inferred: 2, unfinished, ..Trust::default() };
+            part.problems = vec![Problem::at(7, "a page was torn")];
+        })
+    };
+    let parts = [part(ALLOCATOR, "a", false), part(DRIVER, "b", true)];
     let joined = joined(&[("a", &parts[0], 0), ("b", &parts[1], 0)]);
     let trust = Trust { events_lost: 6, sizes_inferred: 4, unfinished: true, ..Trust::default() };
     assert_eq!(joined.trace.trust, trust);

@@ -133,8 +133,8 @@ fn a_copy_is_the_recording_and_the_blocks_of_its_windows_have_the_numbers_of_the
         let mut numbers = Numbers(seed);
         for _ in 0..6 {
             let start = numbers.below(count);
-            let mut window = windows.window(start..start + numbers.below(900)).unwrap();
-            windows.number_blocks(&mut window).unwrap();
+            let window = windows.window(start..start + numbers.below(900)).unwrap();
+            let window = windows.number_blocks(window).unwrap();
             for id in window.events.ids() {
                 let number = EventId::from_index(window.number(id) as usize);
                 assert_eq!(event_text(&window, id), event_text(&whole, number), "event {}", number.0);

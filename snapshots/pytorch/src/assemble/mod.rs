@@ -211,20 +211,19 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
 
     let marks: Vec<Mark> = writer.marks.iter().copied().chain(of_file).collect();
     notes.extend(writer.tag_notes());
-    let Writer { builder, mut rows, tags, .. } = writer;
-    let mut trace = builder.finish();
+    let Writer { mut builder, mut rows, tags, .. } = writer;
     notes.extend(devices.iter_mut().filter_map(|device| device.note.take()));
-    trace.header.facts.extend(notes.into_iter().map(|note| (NOTE.to_owned(), note)));
-    // The annotations' positions in the order of events are known only now.
-    trace.annotations = annotations(&marks, &trace.events);
-    trace.annotations.extend(tags.annotations(&mut trace.tables, &mut rows, &trace.events));
-    run::name_tensors(&mut trace, &run.tensors, origin_us, &mut rows);
-    references::add_references(&mut trace, &run, &mut rows);
-    shapes::add_shapes(&mut trace, &run, &logged_shapes, &mut rows);
-    trace.sources = Arc::new(sources);
-    pools::add_pools(&mut trace, &segments, &mut rows);
-    trace.refresh_spans();
-    trace
+    builder.add_facts(notes.into_iter().map(|note| (NOTE.to_owned(), note)));
+    builder.merge_sources(&Arc::new(sources));
+    builder.finish().edited(|trace| {
+        // The annotations' positions in the order of events are known only now.
+        trace.annotations = annotations(&marks, &trace.events);
+        trace.annotations.extend(tags.annotations(&mut trace.tables, &mut rows, &trace.events));
+        run::name_tensors(trace, &run.tensors, origin_us, &mut rows);
+        references::add_references(trace, &run, &mut rows);
+        shapes::add_shapes(trace, &run, &logged_shapes, &mut rows);
+        pools::add_pools(trace, &segments, &mut rows);
+    })
 }
 
 /// The parts of a snapshot by device.

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use super::super::raw::RawSegment;
 use crate::rows::Rows;
 use highwater_snapshots::ids::DeviceId;
-use highwater_snapshots::trace::{Attribute, Owner, SegmentRole, Trace};
+use highwater_snapshots::trace::{Attribute, Owner, SegmentRole, TraceParts};
 
 /// Adds the pools of those of `segments` that are private. A range that is still reserved at the end belongs to the
 /// segment that it lies in.
-pub(super) fn add_pools(trace: &mut Trace, segments: &[RawSegment], rows: &mut Rows) {
+pub(super) fn add_pools(trace: &mut TraceParts, segments: &[RawSegment], rows: &mut Rows) {
     let mut private: BTreeMap<(DeviceId, u64), (u64, (u64, u64))> = BTreeMap::new();
     for segment in segments.iter().filter(|segment| segment.pool_id != (0, 0)) {
         if let Ok(device) = u16::try_from(segment.device) {
@@ -39,7 +39,6 @@ pub(super) fn add_pools(trace: &mut Trace, segments: &[RawSegment], rows: &mut R
         }
     }
     trace.attributes.extend(found);
-    trace.attributes.sort_by_key(|attribute| attribute.owner);
 }
 
 #[cfg(test)]

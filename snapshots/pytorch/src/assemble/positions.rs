@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use super::super::raw::RunFacts;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
-use highwater_snapshots::trace::Trace;
+use highwater_snapshots::trace::TraceParts;
 
 /// The positions of a device's allocations.
 pub(super) struct Positions {
@@ -20,7 +20,7 @@ pub(super) struct Positions {
 
 impl Positions {
     /// Creates the positions of `device`; `total` is the position of the recording's end.
-    fn of(trace: &Trace, device: DeviceId, total: u64) -> Self {
+    fn of(trace: &TraceParts, device: DeviceId, total: u64) -> Self {
         let is_alloc = |row: &usize| trace.events.kind[*row] == EventKind::Alloc && trace.events.device[*row] == device;
         let allocs: Vec<EventId> = (0..trace.events.len()).filter(is_alloc).map(EventId::from_index).collect();
         let mut by_address: HashMap<u64, Vec<BlockId>> = HashMap::new();
@@ -32,7 +32,7 @@ impl Positions {
     }
 
     /// The positions of device `device` of a recorded program; `None` if its allocations were not counted.
-    pub(super) fn in_run(trace: &Trace, run: &RunFacts, device: u16) -> Option<Self> {
+    pub(super) fn in_run(trace: &TraceParts, run: &RunFacts, device: u16) -> Option<Self> {
         Some(Self::of(trace, DeviceId(device), run.number(&format!("device.{device}.allocations"))?))
     }
 
@@ -48,7 +48,7 @@ impl Positions {
 
     /// The block of `bytes` that is live at `address`, `count` allocations after the beginning, and the number of
     /// allocations up to its own.
-    pub(super) fn block(&self, trace: &Trace, count: u64, address: u64, bytes: u64) -> Option<(BlockId, u64)> {
+    pub(super) fn block(&self, trace: &TraceParts, count: u64, address: u64, bytes: u64) -> Option<(BlockId, u64)> {
         let before = count.checked_sub(1).map(|last| self.allocs[last as usize]);
         let blocks = &trace.blocks;
         let is_made = |block: &BlockId| {

@@ -10,10 +10,10 @@ use crate::rows::Rows;
 use highwater_snapshots::error::Problem;
 use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::references::{ATTRIBUTE, References, Saved};
-use highwater_snapshots::trace::{Attribute, Subject, Trace};
+use highwater_snapshots::trace::{Attribute, TraceParts};
 
 /// Adds the references in `run` to the blocks of `trace`.
-pub(super) fn add_references(trace: &mut Trace, run: &RunFacts, rows: &mut Rows) {
+pub(super) fn add_references(trace: &mut TraceParts, run: &RunFacts, rows: &mut Rows) {
     let text = run.value("references").unwrap_or_default();
     if text.is_empty() {
         return;
@@ -70,7 +70,7 @@ impl OfDevice {
         Self { positions, found: BTreeMap::new(), unknown: 0, is_cut: false }
     }
 
-    fn add(&mut self, line: Line<'_>, trace: &Trace) {
+    fn add(&mut self, line: Line<'_>, trace: &TraceParts) {
         // Files of a rotation, and recordings within another, begin after the steps that were followed first.
         let [begins_before, ends_before] = [line.first(), line.last()].map(|at| self.positions.is_before(at));
         if begins_before {
@@ -91,11 +91,11 @@ const MAX_REDUCTIONS: u64 = 256;
 impl Positions {
     /// The position before the last allocations of `reduced` bytes each between two positions: gradients that a node
     /// reduces once it needs nothing more. `None` if there are none.
-    fn before_reduction(&self, trace: &Trace, reduced: &str, from: Option<u64>, to: Option<u64>) -> Option<u64> {
+    fn before_reduction(&self, trace: &TraceParts, reduced: &str, from: Option<u64>, to: Option<u64>) -> Option<u64> {
         let (from, mut position) = (from?.max(to?.saturating_sub(MAX_REDUCTIONS)), to?);
-        let is_of = |position: u64, bytes: u64| match trace.subject(self.allocs[position as usize - 1]) {
-            Subject::Block(block) => trace.blocks.requested[block.0 as usize] == bytes,
-            _ => false,
+        let is_of = |position: u64, bytes: u64| {
+            let alloc = self.allocs[position as usize - 1];
+            trace.blocks.requested.get(trace.events.subject[alloc.0 as usize] as usize) == Some(&bytes)
         };
         for bytes in reduced.rsplit(',') {
             let bytes = bytes.parse().ok()?;
@@ -134,7 +134,7 @@ impl<'a> Line<'a> {
         released.filter(|_| self.kind == "saved").or_else(|| self.first())
     }
 
-    fn add(self, positions: &Positions, trace: &Trace, found: &mut BTreeMap<BlockId, References>) -> Option<()> {
+    fn add(self, positions: &Positions, trace: &TraceParts, found: &mut BTreeMap<BlockId, References>) -> Option<()> {
         let fields = match self.kind {
             "saved" => 5,
             "input" => 2,
@@ -173,7 +173,7 @@ impl<'a> Line<'a> {
 mod tests {
     use super::super::tests::sample::Sample;
     use super::*;
-    use highwater_snapshots::trace::Owner;
+    use highwater_snapshots::trace::{Owner, Trace};
 
     /// Two blocks, of which the second has the address of the first; the program had made 40 allocations before.
     fn sample(references: &str) -> Trace {

@@ -7,7 +7,7 @@ use crate::rows::Rows;
 use highwater_snapshots::Category;
 use highwater_snapshots::error::Problem;
 use highwater_snapshots::ids::{DeviceId, EventId};
-use highwater_snapshots::trace::{DeviceFacts, Header, NOTE, Trace};
+use highwater_snapshots::trace::{DeviceFacts, Header, NOTE, TraceParts};
 use highwater_snapshots::units::format_count;
 
 /// Names of values that are stored in fields of their own rather than as facts.
@@ -78,7 +78,7 @@ pub(super) fn full_ring(run: &RunFacts, device: DeviceId, events: usize) -> Opti
 
 /// Sets the categories of blocks that hold one of `tensors`, and the module that owns it where the block has none.
 /// `origin_us` is the time of the recording's origin.
-pub(super) fn name_tensors(trace: &mut Trace, tensors: &[RawTensor], origin_us: u64, table_rows: &mut Rows) {
+pub(super) fn name_tensors(trace: &mut TraceParts, tensors: &[RawTensor], origin_us: u64, table_rows: &mut Rows) {
     if tensors.is_empty() {
         return;
     }
@@ -116,7 +116,7 @@ pub(super) fn name_tensors(trace: &mut Trace, tensors: &[RawTensor], origin_us: 
 }
 
 /// Whether a block was live when `tensor` was listed: at its time, or at the end of the recording.
-fn holds_at(trace: &Trace, row: usize, tensor: &RawTensor, origin_us: u64) -> bool {
+fn holds_at(trace: &TraceParts, row: usize, tensor: &RawTensor, origin_us: u64) -> bool {
     let (alloc, free) = (trace.blocks.alloc[row], trace.blocks.free_requested[row]);
     if tensor.time_us == 0 {
         return free == EventId::NONE;

@@ -11,10 +11,10 @@ use super::super::raw::{LoggedShape, RunFacts};
 use super::positions::Positions;
 use crate::rows::Rows;
 use highwater_snapshots::ids::{BlockId, DeviceId};
-use highwater_snapshots::trace::{Attribute, SHAPE, Trace};
+use highwater_snapshots::trace::{Attribute, SHAPE, TraceParts};
 
 /// Adds the shapes in `run`, and those `logged` by torch-snapkit.
-pub(super) fn add_shapes(trace: &mut Trace, run: &RunFacts, logged: &[LoggedShape], rows: &mut Rows) {
+pub(super) fn add_shapes(trace: &mut TraceParts, run: &RunFacts, logged: &[LoggedShape], rows: &mut Rows) {
     let mut found: BTreeMap<BlockId, &str> = BTreeMap::new();
     add_listed(trace, run, &mut found);
     add_logged(trace, logged, &mut found);
@@ -56,7 +56,7 @@ impl<'a> Line<'a> {
 
 /// Finds the blocks of the tensors that the package listed. If a block has several, the first is used: the others are
 /// derived from it.
-fn add_listed<'a>(trace: &Trace, run: &'a RunFacts, found: &mut BTreeMap<BlockId, &'a str>) {
+fn add_listed<'a>(trace: &TraceParts, run: &'a RunFacts, found: &mut BTreeMap<BlockId, &'a str>) {
     let lines: Vec<Line<'_>> = run.value("shapes").unwrap_or_default().lines().filter_map(Line::read).collect();
     let mut positions: BTreeMap<u16, Option<Positions>> = BTreeMap::new();
     for line in &lines {
@@ -88,7 +88,7 @@ type AddressAndSize = (DeviceId, u64, u64);
 /// Finds the blocks of what torch-snapkit has logged, by address and size. As many tensors as allocations are in the
 /// same order; otherwise, temporaries within operators are among the allocations, and all tensors there have to be
 /// alike.
-fn add_logged<'a>(trace: &Trace, logged: &'a [LoggedShape], found: &mut BTreeMap<BlockId, &'a str>) {
+fn add_logged<'a>(trace: &TraceParts, logged: &'a [LoggedShape], found: &mut BTreeMap<BlockId, &'a str>) {
     let mut tensors: HashMap<AddressAndSize, Vec<&str>> = HashMap::new();
     for tensor in logged {
         tensors.entry((DeviceId(tensor.device), tensor.address, tensor.bytes)).or_default().push(&tensor.shape);
@@ -119,6 +119,7 @@ mod tests {
     use super::super::tests::sample::Sample;
     use super::*;
     use crate::raw::BlockState::Allocated;
+    use highwater_snapshots::Trace;
 
     const ADDRESS: u64 = 0x1000_0000;
 

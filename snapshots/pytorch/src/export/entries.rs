@@ -11,7 +11,7 @@ use highwater_snapshots::ids::{BlockId, DeviceId, EventId, OpId, StackId, String
 use highwater_snapshots::trace::{Block, Owner, PINNED_DEVICE, Subject, Trace};
 use highwater_snapshots::transition::{Named, Transition};
 
-use super::further::{Facts, Further};
+use super::facts::Facts;
 
 /// Device id of pinned host memory.
 pub(super) const HOST: DeviceId = PINNED_DEVICE;
@@ -55,18 +55,17 @@ pub(super) struct LeftOut {
 #[derive(Clone, Debug)]
 pub(super) struct Entries<'a> {
     trace: &'a Trace,
-    further: &'a Further<'a>,
     /// Device that receives steps, phases and marks, which apply to every device.
     home: DeviceId,
 }
 
 impl<'a> Entries<'a> {
     /// Creates entries from the events of `trace`.
-    pub(super) fn new(trace: &'a Trace, further: &'a Further<'a>) -> Self {
+    pub(super) fn new(trace: &'a Trace) -> Self {
         let devices = trace.device_ids();
         let main = trace.main_device();
         let home = if devices.contains(&DeviceId(0)) || main == HOST { DeviceId(0) } else { main };
-        Self { trace, further, home }
+        Self { trace, home }
     }
 
     /// Returns the device whose trace receives steps, phases and marks.
@@ -147,7 +146,7 @@ impl<'a> Entries<'a> {
         let row = event.0 as usize;
         let kind = trace.events.kind[row];
         let mut entry = self.bare(event);
-        entry.facts = self.further.about(Owner::Event(event));
+        entry.facts = Facts::of(self.trace, Owner::Event(event));
         entry.raw.stack = trace.events.stack[row].0;
         match trace.subject(event) {
             Subject::Block(id) => {

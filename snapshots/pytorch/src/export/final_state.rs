@@ -261,8 +261,9 @@ mod tests {
 
     #[test]
     fn of_two_blocks_in_one_place_the_younger_stays() {
-        let mut trace = trace_from_text("segment_alloc 0x0 1000\nalloc a 100\nalloc b 100\nalloc c 100").unwrap();
-        trace.blocks.address[2] = 50;
+        let trace = trace_from_text("segment_alloc 0x0 1000\nalloc a 100\nalloc b 100\nalloc c 100")
+            .unwrap()
+            .edited(|trace| trace.blocks.address[2] = 50);
         let holdings = FinalState::of(&trace, DeviceId(0));
         assert_eq!((holdings.blocks, holdings.overlapped), (vec![BlockId(2)], 2));
     }

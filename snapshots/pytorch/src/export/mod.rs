@@ -13,7 +13,7 @@
 mod document;
 mod pickle;
 mod json;
-mod further;
+mod facts;
 mod entries;
 mod final_state;
 mod settings;

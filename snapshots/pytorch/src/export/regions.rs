@@ -174,17 +174,18 @@ mod tests {
 
     #[test]
     fn what_the_program_stated_is_kept_and_what_was_guessed_is_not() {
-        let mut trace = trace_from_text("alloc a 1\nmark load\nmark ProfilerStep#0\nstep 0\nalloc b 1").unwrap();
+        let trace = trace_from_text("alloc a 1\nmark load\nmark ProfilerStep#0\nstep 0\nalloc b 1").unwrap();
         let annotation = |name, start_ns, end_ns, is_guessed| {
             let (first, end, device) = (EventId(0), EventId(1), DeviceId(0));
             Annotation { name: StringId(name), device, start_ns, end_ns, first, end, is_guessed }
         };
-        trace.annotations = vec![
+        let annotations = vec![
             annotation(0, None, Some(3_000), false),
             annotation(0, Some(3_000), Some(3_000), false),
             annotation(1, Some(4_000), Some(5_000), false),
             annotation(0, Some(1_000), Some(2_000), true),
         ];
+        let trace = trace.edited(|trace| trace.annotations = annotations);
         let named: Vec<String> = described(&trace).into_iter().filter(|text| !text.ends_with("setup")).collect();
         let marks = ["2 START load", "2 END load", "3 START ProfilerStep#0", "3 END ProfilerStep#0"];
         let ranges = ["3 END load", "3 START load", "3 END load", "4 START ProfilerStep#0", "5 END ProfilerStep#0"];

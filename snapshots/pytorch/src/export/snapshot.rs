@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 
 use super::document::{Document, Plain};
 use super::entries::{Entries, Entry, HOST, LeftOut, Name};
+use super::facts::Facts;
 use super::final_state::{FinalSegment, FinalState};
 use super::frames::{Stacks, write_frames, write_traceback};
-use super::further::{Facts, Further};
 use super::lost::Lost;
 use super::{Exported, regions, settings};
 use crate::digest::EventDigest;
@@ -26,8 +26,7 @@ const PROGRESS_EVENTS: usize = 16_384;
 
 /// Writes `trace` to `document`.
 pub(super) fn write<D: Document>(mut document: D, trace: &Trace, progress: Progress<'_>) -> Result<Exported> {
-    let further = Further::of(trace);
-    let entries = Entries::new(trace, &further);
+    let entries = Entries::new(trace);
     let mut devices = trace.device_ids();
     devices.push(entries.home());
     devices.sort_unstable();
@@ -35,7 +34,6 @@ pub(super) fn write<D: Document>(mut document: D, trace: &Trace, progress: Progr
     let holdings = devices.iter().map(|&device| (device, FinalState::of(trace, device))).collect();
     let mut writer = Writer {
         trace,
-        further: &further,
         entries: &entries,
         stacks: Stacks::new(trace),
         needs_unknown: has_categories(trace),
@@ -81,7 +79,6 @@ fn embed(document: &mut impl Document, trace: &Trace, digest: u32) -> Result<Opt
 struct Writer<'a, D> {
     document: &'a mut D,
     trace: &'a Trace,
-    further: &'a Further<'a>,
     entries: &'a Entries<'a>,
     stacks: Stacks,
     /// Whether the file has categories but no event with the category `unknown` yet. PyTorch's viewer adds that
@@ -337,7 +334,7 @@ impl<D: Document> Writer<'_, D> {
         self.document.key("frames")?;
         write_frames(self.document, self.trace, block.stack, self.stacks.is_shared(block.stack))?;
         let owner = if block.is_baseline() { Owner::Block(id) } else { Owner::Event(block.alloc) };
-        let facts = self.further.about(owner);
+        let facts = Facts::of(self.trace, owner);
         self.forward_frames(block.alloc, block.op, facts)?;
         self.document.close_dict()
     }
@@ -364,7 +361,7 @@ impl<D: Document> Writer<'_, D> {
         let Some(&event) = segment.row.index().and_then(|row| self.trace.segments.alloc.get(row)) else {
             return Facts::default();
         };
-        self.further.about(if event.is_some() { Owner::Event(event) } else { Owner::Segment(segment.row) })
+        Facts::of(self.trace, if event.is_some() { Owner::Event(event) } else { Owner::Segment(segment.row) })
     }
 
     fn stack_of_segment(&self, segment: &FinalSegment) -> StackId {

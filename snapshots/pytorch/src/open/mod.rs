@@ -271,9 +271,8 @@ fn read_within(file: &mut impl BufRead, watch: &Watch<'_>) -> Result<Option<RawS
 /// is read.
 fn read_snap(input: Input<'_>, watch: &Watch<'_>, is_gzipped: bool) -> Result<Trace> {
     let (bytes, damage) = read_whole(input, watch, is_gzipped)?;
-    let mut trace = format::read_bytes_with(&bytes, &mut |progress| watch.pass(progress))?;
-    trace.problems.extend(damage);
-    Ok(trace)
+    let trace = format::read_bytes_with(&bytes, &mut |progress| watch.pass(progress))?;
+    Ok(if damage.is_some() { trace.edited(|trace| trace.problems.extend(damage)) } else { trace })
 }
 
 /// Returns all bytes of the input; of gzip data that is truncated or damaged, those before the damage, and what it is.

@@ -11,7 +11,7 @@ use highwater_pytorch::pickle::read_pickle;
 use highwater_pytorch::{RawSnapshot, assemble};
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::format::write_trace;
-use highwater_snapshots::tables::{Frame, Op, Scope, SourceLine, Stack};
+use highwater_snapshots::tables::{Frame, Op, Scope, SourceLine, Stack, Tables};
 use highwater_snapshots::trace::{DeviceFacts, Header};
 use highwater_snapshots::{DeviceId, EventId, FrameId, ModuleId, Problem, Result, ScopeId, StackId, StringId, Trace};
 use proptest::collection::vec;
@@ -39,8 +39,7 @@ fn json(trace: &Trace) -> Vec<u8> {
 }
 
 /// Gives the handles that strange events have something to name: stacks, scopes and operations, but not to all.
-fn fill_tables(trace: &mut Trace) {
-    let tables = &mut trace.tables;
+fn fill_tables(tables: &mut Tables) {
     let first_text = tables.strings.len() as u32;
     tables.strings.extend(["main", "step \"1\"\n", "größe", "net.py", ""].map(str::to_owned));
     let text = |number: u32| StringId(first_text + number % 5);
@@ -97,8 +96,8 @@ proptest! {
         let settings = vec![("max_split_size".to_owned(), "-1".to_owned())];
         let mut builder = builder_of(header, &states, &events, &named);
         builder.set_device(DeviceFacts { device: DeviceId(2), settings, ..DeviceFacts::default() });
-        let mut trace = builder.finish();
-        fill_tables(&mut trace);
+        fill_tables(builder.tables());
+        let trace = builder.finish();
         let expected = whole(&trace);
         for bytes in [write_trace(Vec::new(), &trace).unwrap(), pickle(&trace), json(&trace)] {
             let opened = open_bytes(&bytes, &mut go).unwrap();

@@ -25,7 +25,7 @@ use crate::merge::{MergedRows, MergedTables};
 use crate::rotation::PART;
 use crate::stage::{Outside, Stage};
 use crate::tables::Op;
-use crate::trace::Trace;
+use crate::trace::{Trace, TraceParts};
 
 /// Maximum number of events at the start of a file that repeat the step and the phase.
 const MAX_REPEATED: u32 = 2;
@@ -100,7 +100,7 @@ impl Files {
     pub(super) fn open(sources: Vec<NamedSource>) -> Result<(Self, Trace, Vec<StartingState>)> {
         let is_one = sources.len() == 1;
         let mut files = Self { parts: Vec::new(), count: 0 };
-        let (mut tables, mut merged): (MergedTables, Option<Trace>) = (MergedTables::default(), None);
+        let (mut tables, mut merged): (MergedTables, Option<TraceParts>) = (MergedTables::default(), None);
         let (mut starting, mut next_op) = (Vec::new(), 0);
         for (name, source) in sources {
             let named = |why: Error| if is_one { why } else { why.named(&name) };
@@ -119,19 +119,20 @@ impl Files {
             let mut rows = tables.take(&base.tables);
             let first_op = u32::try_from(next_op).map_err(|_| damaged("too many operations before it"))?;
             rows.set_operations(first_op, operations as usize);
-            let began = |trace: &Trace| (trace.header.started_unix_us, trace.header.pid, trace.header.host.clone());
+            let began =
+                |trace: &TraceParts| (trace.header.started_unix_us, trace.header.pid, trace.header.host.clone());
             match &mut merged {
                 None => {
                     starting = states;
                     starting.iter_mut().for_each(|state| rows.rename_state(state));
-                    merged = Some(base);
+                    merged = Some(base.0);
                 }
                 Some(all) if began(all) == began(&base) => {
                     let begins = tables.string(&format!("{name} begins"));
                     let repeated = repeated(&part).map_err(named)?;
                     let live = states.iter().map(live_of).collect();
                     part.later = Some(Later { repeated, begins, live, boundary: OnceLock::new() });
-                    add_base(all, base, &name);
+                    add_base(all, base.0, &name);
                 }
                 Some(_) => return Err(damaged("it belongs to another recording")),
             }
@@ -143,7 +144,7 @@ impl Files {
         }
         let mut base = merged.unwrap_or_default();
         base.tables = tables.into_tables();
-        Ok((files, base, starting))
+        Ok((files, base.finish(), starting))
     }
 
     /// The files.
@@ -296,7 +297,7 @@ fn repeated(part: &FilePart) -> Result<Vec<Event>> {
 }
 
 /// Adds the devices, facts, losses and problems of another file.
-fn add_base(all: &mut Trace, base: Trace, name: &str) {
+fn add_base(all: &mut TraceParts, base: TraceParts, name: &str) {
     let known = &mut all.header.facts;
     for fact in base.header.facts.into_iter().filter(|(name, _)| name != PART) {
         if !known.contains(&fact) {
@@ -305,7 +306,7 @@ fn add_base(all: &mut Trace, base: Trace, name: &str) {
     }
     all.merge_sources(&base.sources);
     for facts in base.devices {
-        if all.device_facts(facts.device).is_none() {
+        if all.devices.iter().all(|known| known.device != facts.device) {
             all.devices.push(facts);
         }
     }

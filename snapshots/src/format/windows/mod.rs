@@ -119,7 +119,7 @@ impl Windows {
     /// Fails like [`Self::window`].
     pub fn whole(&self) -> Result<Trace> {
         let mut trace = self.window(0..self.files.count)?;
-        trace.start = Start { ops: trace.start.ops, ..Start::default() };
+        trace.0.start = Start { ops: trace.0.start.ops, ..Start::default() };
         Ok(trace)
     }
 
@@ -331,8 +331,8 @@ impl Windows {
             let by_most = |first: (u64, Excess), next: (u64, Excess)| (first.0, first.1.larger(next.1));
             let Some((events, excess)) = all.reduce(by_most) else { continue };
             let found = excess.problem(device, events);
-            self.base.problems.retain(|known| known.what != found.what);
-            self.base.problems.push(found);
+            self.base.0.problems.retain(|known| known.what != found.what);
+            self.base.0.problems.push(found);
         }
     }
 }

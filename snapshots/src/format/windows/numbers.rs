@@ -11,13 +11,13 @@ use crate::ids::{BlockId, DeviceId};
 use crate::trace::Trace;
 
 impl Windows {
-    /// Gives the blocks of a window their numbers in the whole recording: first the blocks of the baseline, then in
+    /// Returns a window with the numbers that its blocks have in the whole recording: first the blocks of the baseline, then in
     /// allocation order. For blocks allocated before the window, the sections with their allocations are read.
     ///
     /// # Errors
     ///
     /// Fails if the file cannot be read, or is damaged in the part that is read.
-    pub fn number_blocks(&self, window: &mut Trace) -> Result<()> {
+    pub fn number_blocks(&self, mut window: Trace) -> Result<Trace> {
         let mut numbers = vec![BlockId::NONE; window.blocks.len()];
         let at_start = self.numbers_at_start();
         let mut births: Vec<(u64, usize)> = Vec::new();
@@ -44,8 +44,8 @@ impl Windows {
         for ((_, row), count) in inside.iter().zip(counts.last().copied().unwrap_or(0)..) {
             numbers[*row] = number(count);
         }
-        window.start.blocks = numbers;
-        Ok(())
+        window.0.start.blocks = numbers;
+        Ok(window)
     }
 
     /// The numbers of the blocks that are live before the recording, by device and key.

@@ -62,14 +62,14 @@ impl OpSections {
             for &id in of_section {
                 if let Some(op) = rows.get((u64::from(id.0) - place.first) as usize) {
                     local.insert(id, OpId::from_index(trace.tables.ops.len()));
-                    trace.tables.ops.push(*op);
-                    trace.start.ops.push(id);
+                    trace.0.tables.ops.push(*op);
+                    trace.0.start.ops.push(id);
                 }
             }
         }
         let find = |id: &mut OpId| *id = local.get(id).copied().unwrap_or(OpId::NONE);
-        trace.blocks.op.iter_mut().for_each(find);
-        trace.ooms.iter_mut().map(|oom| &mut oom.op).for_each(find);
+        trace.0.blocks.op.iter_mut().for_each(find);
+        trace.0.ooms.iter_mut().map(|oom| &mut oom.op).for_each(find);
         Ok(())
     }
 

@@ -124,6 +124,6 @@ impl Windows {
     /// Adds the number of contradictory events to the limits of accuracy.
     fn take_trust(&mut self) {
         let devices = self.summaries.iter().flat_map(|row| &row.devices);
-        self.base.trust.count_at_least(devices.map(|device| device.contradictions));
+        self.base.0.trust.count_at_least(devices.map(|device| device.contradictions));
     }
 }

@@ -53,8 +53,8 @@ impl Windows {
             ));
             sources.drain(..broken);
         };
-        windows.base.problems.extend(problems.into_iter().map(Problem::new));
-        windows.base.header.facts.retain(|(name, _)| name != PART);
+        windows.base.0.problems.extend(problems.into_iter().map(Problem::new));
+        windows.base.0.header.facts.retain(|(name, _)| name != PART);
         Ok(windows)
     }
 }

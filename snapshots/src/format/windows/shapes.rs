@@ -79,10 +79,11 @@ impl Windows {
             let before = || Origin::Before(trace.blocks.device[row], keys[row]);
             let origin = trace.alloc_number(id).map_or_else(before, Origin::Event);
             if let Ok(found) = self.shapes.binary_search_by_key(&origin, |(origin, _)| *origin) {
-                trace.attributes.push(Attribute { owner: trace.block_owner(id), name, value: self.shapes[found].1 });
+                let owner = trace.block_owner(id);
+                trace.0.attributes.push(Attribute { owner, name, value: self.shapes[found].1 });
             }
         }
-        trace.attributes.sort_by_key(|attribute| attribute.owner);
+        trace.0.attributes.sort_by_key(|attribute| attribute.owner);
     }
 
     /// The shapes as attributes for a file with all events and the same starting states.

@@ -15,6 +15,7 @@ use crate::ids::{BlockId, DeviceId};
 use crate::live_state::begin_window;
 use crate::stage::{Outside, Stage};
 use crate::trace::{Start, Trace};
+use crate::transition::{Named, Transition, transition};
 
 /// Maximum number of events for which memory is reserved in advance: a malicious file may claim to have any number.
 const MAX_ROOM: u64 = 1 << 21;
@@ -52,9 +53,9 @@ impl Windows {
         self.files.read(from..range.end, &mut take)?;
         window.begin(self, &summarizer, &range);
         let mut trace = window.builder.unwrap_or_default().finish();
-        trace.device_uses.clone_from(&self.device_uses);
-        trace.has_times |= self.summaries.iter().any(|row| row.times_ns.1 > 0);
-        trace.trust = self.base.trust.clone();
+        trace.0.device_uses.clone_from(&self.device_uses);
+        trace.0.has_times |= self.summaries.iter().any(|row| row.times_ns.1 > 0);
+        trace.0.trust = self.base.trust.clone();
         self.ops.localize(&self.files, &mut trace)?;
         self.add_shapes(&mut trace, &window.keys);
         self.look_ahead(&mut trace, &window.keys, range.end)?;
@@ -84,7 +85,7 @@ impl Windows {
                 let key = (*device, block.block.alloc.block);
                 let Some(&id) = open.get(&key) else { continue };
                 if trace.alloc_number(id) == block.birth.map(|birth| birth.event) && !block.block.free_requested {
-                    trace.blocks.category[id.0 as usize] = block.block.alloc.category;
+                    trace.0.blocks.category[id.0 as usize] = block.block.alloc.category;
                     open.remove(&key);
                 }
             }
@@ -110,7 +111,7 @@ impl Windows {
                 else {
                     return true;
                 };
-                trace.blocks.category[id.0 as usize] = death.category;
+                trace.0.blocks.category[id.0 as usize] = death.category;
                 deaths.push((*id, death.at));
                 false
             });
@@ -120,7 +121,7 @@ impl Windows {
             number += 1;
         }
         deaths.sort_unstable_by_key(|(id, _)| *id);
-        trace.blocks.deaths = deaths;
+        trace.0.blocks.deaths = deaths;
         Ok(())
     }
 }
@@ -144,19 +145,17 @@ impl Windows {
         let mut take = |first: u64, run: &[Event]| {
             for (event, number) in run.iter().zip(first..) {
                 stage = stage.after(&event.what, number);
-                let key = match event.what {
-                    What::FreeRequested(key) | What::FreeCompleted(key) => key,
-                    What::Alloc(alloc) => alloc.block,
-                    What::Tag(key, category) => {
-                        if let Some(id) = open.get(&(event.device, key)) {
-                            trace.blocks.category[id.0 as usize] = category;
-                        }
-                        continue;
+                let Some(key) = event.what.block().map(|key| (event.device, key)) else { continue };
+                let Some(&id) = open.get(&key) else { continue };
+                match (transition(event.what.kind(), Named::Live), event.what) {
+                    (Transition::Tagged { .. }, What::Tag(_, category)) => {
+                        trace.0.blocks.category[id.0 as usize] = category;
                     }
-                    _ => continue,
-                };
-                if let Some(id) = open.remove(&(event.device, key)) {
-                    deaths.push((id, Outside { event: number, time_ns: event.time_ns, stage }));
+                    (Transition::Used, _) => {}
+                    _ => {
+                        open.remove(&key);
+                        deaths.push((id, Outside { event: number, time_ns: event.time_ns, stage }));
+                    }
                 }
             }
             if open.is_empty() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

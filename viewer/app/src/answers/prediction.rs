@@ -346,9 +346,8 @@ mod tests {
 
     /// Returns the suggested capacity for a recording in the text notation, on a device of `capacity` GiB.
     fn suggested(text: &str, capacity: u64) -> Option<&'static str> {
-        let mut trace = trace_from_text(text).expect("the text is a trace");
         let facts = DeviceFacts { capacity_bytes: capacity << 30, ..DeviceFacts::default() };
-        trace.devices = vec![facts];
+        let trace = trace_from_text(text).expect("the text is a trace").edited(|trace| trace.devices = vec![facts]);
         let measured = Figures::of_trace(&trace, DeviceId(0));
         let unchanged = Unchanged {
             figures: measured.clone(),

@@ -343,8 +343,9 @@ mod tests {
         let cut = reason_after(|path| File::options().write(true).open(path).unwrap().set_len(20).unwrap());
         assert!(cut.contains("the file was truncated to 20 of"), "{cut}");
         let anew = reason_after(|path| {
-            let mut other = trace_from_text(TEXT).unwrap();
-            other.header.program = "another run, whose header is longer than what the first has in all".repeat(40);
+            let other = trace_from_text(TEXT).unwrap().edited(|other| {
+                other.header.program = "another run, whose header is longer than what the first has in all".repeat(40)
+            });
             std::fs::write(path, write_trace(Vec::new(), &other).unwrap()).unwrap();
         });
         assert!(anew.contains("overwritten") || anew.contains("truncated to 0"), "{anew}");

@@ -266,9 +266,8 @@ pub(crate) fn open_rank(
     if !is_whole && let Some(source) = long_source(file, &mut |_| flow()) {
         return Ok(source);
     }
-    let Opened { mut trace, format } = open_file(file, &mut |_| flow())?;
-    guess_where_left_open(&mut trace, format.kind);
-    Ok(highwater_analysis::Source::in_memory(trace))
+    let opened = open_file(file, &mut |_| flow())?;
+    Ok(highwater_analysis::Source::in_memory(guess_where_left_open(opened)))
 }
 
 /// Summarizes the recordings in `folder`.
@@ -297,10 +296,8 @@ fn load_folder(folder: &Path, state: &State, wake: &(dyn Fn() + Sync)) -> Result
 }
 
 /// Guesses missing categories and phases, unless the file is a `.snap`, which already contains guesses.
-fn guess_where_left_open(trace: &mut Trace, kind: FileKind) {
-    if kind != FileKind::Snap {
-        guess(trace, &Rules::default());
-    }
+fn guess_where_left_open(Opened { trace, format }: Opened) -> Trace {
+    if format.kind == FileKind::Snap { trace } else { guess(trace, &Rules::default()) }
 }
 
 /// Indexes what `open` reads.
@@ -324,10 +321,10 @@ fn load_with(
         yield_if_due();
         if state.is_cancelled.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
-    let Opened { mut trace, format } = opened.map_err(|why| sentence(&why))?;
+    let opened = opened.map_err(|why| sentence(&why))?;
     state.enter("Indexing");
     wake();
-    guess_where_left_open(&mut trace, format.kind);
+    let trace = guess_where_left_open(opened);
     // Standard input can be read once only: there is nothing to read again, and nothing to remember.
     let path_to_reread = Some(path.to_owned()).filter(|path| !is_stdin(path));
     Ok(Recording::new(recording_name(path), path_to_reread, trace))
@@ -372,8 +369,7 @@ mod tests {
     fn a_folder_comes_in_as_the_sum_of_its_recordings() {
         let folder = tempfile::tempdir().unwrap();
         for rank in [1, 0] {
-            let mut trace = trace_from_text("alloc a 10").unwrap();
-            trace.header.rank = Some(rank);
+            let trace = trace_from_text("alloc a 10").unwrap().edited(|trace| trace.header.rank = Some(rank));
             write_trace(File::create(folder.path().join(format!("{rank}.snap"))).unwrap(), &trace).unwrap();
         }
         let Ok(Loaded::Folder(read)) = wait(folder.path().to_owned()) else { panic!("not read") };
@@ -385,8 +381,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for (number, text) in [(2, "alloc a 10\nalloc b 20"), (3, "baseline a 10\nbaseline b 20\nfree a\nalloc c 5")] {
             let path = folder.path().join(format!("run.{number:04}.snap"));
-            let mut trace = trace_from_text(text).unwrap();
-            trace.header.facts.push((PART.to_owned(), number.to_string()));
+            let trace = trace_from_text(text)
+                .unwrap()
+                .edited(|trace| trace.header.facts.push((PART.to_owned(), number.to_string())));
             write_trace(File::create(path).unwrap(), &trace).unwrap();
         }
         for path in [folder.path().to_owned(), folder.path().join("run.snap")] {

@@ -64,8 +64,7 @@ pub struct DeviceIndex {
 impl Recording {
     /// Builds the indexes of every device. Names in `trace` come from a file, and are made printable.
     pub fn new(name: impl Into<String>, path: Option<PathBuf>, trace: impl Into<Arc<Trace>>) -> Self {
-        let mut trace: Arc<Trace> = trace.into();
-        Trace::make_texts_printable(&mut trace);
+        let trace = Trace::with_printable_texts(trace.into());
         let name = printable(&name.into()).into_owned();
         let mut ids = trace.device_ids();
         if ids.is_empty() {

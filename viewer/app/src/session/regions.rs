@@ -72,9 +72,6 @@ mod tests {
 
     #[test]
     fn regions_take_the_first_row_that_is_free_and_steps_have_their_own_lane() {
-        let mut trace = trace_from_text("alloc a 1\nalloc b 1\nmark here\nalloc c 1\nalloc d 1\nalloc e 1").unwrap();
-        trace.tables.strings.resize(8, String::new());
-        (trace.tables.strings[5], trace.tables.strings[7]) = ("forward".to_owned(), "graph capture".to_owned());
         let region = |name, first, end| Annotation {
             name: StringId(name),
             device: DeviceId(0),
@@ -84,16 +81,21 @@ mod tests {
             end: EventId(end),
             is_guessed: false,
         };
-        trace.annotations = vec![
-            region(0, 0, 6),
-            region(1, 0, 3),
-            region(2, 1, 2),
-            region(3, 1, 2),
-            region(4, 3, 99),
-            Annotation { is_guessed: true, ..region(5, 3, 4) },
-            Annotation { is_guessed: true, ..region(7, 3, 4) },
-            region(6, 4, 4),
-        ];
+        let text = "alloc a 1\nalloc b 1\nmark here\nalloc c 1\nalloc d 1\nalloc e 1";
+        let trace = trace_from_text(text).unwrap().edited(|trace| {
+            trace.tables.strings.resize(8, String::new());
+            (trace.tables.strings[5], trace.tables.strings[7]) = ("forward".to_owned(), "graph capture".to_owned());
+            trace.annotations = vec![
+                region(0, 0, 6),
+                region(1, 0, 3),
+                region(2, 1, 2),
+                region(3, 1, 2),
+                region(4, 3, 99),
+                Annotation { is_guessed: true, ..region(5, 3, 4) },
+                Annotation { is_guessed: true, ..region(7, 3, 4) },
+                region(6, 4, 4),
+            ];
+        });
         let regions = Regions::of(&trace, &[(0, 0..6)]);
         let names: Vec<Vec<u32>> =
             regions.rows.iter().map(|row| row.iter().map(|region| region.name.0).collect()).collect();

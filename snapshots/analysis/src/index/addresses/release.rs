@@ -237,7 +237,7 @@ mod tests {
     use crate::{LiveIndex, Series};
     use highwater_notation::trace_from_text;
     use highwater_snapshots::DeviceId;
-    use highwater_snapshots::trace::DeviceFacts;
+    use highwater_snapshots::trace::{DeviceFacts, TraceParts};
 
     fn cells(rows: &[(u64, u64, u64, bool)]) -> Cells {
         let row = |&(gain, alone, after, is_chained): &(u64, u64, u64, bool)| Cell {
@@ -296,18 +296,18 @@ mod tests {
 
     /// The only out-of-memory of `text`, on a device of 100 MiB whose segments start at multiples of 1 GiB.
     fn failed(text: &str, settings: &str) -> FailedRequest {
-        let mut trace = trace_from_text(text).unwrap();
-        let mut next = std::collections::HashMap::new();
-        for row in 0..trace.blocks.len() {
-            // The stream gives the segment of a block.
-            let segment = std::mem::take(&mut trace.blocks.stream[row].0);
-            let at = next.entry(segment).or_insert(segment << 30);
-            trace.blocks.address[row] = *at;
-            *at += trace.blocks.allocated[row];
-        }
-        let settings = vec![("alloc_conf".to_owned(), settings.to_owned())];
-        let capacity_bytes = 100 << 20;
-        trace.devices = vec![DeviceFacts { capacity_bytes, settings, ..DeviceFacts::default() }];
+        let trace = trace_from_text(text).unwrap().edited(|TraceParts { blocks, devices, .. }| {
+            let mut next = std::collections::HashMap::new();
+            for row in 0..blocks.len() {
+                // The stream gives the segment of a block.
+                let segment = std::mem::take(&mut blocks.stream[row].0);
+                let at = next.entry(segment).or_insert(segment << 30);
+                blocks.address[row] = *at;
+                *at += blocks.allocated[row];
+            }
+            let settings = vec![("alloc_conf".to_owned(), settings.to_owned())];
+            *devices = vec![DeviceFacts { capacity_bytes: 100 << 20, settings, ..DeviceFacts::default() }];
+        });
         let device = DeviceId(0);
         let (series, live) = (Series::build(&trace, device), LiveIndex::build(&trace, device));
         let index = AddressIndex::build(&trace, device);

@@ -6,7 +6,8 @@ use crate::{LiveIndex, Series};
 use highwater_notation::trace_from_text;
 use highwater_snapshots::alloc_rules::AllocRules;
 use highwater_snapshots::event::EventKind;
-use highwater_snapshots::{BlockId, DeviceId, EventId, Pool, Trace, trace::SegmentRole};
+use highwater_snapshots::trace::{DeviceFacts, SegmentRole};
+use highwater_snapshots::{BlockId, DeviceId, EventId, Pool, Trace};
 
 const DEVICE: DeviceId = DeviceId(0);
 
@@ -26,10 +27,11 @@ impl Asked {
 
     /// Blocks are placed one after the other from `first` on, unless `addresses` overrides them.
     fn of(text: &str, addresses: &[u64]) -> Self {
-        let mut trace = trace_from_text(text).unwrap();
-        for (row, address) in addresses.iter().enumerate() {
-            trace.blocks.address[row] = *address;
-        }
+        let trace = trace_from_text(text).unwrap().edited(|trace| {
+            for (row, address) in addresses.iter().enumerate() {
+                trace.blocks.address[row] = *address;
+            }
+        });
         Self::new(trace)
     }
 
@@ -185,9 +187,7 @@ fn random_trace(seed: u64) -> Trace {
             _ => text += "mark nothing\n",
         }
     }
-    let mut trace = trace_from_text(&text).unwrap();
-    trace.blocks.address.copy_from_slice(&addresses);
-    trace
+    trace_from_text(&text).unwrap().edited(|trace| trace.blocks.address.copy_from_slice(&addresses))
 }
 
 #[test]
@@ -333,8 +333,7 @@ fn an_expandable_segment_grows_behind_its_end_and_between_its_parts() {
     assert_eq!(fits(&text), [(30 * MIB, Some(70 * MIB))], "two pages more behind the free 30 MiB");
     text += "segment_map 0x5000000 20971520\nsegment_map 0x6400000 41943040\nalloc h 78643200\nfree h\nalloc c 20971520\n\
              segment_unmap 0x5000000 20971520\n";
-    let mut trace = trace_from_text(&text).unwrap();
-    trace.blocks.address[2] = 0x640_0000 + 20 * MIB;
+    let trace = trace_from_text(&text).unwrap().edited(|trace| trace.blocks.address[2] = 0x640_0000 + 20 * MIB);
     let map = Asked::new(trace).end();
     let told = rooms(&map, &rules, Some(50 * MIB));
     // 30 MiB free, 20 not mapped, 20 free, then the block at the very end: after it, two pages.
@@ -351,10 +350,15 @@ fn the_drivers_rest_is_what_is_neither_used_nor_held() {
 }
 
 /// A device of `capacity` bytes.
-fn with_capacity(mut asked: Asked, capacity_bytes: u64) -> Asked {
-    asked.trace.devices =
-        vec![highwater_snapshots::trace::DeviceFacts { device: DEVICE, capacity_bytes, ..Default::default() }];
-    asked
+fn with_capacity(asked: Asked, capacity_bytes: u64) -> Asked {
+    let facts = DeviceFacts { device: DEVICE, capacity_bytes, ..DeviceFacts::default() };
+    Asked { trace: asked.trace.edited(|trace| trace.devices = vec![facts]), ..asked }
+}
+
+/// The same device with a setting of its allocator.
+fn with_setting(asked: Asked, value: &str) -> Asked {
+    let setting = ("alloc_conf".to_owned(), value.to_owned());
+    Asked { trace: asked.trace.edited(|trace| trace.devices[0].settings.push(setting)), ..asked }
 }
 
 const MIB: u64 = 1 << 20;
@@ -421,9 +425,7 @@ fn room_that_was_there_after_all_and_limits_are_distinguished() {
     assert_eq!([now, Asked::of(&small, &[])].map(|at| at.failed().suspected), [Verdict::Transient; 2]);
     let asked = crowded("a", "oom 20971520 free=33554432");
     assert_eq!(asked.failed().suspected, Verdict::Limit);
-    let mut asked = crowded("abc", "oom 20971520 free=0");
-    asked.trace.devices[0].settings.push(("alloc_conf".to_owned(), "max_split_size_mb:22".to_owned()));
-    let failed = asked.failed();
+    let failed = with_setting(crowded("abc", "oom 20971520 free=0"), "max_split_size_mb:22").failed();
     assert!(failed.suspected == Verdict::Fragmentation && failed.reason.contains("max_split_size"));
 }
 
@@ -471,8 +473,8 @@ fn the_way_out_is_the_cheapest_of_all_windows_of_a_segment() {
 fn an_expandable_segment_needs_less_to_go_where_pages_can_follow_it() {
     let text = "segment_map 0x0 62914560\nalloc a 20971520\nalloc b 20971520\nalloc c 20971520\noom 41943040 free=";
     let relief_at = |free: u64| {
-        let mut asked = with_capacity(Asked::of(&format!("{text}{free}"), &[]), 90 * MIB);
-        asked.trace.devices[0].settings.push(("alloc_conf".to_owned(), "expandable_segments:True".to_owned()));
+        let asked = with_capacity(Asked::of(&format!("{text}{free}"), &[]), 90 * MIB);
+        let asked = with_setting(asked, "expandable_segments:True");
         let EvictionSet { blocks, bytes, freed, .. } = asked.failed().eviction_window.unwrap();
         (freed.range().map(|range| [range.start / MIB, range.end / MIB]), bytes / MIB, blocks)
     };

@@ -39,8 +39,9 @@ fn segments_that_requests_free_to_make_room_are_not_the_programs_to_keep() {
             };
             format!("{freed}segment_alloc {place:#x} 1048576{clean}\nalloc b{n} 1000{clean}\nfree b{n}\n")
         };
-        let mut trace = trace_from_text(&(0..30).map(round).collect::<String>()).unwrap();
-        trace.header.recorder = recorder.to_owned();
+        let trace = trace_from_text(&(0..30).map(round).collect::<String>())
+            .unwrap()
+            .edited(|trace| trace.header.recorder = recorder.to_owned());
         let advice = explain_device(&trace, trace.main_device(), &[GroupKey::Category], "").advice;
         advice.into_iter().find(|one| one.remedy == Remedy::KeepSegments).map(|one| one.text).unwrap()
     };
@@ -61,19 +62,20 @@ fn private_pools_that_are_never_in_use_at_the_same_time_are_advised_to_share() {
              free g{number}\n"
         )
     };
-    let mut trace = trace_from_text(&format!("{}alloc w 99999999", (1..4).map(graph).collect::<String>())).unwrap();
-    trace.blocks.address = [1_u64 << 32, 2 << 32, 3 << 32, 0].to_vec();
+    let trace = trace_from_text(&format!("{}alloc w 99999999", (1..4).map(graph).collect::<String>()))
+        .unwrap()
+        .edited(|trace| trace.blocks.address = [1_u64 << 32, 2 << 32, 3 << 32, 0].to_vec());
     let advice = |trace: &Trace| explain_device(trace, trace.main_device(), &[GroupKey::Category], "").advice;
     // The last block lies in no segment, so that the pools of free bytes are unknown.
     assert!(advice(&trace).iter().all(|one| one.remedy != Remedy::SharePools));
     let (mut with_segment, addresses) = (String::from("segment_alloc 0 134217728\n"), trace.blocks.address.clone());
     with_segment += &format!("{}alloc w 99999999", (1..4).map(graph).collect::<String>());
-    let mut trace = trace_from_text(&with_segment).unwrap();
-    trace.blocks.address.clone_from(&addresses);
+    let trace = trace_from_text(&with_segment).unwrap().edited(|trace| trace.blocks.address.clone_from(&addresses));
     // A pool that is in use at the peak may share its memory too.
     let fourth = graph(4);
-    let mut one_in_use = trace_from_text(&format!("{with_segment}\n{}", fourth.split("free").next().unwrap())).unwrap();
-    one_in_use.blocks.address = [addresses, vec![4 << 32]].concat();
+    let one_in_use = trace_from_text(&format!("{with_segment}\n{}", fourth.split("free").next().unwrap()))
+        .unwrap()
+        .edited(|one_in_use| one_in_use.blocks.address = [addresses, vec![4 << 32]].concat());
     let of_four = advice(&one_in_use).into_iter().find(|one| one.remedy == Remedy::SharePools).unwrap();
     let expected = "are free in 3 private pools. 4 private pools are never in use at the same time";
     assert!(of_four.text.contains(expected), "{}", of_four.text);

@@ -16,7 +16,7 @@ pub(super) fn is_being_created(
     at_peak: &[BlockId],
     unfinished: Option<&Range<u64>>,
 ) -> bool {
-    let Trace { blocks, spans, .. } = trace;
+    let (blocks, spans) = (&trace.blocks, &trace.spans);
     let is_state = |id: &BlockId| {
         let row = id.0 as usize;
         blocks.category[row] == Category::OptimizerState && blocks.device[row] == peak.device

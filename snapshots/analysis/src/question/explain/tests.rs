@@ -6,6 +6,7 @@ use crate::{GroupKey, LiveIndex, Matches, Series, Siblings};
 use highwater_notation::trace_from_text;
 use highwater_snapshots::Phase;
 use highwater_snapshots::ids::EventId;
+use highwater_snapshots::trace::TraceParts;
 
 pub(super) fn explain(text: &str, keys: &[GroupKey], filter: &str) -> (Trace, Explanation) {
     let trace = trace_from_text(text).expect("the text is a trace");
@@ -420,12 +421,12 @@ fn a_leak_comes_first_with_what_earlier_steps_left_at_the_peak() {
 fn buffers_are_named_by_line_and_as_a_kv_cache_only_where_code_says_so() {
     let line_of_cache = "_allocate_kv_cache";
     let text_of = |text: &str| {
-        let mut trace = trace_from_text(text).expect("the text is a trace");
-        let tables = &mut trace.tables;
-        let cached = tables.lines.iter().filter(|line| tables.strings[line.function.0 as usize] == line_of_cache);
-        let files: Vec<usize> = cached.map(|line| line.file.0 as usize).collect();
-        files.into_iter().for_each(|file| {
-            tables.strings[file] = "/env/lib/python3.12/site-packages/vllm/worker/cache_engine.py".to_owned();
+        let trace = trace_from_text(text).expect("the text is a trace").edited(|TraceParts { tables, .. }| {
+            let cached = tables.lines.iter().filter(|line| tables.strings[line.function.0 as usize] == line_of_cache);
+            let files: Vec<usize> = cached.map(|line| line.file.0 as usize).collect();
+            files.into_iter().for_each(|file| {
+                tables.strings[file] = "/env/lib/python3.12/site-packages/vllm/worker/cache_engine.py".to_owned();
+            });
         });
         let explanation = explain_device(&trace, DeviceId(0), &[GroupKey::Category], "");
         let found = explanation.advice.into_iter().find(|one| one.remedy == Remedy::SmallerBuffers);

@@ -64,8 +64,7 @@ fn segments_of_streams_that_are_no_longer_used_are_named_with_what_one_stream_wo
 fn private_pools_are_named_with_what_one_pool_would_need() {
     let pool = |step: u64| format!("attribute segment_pool_id \"(0, {})\"\n", step + 1);
     let trace = trace_from_text(&steps(3, |_| String::new(), pool)).unwrap();
-    let mut moved = trace.clone();
-    moved.blocks.address = vec![0, 0x100_0000, 0x200_0000];
+    let moved = trace.clone().edited(|moved| moved.blocks.address = vec![0, 0x100_0000, 0x200_0000]);
     let growth = growth(&moved, &[GroupKey::Pool]);
     assert_eq!(causes(&growth), [(KeptBecause::PrivatePool, 4 * MIB, 2, Some(2 * MIB))]);
     assert_eq!(growth.groups.iter().map(|group| group.key[0].as_str()).collect::<Vec<_>>(), ["(0,2)", "(0,3)"]);
@@ -80,8 +79,9 @@ fn blocks_that_stay_in_segments_divide_them_into_used_and_fragmented_bytes() {
             step * 0x100_0000
         )
     };
-    let mut trace = trace_from_text(&(0..3).map(step).collect::<String>()).unwrap();
-    trace.blocks.address = (0..3).flat_map(|step| [step * 0x100_0000, step * 0x100_0000 + 512]).collect();
+    let trace = trace_from_text(&(0..3).map(step).collect::<String>()).unwrap().edited(|trace| {
+        trace.blocks.address = (0..3).flat_map(|step| [step * 0x100_0000, step * 0x100_0000 + 512]).collect()
+    });
     let growth = growth(&trace, &[GroupKey::Size]);
     let (free, used) = (KeptBecause::Fragmentation, KeptBecause::InUse);
     assert_eq!(causes(&growth), [(free, 2 * (2 * MIB - 512), 2, None), (used, 1024, 2, None)]);
@@ -109,8 +109,7 @@ fn released_segments_and_parts_of_mappings_are_taken_off() {
         phase forward
         alloc c 512
     ";
-    let mut trace = trace_from_text(text).unwrap();
-    trace.blocks.address = vec![0, 512, 1024];
+    let trace = trace_from_text(text).unwrap().edited(|trace| trace.blocks.address = vec![0, 512, 1024]);
     let growth = growth(&trace, &[GroupKey::Stream]);
     let sum = |bytes, blocks| Sum { bytes, blocks };
     let expected = Balance { kept: sum(8192, 2), born: sum(1024, 1), freed: sum(12288, 2), short_lived: sum(2048, 1) };
@@ -133,8 +132,9 @@ fn what_is_released_and_obtained_again_in_each_step_is_no_growth() {
             step + 1
         )
     };
-    let mut trace = trace_from_text(&(0..4).map(step).collect::<String>()).unwrap();
-    trace.blocks.address = (0..4).flat_map(|step| [step * 0x100_0000, 0x4000_0000 + step * 0x100_0000]).collect();
+    let trace = trace_from_text(&(0..4).map(step).collect::<String>()).unwrap().edited(|trace| {
+        trace.blocks.address = (0..4).flat_map(|step| [step * 0x100_0000, 0x4000_0000 + step * 0x100_0000]).collect()
+    });
     let growth = growth(&trace, &[GroupKey::Pool]);
     assert_eq!((growth.net(), growth.balance.freed.bytes), (6 * i128::from(MIB), 8 * MIB));
     assert_eq!(causes(&growth), [(KeptBecause::PrivatePool, 6 * MIB, 3, Some(2 * MIB))]);
@@ -157,8 +157,9 @@ fn what_is_kept_for_another_reason_than_before_is_named_with_both() {
         free a
         alloc d 512
     ";
-    let mut trace = trace_from_text(text).unwrap();
-    trace.blocks.address = vec![0, 0x900_0000, 0x100_0000, 0x900_0200];
+    let trace = trace_from_text(text)
+        .unwrap()
+        .edited(|trace| trace.blocks.address = vec![0, 0x900_0000, 0x100_0000, 0x900_0200]);
     let growth = growth(&trace, &[GroupKey::Pool]);
     let found: Vec<(KeptBecause, i128)> = growth.causes.iter().map(|kept| (kept.because, kept.net())).collect();
     let (free, used) = (KeptBecause::NotReleased, KeptBecause::InUse);

@@ -174,7 +174,7 @@ impl StepFacts {
 
     /// The facts about `device` in `events` of `trace`.
     fn in_window(trace: &Trace, device: DeviceId, events: Range<usize>) -> Self {
-        let Trace { events: columns, blocks, .. } = trace;
+        let (columns, blocks) = (&trace.events, &trace.blocks);
         let mut facts = Self { ran_out: columns.kind[events.clone()].contains(&EventKind::Oom), ..Self::default() };
         for index in events.filter(|index| columns.device[*index] == device) {
             let block = BlockId(columns.subject[index]);

@@ -368,7 +368,7 @@ impl<'s> Source<'s> {
         let end = range.end.min(self.events().end);
         for start in (range.start..end).step_by(most as usize) {
             let mut window = self.window(start..end.min(start + most))?;
-            self.number_blocks(&mut window.trace)?;
+            window.trace = self.number_blocks(window.trace)?;
             if take(&window).is_break() {
                 break;
             }
@@ -376,14 +376,14 @@ impl<'s> Source<'s> {
         Ok(())
     }
 
-    /// Numbers the blocks of a window as in the whole recording; in memory they already are.
+    /// Returns a window with its blocks numbered as in the whole recording; in memory they already are.
     ///
     /// # Errors
     ///
     /// Fails if the file cannot be read.
-    pub fn number_blocks(&self, window: &mut Cow<'_, Trace>) -> Result<()> {
-        let Kind::File(file) = &self.kind else { return Ok(()) };
-        file.windows.number_blocks(window.to_mut())
+    pub fn number_blocks<'a>(&self, window: Cow<'a, Trace>) -> Result<Cow<'a, Trace>> {
+        let Kind::File(file) = &self.kind else { return Ok(window) };
+        file.windows.number_blocks(window.into_owned()).map(Cow::Owned)
     }
 
     /// The ranges of events in which the whole recording is read, starting at checkpoints where possible.

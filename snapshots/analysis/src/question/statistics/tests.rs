@@ -206,18 +206,19 @@ fn the_allocator_is_counted_whatever_the_filter() {
 
 #[test]
 fn every_fact_that_limits_trust_is_reported_with_what_it_means() {
-    let mut trace = Trace::default();
-    trace.trust = Trust {
-        events_lost: 1,
-        unmatched_frees: 2,
-        repeated_allocs: 3,
-        unmatched_uses: 6,
-        unmatched_releases: 4,
-        baseline_inferred: true,
-        sizes_inferred: 5,
-        categories_guessed: true,
-        unfinished: true,
-    };
+    let trace = Trace::default().edited(|trace| {
+        trace.trust = Trust {
+            events_lost: 1,
+            unmatched_frees: 2,
+            repeated_allocs: 3,
+            unmatched_uses: 6,
+            unmatched_releases: 4,
+            baseline_inferred: true,
+            sizes_inferred: 5,
+            categories_guessed: true,
+            unfinished: true,
+        }
+    });
     let notes = trust_notes(&trace);
     let facts: Vec<String> = notes.iter().map(|note| note.fact.clone()).collect();
     assert_eq!(facts, trace.trust_sentences());

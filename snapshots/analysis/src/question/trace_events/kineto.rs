@@ -125,8 +125,9 @@ mod tests {
 
     /// Writes a recording that began at a time since 1970.
     fn beside(kineto: &str, started_unix_us: u64) -> Result<Value> {
-        let mut trace = trace_from_text("alloc a 100 t=1us\nfree a t=9us").unwrap();
-        trace.header.started_unix_us = started_unix_us;
+        let trace = trace_from_text("alloc a 100 t=1us\nfree a t=9us")
+            .unwrap()
+            .edited(|trace| trace.header.started_unix_us = started_unix_us);
         let mut out = Vec::new();
         let kineto = KinetoTrace::parse(kineto).unwrap();
         write_chrome(&mut out, &Source::in_memory(trace), Some(&kineto), &mut |_| ControlFlow::Continue(()))?;

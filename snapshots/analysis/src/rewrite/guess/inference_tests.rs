@@ -40,8 +40,7 @@ fn an_inference_engine_profiles_captures_and_serves_without_activations() {
          alloc kv 5000 < {cache}\nalloc g 60 < {captured}\nalloc static 61 < {captured}\nfree g\n\
          alloc h 50 < {served}\nfree h\nalloc sampled 5 < {served}\nalloc own 3 < {MAIN}\nfree sampled\n"
     );
-    let mut trace = training(&lines);
-    guess(&mut trace, &Rules::default());
+    let trace = guess(training(&lines), &Rules::default());
     let found: Vec<&str> = trace.blocks.category.iter().map(|category| category.name()).collect();
     let expected =
         ["parameter", "temporary", "temporary", "buffer", "temporary", "unknown", "temporary", "unknown", "unknown"];

@@ -148,8 +148,7 @@ mod tests {
         let failing = "alloc w.1 5000 device=1 < S\nalloc h.1 50 device=1 < F\noom 4096 free=0 device=1 < F\n\
                        free h.1 device=1 < F\nfree w.1 device=1 < M\n";
         let text = two_steps_on(0) + &two_steps_on(2) + failing;
-        let mut trace = training(&text);
-        guess(&mut trace, &Rules::default());
+        let trace = guess(training(&text), &Rules::default());
         assert_eq!(trace.main_device(), DeviceId(1));
         let phases: Vec<(&str, u32)> = guessed(&trace)
             .into_iter()
@@ -182,8 +181,7 @@ mod tests {
         // Device 1 has the higher peak. Device 0 is in backward while device 1 is still in forward.
         let lines = "alloc a 900 device=1 < F\nalloc b 5 < F\nalloc c 5\nalloc d 900 device=1 < F\nalloc e 5\n\
                      alloc f 900 device=1\nalloc g 5 < A\nalloc h 5 device=1\n";
-        let mut trace = training(lines);
-        guess(&mut trace, &Rules::default());
+        let trace = guess(training(lines), &Rules::default());
         assert_eq!(trace.main_device(), DeviceId(1));
         let phases: Vec<_> = guessed(&trace).into_iter().filter(|(name, ..)| !name.starts_with("step")).collect();
         assert_eq!(phases, [("forward", 0, 4), ("backward", 4, 8)]);
@@ -192,12 +190,10 @@ mod tests {
     #[test]
     fn what_an_exception_frees_after_the_last_failed_request_is_of_no_phase() {
         let lines = "alloc w 100 < S\nalloc h 50 < F\noom 4096 free=0 < F\nfree h < F\nfree w < M\n";
-        let mut trace = training(lines);
-        guess(&mut trace, &Rules::default());
+        let trace = guess(training(lines), &Rules::default());
         assert_eq!(guessed(&trace), [("forward", 1, 3)]);
         // A program that then allocates as many bytes is still in its phase.
-        let mut trace = training(&format!("{lines}alloc again 4096 < F\n"));
-        guess(&mut trace, &Rules::default());
+        let trace = guess(training(&format!("{lines}alloc again 4096 < F\n")), &Rules::default());
         assert_eq!(guessed(&trace), [("forward", 1, 8)]);
     }
 }

@@ -31,6 +31,7 @@ use self::recorded::says_phases;
 use self::roles::{Role, Roles};
 use crate::index::final_oom::final_oom;
 use highwater_snapshots::ids::{DeviceId, EventId, StringId};
+use highwater_snapshots::tables::Tables;
 use highwater_snapshots::trace::{Annotation, Trace};
 use highwater_snapshots::{Category, Phase};
 
@@ -42,21 +43,21 @@ const GRAPH_CAPTURE: &str = "graph capture";
 ///
 /// Without user-defined rules, only recordings of PyTorch are changed, since other recorders record categories
 /// themselves. Repeated calls change only what new rules decide. O(events + blocks + stacks).
-pub fn guess(trace: &mut Trace, rules: &Rules) {
-    if rules.is_builtin_alone() && !is_by_pytorch(trace) {
-        return;
+#[must_use]
+pub fn guess(mut trace: Trace, rules: &Rules) -> Trace {
+    if rules.is_builtin_alone() && !is_by_pytorch(&trace) {
+        return trace;
     }
     let roles = Roles::of(&trace.tables);
     let mut runs = Vec::new();
     if rules.uses_builtin() && roles.says_anything() {
-        forget_guessed(trace);
-        runs = Runs::of(trace, &roles);
-        annotate(trace, &runs);
-        trace.refresh_spans();
+        trace = without_guesses(trace);
+        runs = Runs::of(&trace, &roles);
+        trace = annotated(trace, &runs);
     }
-    let own = rules.own_categories(trace);
+    let own = rules.own_categories(&trace);
     let builtin = match rules.uses_builtin() {
-        true => Guesser::new(trace, &roles, &runs).categories(),
+        true => Guesser::new(&trace, &roles, &runs).categories(),
         false => vec![Category::Unknown; trace.blocks.len()],
     };
     let recorded = trace.blocks.category.iter().copied();
@@ -64,8 +65,10 @@ pub fn guess(trace: &mut Trace, rules: &Rules) {
         .zip(own.into_iter().zip(builtin))
         .map(|(recorded, (own, builtin))| if recorded == Category::Unknown { own.unwrap_or(builtin) } else { recorded })
         .collect();
-    trace.trust.categories_guessed |= guessed != trace.blocks.category;
-    trace.blocks.category = guessed;
+    trace.edited(|trace| {
+        trace.trust.categories_guessed |= guessed != trace.blocks.category;
+        trace.blocks.category = guessed;
+    })
 }
 
 /// Whether the recording is an imported snapshot of PyTorch.
@@ -74,26 +77,25 @@ pub(crate) fn is_by_pytorch(trace: &Trace) -> bool {
 }
 
 /// Drops earlier guesses, so that they are not mistaken for recorded values.
-fn forget_guessed(trace: &mut Trace) {
-    let before = trace.annotations.len();
-    trace.annotations.retain(|annotation| !annotation.is_guessed);
-    if trace.annotations.len() < before {
-        trace.refresh_spans();
+fn without_guesses(trace: Trace) -> Trace {
+    match trace.annotations.iter().any(|annotation| annotation.is_guessed) {
+        true => trace.edited(|trace| trace.annotations.retain(|annotation| !annotation.is_guessed)),
+        false => trace,
     }
 }
 
 /// Adds the phases and steps of the program if the recording has none, and the ranges in which an inference engine
 /// prepares its model.
-fn annotate(trace: &mut Trace, runs: &[Runs]) {
+fn annotated(trace: Trace, runs: &[Runs]) -> Trace {
     let device = trace.main_device();
     let end = EventId::from_index(trace.events.len());
-    let stretches = merge(runs, device, final_oom(trace).map_or(end, |failed| EventId(failed.0 + 1)));
+    let stretches = merge(runs, device, final_oom(&trace).map_or(end, |failed| EventId(failed.0 + 1)));
     let mut ranges: Vec<(String, Stretch)> = Vec::new();
     // Steps of which only the end is known, from the optimizer, are replaced: stacks also show where they begin.
     if !trace.spans.names_steps() {
         ranges.extend(steps(&stretches, device, end));
     }
-    if !says_phases(trace) {
+    if !says_phases(&trace) {
         let is_known = |first: EventId, phase: Phase| trace.spans.at(first).is_some_and(|span| span.phase == phase);
         let phases = stretches.iter().filter(|stretch| stretch.phase != Phase::Other);
         let phases = phases.filter(|stretch| stretch.first < stretch.end && !is_known(stretch.first, stretch.phase));
@@ -105,12 +107,17 @@ fn annotate(trace: &mut Trace, runs: &[Runs]) {
             (name.to_owned(), Stretch { phase: Phase::Eval, first: stretch.start, end: stretch.end, device })
         }));
     }
-    let names = intern_all(trace, ranges.iter().map(|(name, ..)| name.as_str()));
-    for ((_, Stretch { first, end, device, .. }), name) in ranges.into_iter().zip(names) {
-        let (start_ns, end_ns) = (trace.events.time_of(first), trace.events.time_of(EventId(end.0 - 1)));
-        let annotation = Annotation { name, device, start_ns, end_ns, first, end, is_guessed: true };
-        trace.annotations.push(annotation);
+    if ranges.is_empty() {
+        return trace;
     }
+    trace.edited(|trace| {
+        let names = intern_all(&mut trace.tables, ranges.iter().map(|(name, ..)| name.as_str()));
+        for ((_, Stretch { first, end, device, .. }), name) in ranges.into_iter().zip(names) {
+            let (start_ns, end_ns) = (trace.events.time_of(first), trace.events.time_of(EventId(end.0 - 1)));
+            let annotation = Annotation { name, device, start_ns, end_ns, first, end, is_guessed: true };
+            trace.annotations.push(annotation);
+        }
+    })
 }
 
 /// The steps of `device`: each ends with its optimizer; events after the last are a step if a phase runs in them.
@@ -134,16 +141,16 @@ fn steps(stretches: &[Stretch], device: DeviceId, end: EventId) -> Vec<(String, 
     steps
 }
 
-/// The rows of `names` in the trace's strings; adds missing ones.
-fn intern_all<'a>(trace: &mut Trace, names: impl Iterator<Item = &'a str>) -> Vec<StringId> {
+/// The rows of `names` in the strings of `tables`; adds missing ones.
+fn intern_all<'a>(tables: &mut Tables, names: impl Iterator<Item = &'a str>) -> Vec<StringId> {
     let names: Vec<&str> = names.collect();
     let mut known: HashMap<&str, Option<StringId>> = names.iter().map(|&name| (name, None)).collect();
-    for (row, text) in trace.tables.strings.iter().enumerate() {
+    for (row, text) in tables.strings.iter().enumerate() {
         if let Some(id) = known.get_mut(text.as_str()) {
             *id = id.or(Some(StringId::from_index(row)));
         }
     }
-    let strings = &mut trace.tables.strings;
+    let strings = &mut tables.strings;
     let mut added = |name: &str| {
         strings.push(name.to_owned());
         StringId::from_index(strings.len() - 1)

@@ -10,8 +10,7 @@ const OWN: &str = "run@t.py < _run_code@runpy.py";
 fn phases(lines: &str) -> Vec<(String, u32, u32)> {
     let module = format!("< {}", FORWARD.replace("main@t.py", "_run_code@runpy.py"));
     let lines = lines.replace("< F\n", &format!("{module}\n")).replace("< O\n", &format!("< {OWN}\n"));
-    let mut trace = training(&lines);
-    guess(&mut trace, &Rules::default());
+    let trace = guess(training(&lines), &Rules::default());
     let phases = guessed(&trace).into_iter().filter(|(name, ..)| !name.starts_with("step"));
     phases.map(|(name, first, end)| (name.to_owned(), first, end)).collect()
 }

@@ -5,22 +5,22 @@ use std::fmt::Write as _;
 use super::{Rules, guess};
 use highwater_notation::trace_from_text;
 use highwater_snapshots::ids::{DeviceId, EventId, StringId};
-use highwater_snapshots::trace::{Annotation, Trace};
+use highwater_snapshots::trace::{Annotation, Trace, TraceParts};
 use highwater_snapshots::{Category, Phase};
 
 /// A PyTorch recording from the text notation, with frames written as `function@file`.
 pub(super) fn trace_of(text: &str) -> Trace {
-    let mut trace = trace_from_text(text).unwrap();
-    for line in &mut trace.tables.lines {
-        let whole = trace.tables.strings[line.function.0 as usize].clone();
-        if let Some((function, file)) = whole.split_once('@') {
-            trace.tables.strings.extend([function.to_owned(), file.to_owned()]);
-            let rows = trace.tables.strings.len();
-            (line.function, line.file) = (StringId::from_index(rows - 2), StringId::from_index(rows - 1));
+    trace_from_text(text).unwrap().edited(|trace| {
+        for line in &mut trace.tables.lines {
+            let whole = trace.tables.strings[line.function.0 as usize].clone();
+            if let Some((function, file)) = whole.split_once('@') {
+                trace.tables.strings.extend([function.to_owned(), file.to_owned()]);
+                let rows = trace.tables.strings.len();
+                (line.function, line.file) = (StringId::from_index(rows - 2), StringId::from_index(rows - 1));
+            }
         }
-    }
-    trace.header.recorder = "PyTorch".to_owned();
-    trace
+        trace.header.recorder = "PyTorch".to_owned();
+    })
 }
 
 pub(super) const FORWARD: &str =
@@ -46,8 +46,7 @@ pub(super) fn training(lines: &str) -> Trace {
 
 /// The categories guessed for `lines`, in the order of the allocations.
 pub(super) fn categories(lines: &str) -> Vec<&'static str> {
-    let mut trace = training(lines);
-    guess(&mut trace, &Rules::default());
+    let trace = guess(training(lines), &Rules::default());
     trace.blocks.category.iter().map(|category| category.name()).collect()
 }
 
@@ -91,8 +90,7 @@ free dw1
 
 #[test]
 fn every_block_of_a_training_step_gets_its_category() {
-    let mut trace = training(TWO_STEPS);
-    guess(&mut trace, &Rules::default());
+    let trace = guess(training(TWO_STEPS), &Rules::default());
     let allocs = TWO_STEPS.lines().filter_map(|line| line.strip_prefix("alloc ")?.split(' ').next());
     let found: Vec<_> = allocs.zip(trace.blocks.category.iter().map(|category| category.name())).collect();
     let expected = [
@@ -119,8 +117,7 @@ fn every_block_of_a_training_step_gets_its_category() {
 
 #[test]
 fn phases_and_steps_are_marked_as_guessed_and_cover_what_they_say() {
-    let mut trace = training(TWO_STEPS);
-    guess(&mut trace, &Rules::default());
+    let trace = guess(training(TWO_STEPS), &Rules::default());
     // `free x` is two events. The loss belongs to forward; the next step's data to that step.
     let expected = [
         ("step 0", 5, 22),
@@ -141,8 +138,7 @@ fn phases_and_steps_are_marked_as_guessed_and_cover_what_they_say() {
 #[test]
 fn the_segments_for_the_first_request_of_a_step_belong_to_it() {
     let starts = |text: &str| {
-        let mut trace = training(text);
-        guess(&mut trace, &Rules::default());
+        let trace = guess(training(text), &Rules::default());
         guessed(&trace).into_iter().find(|(name, ..)| *name == "step 1").map(|(_, first, _)| first)
     };
     let with_segments = TWO_STEPS.replace("alloc x1", "segment_alloc 0 4096\nsegment_alloc 8192 4096\nalloc x1");
@@ -157,12 +153,10 @@ fn the_segments_for_the_first_request_of_a_step_belong_to_it() {
 
 #[test]
 fn guessing_twice_and_on_a_copy_gives_the_same() {
-    let mut once = training(TWO_STEPS);
-    let mut other = once.clone();
-    guess(&mut once, &Rules::default());
-    guess(&mut other, &Rules::default());
+    let trace = training(TWO_STEPS);
+    let (once, other) = (guess(trace.clone(), &Rules::default()), guess(trace, &Rules::default()));
     assert_eq!((&once.blocks.category, &once.annotations), (&other.blocks.category, &other.annotations));
-    guess(&mut other, &Rules::default());
+    let other = guess(other, &Rules::default());
     assert_eq!((&once.blocks.category, &once.annotations), (&other.blocks.category, &other.annotations));
     assert_eq!(once.tables.strings, other.tables.strings, "no name is added twice");
 }
@@ -170,8 +164,7 @@ fn guessing_twice_and_on_a_copy_gives_the_same() {
 #[test]
 fn stacks_of_frees_distinguish_zero_grad_from_the_optimizer_without_the_lives_of_blocks() {
     let lines = "alloc w 100 < S\nalloc h 5 < F\nalloc g 100\nalloc d 9 < A\nfree d < A\nfree g < Z\nfree h < M\n";
-    let mut trace = training(lines);
-    guess(&mut trace, &Rules::default());
+    let trace = guess(training(lines), &Rules::default());
     let phases: Vec<_> = guessed(&trace).into_iter().map(|(name, first, _)| (name, first)).collect();
     let expected = [("step 0", 1), ("forward", 1), ("backward", 2), ("optimizer", 3), ("zero_grad", 6)];
     assert_eq!(phases[..5], expected);
@@ -180,8 +173,7 @@ fn stacks_of_frees_distinguish_zero_grad_from_the_optimizer_without_the_lives_of
 
 #[test]
 fn without_an_optimizer_no_step_is_guessed() {
-    let mut trace = training("alloc h 5 < F\nalloc g 9\nfree g\nfree h < M\n");
-    guess(&mut trace, &Rules::default());
+    let trace = guess(training("alloc h 5 < F\nalloc g 9\nfree g\nfree h < M\n"), &Rules::default());
     // The events that free the last block belong to neither.
     assert_eq!(guessed(&trace), [("forward", 0, 1), ("backward", 1, 4)]);
 }
@@ -229,8 +221,7 @@ fn step_of_two_lines(name: &str, device: &str) -> [String; 2] {
 
 /// The categories of `h` and `t` of the last step of the recording, found by their sizes 50 and 7.
 fn of_last_step(lines: &str) -> [&'static str; 2] {
-    let mut trace = training(lines);
-    guess(&mut trace, &Rules::default());
+    let trace = guess(training(lines), &Rules::default());
     let last = |size| (0..trace.blocks.len()).rev().find(|row| trace.blocks.requested[*row] == size).unwrap();
     [50, 7].map(|size| trace.blocks.category[last(size)].name())
 }
@@ -243,8 +234,7 @@ fn what_a_program_collects_is_no_input_in_its_last_step_either() {
              free g{name}\nalloc k{name} 1000 < M\n"
         )
     };
-    let mut trace = training(&(0..4).map(step).collect::<String>());
-    guess(&mut trace, &Rules::default());
+    let trace = guess(training(&(0..4).map(step).collect::<String>()), &Rules::default());
     let kept = trace.blocks.requested.iter().zip(&trace.blocks.category).filter(|(size, _)| **size == 1000);
     assert!(kept.into_iter().all(|(_, category)| *category == Category::Unknown), "{:?}", trace.blocks.category);
 }
@@ -259,8 +249,7 @@ fn what_a_program_keeps_between_steps_is_no_input_unless_steps_before_had_such_i
     };
     let best = "alloc best 100 < save@t.py\nalloc buffers 70 < save@t.py\n";
     let text = [step(0, ""), step(1, "free x0\n"), step(2, &format!("free x1\n{best}"))].concat();
-    let mut trace = training(&text);
-    guess(&mut trace, &Rules::default());
+    let trace = guess(training(&text), &Rules::default());
     let of = |size| trace.blocks.requested.iter().rposition(|own| *own == size).unwrap();
     let found = [30, 100, 70].map(|size| trace.blocks.category[of(size)].name());
     assert_eq!(found, ["input", "unknown", "unknown"]);
@@ -326,8 +315,7 @@ fn optimizers_that_step_within_backward_make_one_step_and_leave_gradients_to_the
     let found = categories(&lines);
     assert_eq!(found[..5], ["parameter", "parameter", "activation", "temporary", "gradient"]);
     assert_eq!(found[5..], ["temporary", "temporary", "gradient", "temporary"]);
-    let mut trace = training(&lines);
-    guess(&mut trace, &Rules::default());
+    let trace = guess(training(&lines), &Rules::default());
     assert_eq!(guessed(&trace).iter().filter(|(name, ..)| name.starts_with("step")).count(), 1);
 }
 
@@ -373,8 +361,7 @@ fn gradients_and_inputs_that_autograd_held_last_stay_what_they_are() {
 #[test]
 fn what_the_program_marks_counts_and_an_optimizer_without_memory_still_ends_a_step() {
     let lines = "alloc w 100 < S\nalloc h 5 < F\nalloc g 100\nfree h < F\nfree g\nalloc x 3 < M\nalloc k 5 < F\n";
-    let mut trace = training(lines);
-    let mark = |trace: &mut Trace, name: &str, first: u32, end: u32| {
+    let mark = |trace: &mut TraceParts, name: &str, first: u32, end: u32| {
         trace.tables.strings.push(name.to_owned());
         let name = StringId::from_index(trace.tables.strings.len() - 1);
         let (first, end) = (EventId(first), EventId(end));
@@ -382,10 +369,11 @@ fn what_the_program_marks_counts_and_an_optimizer_without_memory_still_ends_a_st
             Annotation { name, device: DeviceId(0), start_ns: None, end_ns: None, first, end, is_guessed: false };
         trace.annotations.push(range);
     };
-    mark(&mut trace, "Optimizer.step#SGD.step", 5, 5);
-    mark(&mut trace, "Optimizer.zero_grad#SGD.zero_grad", 5, 7);
-    trace.refresh_spans();
-    guess(&mut trace, &Rules::default());
+    let trace = training(lines).edited(|trace| {
+        mark(trace, "Optimizer.step#SGD.step", 5, 5);
+        mark(trace, "Optimizer.zero_grad#SGD.zero_grad", 5, 7);
+    });
+    let trace = guess(trace, &Rules::default());
     let expected = [("step 0", 1, 7), ("forward", 1, 2), ("backward", 2, 5), ("step 1", 7, 9), ("forward", 8, 9)];
     assert_eq!(guessed(&trace), expected);
     let phases: Vec<_> = trace.spans.rows().iter().map(|span| (span.step, span.phase)).collect();
@@ -401,8 +389,7 @@ fn noise_is_absorbed_and_an_optimizer_is_not() {
     // forward.
     let lines = "alloc a 1 < F\nalloc b 1\nalloc c 1 < F\nalloc d 1 < F\nalloc e 1 < F\nalloc f 1\nalloc g 1\nalloc h 1\n\
                  alloc hook 1 < M\nalloc i 1\nalloc j 1 < F\nalloc k 1 < F\nalloc l 1\nalloc m 1 < A\n";
-    let mut trace = training(lines);
-    guess(&mut trace, &Rules::default());
+    let trace = guess(training(lines), &Rules::default());
     assert_eq!(guessed(&trace)[1..], [("forward", 0, 5), ("backward", 5, 13), ("optimizer", 13, 14)]);
 }
 
@@ -424,17 +411,15 @@ fn the_baseline_is_guessed_from_stacks_alone() {
 fn what_a_recording_says_stays_and_other_recorders_are_left_alone() {
     let lines = "alloc w 100 buffer < S\nalloc v 100 < S\nalloc h 5 < F\n";
     assert_eq!(categories(lines)[..2], ["buffer", "parameter"]);
-    let mut trace = training(lines);
-    trace.header.recorder = "highwater 0.1.0".to_owned();
-    guess(&mut trace, &Rules::default());
+    let trace = training(lines).edited(|trace| trace.header.recorder = "highwater 0.1.0".to_owned());
+    let trace = guess(trace, &Rules::default());
     assert_eq!(trace.blocks.category[1], Category::Unknown);
     assert!(trace.annotations.is_empty() && !trace.trust.categories_guessed);
 }
 
 #[test]
 fn a_recording_without_stacks_gets_no_guess() {
-    let mut trace = training("alloc a 1\nalloc b 2\nfree a\n");
-    guess(&mut trace, &Rules::default());
+    let trace = guess(training("alloc a 1\nalloc b 2\nfree a\n"), &Rules::default());
     assert!(trace.annotations.is_empty() && !trace.trust.categories_guessed);
     assert!(trace.blocks.category.iter().all(|category| *category == Category::Unknown));
 }
@@ -443,8 +428,7 @@ fn a_recording_without_stacks_gets_no_guess() {
 fn own_rules_come_first_and_can_stand_alone() {
     let lines = "alloc w 100 < S\nalloc v 200 < S\nalloc h 5 < F\n";
     let with = |rules: &str| {
-        let mut trace = training(lines);
-        guess(&mut trace, &rules.parse().unwrap());
+        let trace = guess(training(lines), &rules.parse().unwrap());
         trace.blocks.category.iter().map(|category| category.name()).collect::<Vec<_>>()
     };
     assert_eq!(with("buffer if size=200 lifetime=kept"), ["parameter", "buffer", "activation"]);
@@ -461,8 +445,7 @@ fn a_long_recording_with_as_many_phases_as_events_is_guessed_in_one_pass() {
         let _ = writeln!(lines, "alloc g{step} 9\nalloc t{step} 3 < A\nfree t{step} < A\nfree g{step} < Z");
         let _ = writeln!(lines, "free h{step} < M");
     }
-    let mut trace = training(&lines);
-    guess(&mut trace, &Rules::default());
+    let trace = guess(training(&lines), &Rules::default());
     assert_eq!(guessed(&trace).iter().filter(|(name, ..)| name.starts_with("step")).count(), 20_000);
     let gradients = trace.blocks.category.iter().filter(|category| **category == Category::Gradient).count();
     assert_eq!(gradients, 20_000);

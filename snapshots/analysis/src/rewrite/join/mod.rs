@@ -110,9 +110,8 @@ pub fn join(parts: &[JoinPart<'_>]) -> Result<Joined> {
         lost.extend(left_out.sentence(part_name(parts, speaker), writer.part.name));
     }
     take_trust(&mut builder, parts);
-    let mut trace = builder.finish();
-    trace.header.facts.extend(lost.iter().map(|what| (DROPPED.to_owned(), what.clone())));
-    Ok(Joined { trace, devices: numbers.devices, lost, warnings: clock.warnings })
+    builder.add_facts(lost.iter().map(|what| (DROPPED.to_owned(), what.clone())));
+    Ok(Joined { trace: builder.finish(), devices: numbers.devices, lost, warnings: clock.warnings })
 }
 
 fn part_name<'a>(parts: &[JoinPart<'a>], index: Option<usize>) -> &'a str {

@@ -31,10 +31,8 @@ const STEP: &str = "
 ";
 
 fn recomputed(text: &str, pattern: &str, extent: Extent) -> Recomputed {
-    let mut trace = trace_from_text(text).unwrap();
-    if extent == Extent::Whole {
-        trace.header.recorder = "highwater".to_owned();
-    }
+    let recorder = if extent == Extent::Whole { "highwater" } else { "" };
+    let trace = trace_from_text(text).unwrap().edited(|trace| trace.header.recorder = recorder.to_owned());
     let members = Members::matching(&trace, &[pattern.parse().unwrap()]);
     apply(&trace, DeviceId(0), &effects(&trace, DeviceId(0), &members))
 }

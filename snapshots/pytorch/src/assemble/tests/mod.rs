@@ -262,7 +262,7 @@ fn annotations_of_a_snapshot_make_its_steps_and_phases() {
         sample.annotation(name, true, 1_000_000 + start);
         sample.annotation(name, false, 1_000_000 + end);
     }
-    let spans = sample.assemble().spans;
+    let spans = sample.assemble().spans.clone();
     let rows: Vec<_> = spans.rows().iter().map(|span| (span.step, span.phase, span.first.0)).collect();
     assert_eq!(rows, [(None, Phase::Setup, 0), (Some(4), Phase::Other, 1), (Some(4), Phase::Optimizer, 2)]);
 }
@@ -330,7 +330,7 @@ fn totals_of_the_file_that_are_not_the_sums_of_its_blocks_are_a_problem() {
             made.total_size = total;
             (made.allocated_size, made.active_size) = (allocated, active);
         });
-        let problems = sample.assemble().problems;
+        let problems = sample.assemble().problems.clone();
         assert!(problems.iter().all(|problem| problem.is_of_sums), "{problems:?}");
         problems.into_iter().map(|problem| problem.what).collect()
     };
@@ -354,7 +354,7 @@ fn requested_bytes_and_addresses_that_contradict_their_segment_are_a_problem() {
         sample.segment(0x1000, &[(MIB, MIB / 2, LIVE), (MIB, MIB, BlockState::Inactive)]);
         let mut raw = sample.intake.finish();
         change(&mut raw);
-        let problems = assemble(raw).problems;
+        let problems = assemble(raw).problems.clone();
         assert!(problems.iter().all(|problem| problem.is_of_sums), "{problems:?}");
         problems.into_iter().map(|problem| problem.what).collect()
     };

@@ -40,13 +40,13 @@ used nobody < read
 ";
 
 fn step() -> Trace {
-    let mut trace = trace_from_text(STEP).unwrap();
-    trace.header.started_unix_us = 1_767_225_600_000_000;
-    trace.devices = vec![DeviceFacts {
-        settings: vec![("expandable_segments".to_owned(), "True".to_owned())],
-        ..DeviceFacts::default()
-    }];
-    trace
+    trace_from_text(STEP).unwrap().edited(|trace| {
+        trace.header.started_unix_us = 1_767_225_600_000_000;
+        trace.devices = vec![DeviceFacts {
+            settings: vec![("expandable_segments".to_owned(), "True".to_owned())],
+            ..DeviceFacts::default()
+        }];
+    })
 }
 
 fn pickled(trace: &Trace) -> (Unpickled, Exported) {
@@ -350,7 +350,7 @@ fn the_recording_comes_back_whole_from_what_was_written() {
         let raw = raw(&value);
         let back = recover(&raw).unwrap().unwrap();
         assert_eq!(text_from_trace(&back), text_from_trace(&step()));
-        assert_eq!((back.header, back.devices), (step().header, step().devices));
+        assert_eq!((&back.header, &back.devices), (&step().header, &step().devices));
         let mut edited = raw;
         edited.traces[0].pop();
         assert!(recover(&edited).unwrap().is_err());
@@ -378,24 +378,26 @@ fn devices_have_their_places_and_host_memory_its_own() {
 
 #[test]
 fn facts_that_a_snapshot_brought_along_are_given_back() {
-    let mut trace = trace_from_text("mark teleport\nmark annotate\nmark free_completed\nalloc a 512 < f").unwrap();
-    let mut give = |event: u32, name: &str, value: &str| {
-        let strings = &mut trace.tables.strings;
-        strings.extend([name.to_owned(), value.to_owned()]);
-        let row = strings.len() as u32;
-        let (owner, name, value) = (Owner::Event(EventId(event)), StringId(row - 2), StringId(row - 1));
-        trace.attributes.push(Attribute { owner, name, value });
-    };
-    give(0, "action", "teleport");
-    give(1, "action", "annotate");
-    give(1, "addr", "4096");
-    give(1, "size", "512");
-    give(1, "user_metadata", "saved");
-    give(2, "action", "free_completed");
-    give(3, "compile_context", "Torch-Compiled Region: 0/0");
-    give(3, "pool_id", "(0, 1)");
-    give(3, "category", "ACTIVATION");
-    give(3, "forward_frames", "  File \"a.py\", line 1, in f\n");
+    let text = "mark teleport\nmark annotate\nmark free_completed\nalloc a 512 < f";
+    let trace = trace_from_text(text).unwrap().edited(|trace| {
+        let mut give = |event: u32, name: &str, value: &str| {
+            let strings = &mut trace.tables.strings;
+            strings.extend([name.to_owned(), value.to_owned()]);
+            let row = strings.len() as u32;
+            let (owner, name, value) = (Owner::Event(EventId(event)), StringId(row - 2), StringId(row - 1));
+            trace.attributes.push(Attribute { owner, name, value });
+        };
+        give(0, "action", "teleport");
+        give(1, "action", "annotate");
+        give(1, "addr", "4096");
+        give(1, "size", "512");
+        give(1, "user_metadata", "saved");
+        give(2, "action", "free_completed");
+        give(3, "compile_context", "Torch-Compiled Region: 0/0");
+        give(3, "pool_id", "(0, 1)");
+        give(3, "category", "ACTIVATION");
+        give(3, "forward_frames", "  File \"a.py\", line 1, in f\n");
+    });
     let (value, _) = as_json(&trace);
     let mut events = value["device_traces"][0].clone();
     for event in events.as_array_mut().unwrap() {

@@ -14,9 +14,7 @@ use super::step::{Reach, TrainingStep, Trial};
 const MIB: u64 = 1 << 20;
 
 fn pytorch(text: &str) -> Trace {
-    let mut trace = trace_from_text(text).unwrap();
-    trace.header.recorder = "PyTorch 2.15".to_owned();
-    trace
+    trace_from_text(text).unwrap().edited(|trace| trace.header.recorder = "PyTorch 2.15".to_owned())
 }
 
 fn recorded(trace: Trace) -> Recorded {
@@ -171,9 +169,7 @@ fn settings_are_not_changed_of_an_allocator_that_has_none() {
 #[test]
 fn a_plan_of_a_part_of_a_run_never_says_that_it_fits_and_of_a_state_there_is_none() {
     let query = |mebibytes: u64| Query { capacity: mebibytes * MIB, ..Query::default() };
-    let mut cut_off = pytorch(NORM);
-    cut_off.trust.unfinished = true;
-    let step = recorded(cut_off);
+    let step = recorded(pytorch(NORM).edited(|trace| trace.trust.unfinished = true));
     let found = search(&step, &query(600)).unwrap();
     let why = "the recording was cut off, or is still being written";
     assert_eq!((found.fits(), found.fits_as_is, found.reach.doubt()), (None, true, Some(why)));

@@ -66,8 +66,10 @@ impl<'a> Replays<'a> {
 impl Replayed {
     fn in_memory(trace: &Trace, plan: &Plan<'_>, note: Option<&str>) -> Self {
         let replay = replay(trace, plan);
-        let mut replayed = replay.trace;
-        add_note(&mut replayed.header, note);
+        let replayed = match note {
+            Some(_) => replay.trace.edited(|trace| add_note(&mut trace.header, note)),
+            None => replay.trace,
+        };
         let figures = Figures::of_trace(&replayed, plan.device);
         let of = |Divergence { event, difference }: Divergence| Divergence { event: trace.number(event), difference };
         let death = replay.death.map(|FailedReplayRequest { event, requested, reserved, allocated, report }| {

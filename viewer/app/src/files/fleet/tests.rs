@@ -11,8 +11,9 @@ use super::*;
 
 /// A recording of `rank` that peaks at so many MiB.
 fn recording(rank: Option<u32>, world_size: Option<u32>, mebibytes: u64) -> Vec<u8> {
-    let mut trace = trace_from_text(&format!("baseline w 1000\nalloc a {}\nfree a\n", mebibytes << 20)).unwrap();
-    (trace.header.rank, trace.header.world_size) = (rank, world_size);
+    let trace = trace_from_text(&format!("baseline w 1000\nalloc a {}\nfree a\n", mebibytes << 20))
+        .unwrap()
+        .edited(|trace| (trace.header.rank, trace.header.world_size) = (rank, world_size));
     write_trace(Vec::new(), &trace).unwrap()
 }
 

@@ -156,15 +156,16 @@ pub(crate) fn capital(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use highwater_snapshots::trace::TraceParts;
+
     use super::*;
 
     #[test]
     fn what_rules_worked_out_is_no_loss() {
-        let mut trace = Trace::default();
-        (trace.trust.sizes_inferred, trace.trust.categories_guessed, trace.trust.baseline_inferred) =
-            (7549, true, true);
+        let trace = Trace::default().edited(|TraceParts { trust, .. }| {
+            (trust.sizes_inferred, trust.categories_guessed, trust.baseline_inferred) = (7549, true, true);
+        });
         assert!(!has_losses(&trace));
-        trace.trust.events_lost = 1;
-        assert!(has_losses(&trace));
+        assert!(has_losses(&trace.edited(|trace| trace.trust.events_lost = 1)));
     }
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 
 use highwater_analysis::Source;
-use highwater_analysis::excerpt::remove_stacks;
+use highwater_analysis::excerpt::without_stacks;
 use highwater_snapshots::{Error, Trace};
 
 use super::blocks::{self, BlockRows, LaterEnds};
@@ -66,14 +66,11 @@ impl Tables<'_> {
             .try_each_window(|window| self.prepared(window), |window| take(&window), &mut |_| ControlFlow::Continue(()))
     }
 
-    fn prepared<'w>(&self, mut window: Cow<'w, Trace>) -> Result<Cow<'w, Trace>, Error> {
-        self.source.number_blocks(&mut window)?;
-        if self.no_stacks
-            && let Cow::Owned(window) = &mut window
-        {
-            remove_stacks(window);
-        }
-        Ok(window)
+    fn prepared<'w>(&self, window: Cow<'w, Trace>) -> Result<Cow<'w, Trace>, Error> {
+        Ok(match self.source.number_blocks(window)? {
+            Cow::Owned(window) if self.no_stacks => Cow::Owned(without_stacks(window)),
+            window => window,
+        })
     }
 
     fn columns<V: Rows>(&self, columns: Vec<Column<V>>) -> Vec<Column<V>> {
@@ -83,9 +80,7 @@ impl Tables<'_> {
     fn begin<V: Rows, W: Write + Send>(&self, out: W, columns: &[Column<V>]) -> Result<TableFile<W>, Error> {
         let facts = self.source.facts();
         let metadata = if self.no_stacks {
-            let mut facts = facts.clone();
-            remove_stacks(&mut facts);
-            self.identity.metadata(&facts)
+            self.identity.metadata(&without_stacks(facts.clone()))
         } else {
             self.identity.metadata(facts)
         };

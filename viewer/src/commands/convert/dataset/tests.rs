@@ -182,8 +182,7 @@ fn the_blocks_that_a_query_finds_live_at_an_event_sum_to_its_totals() {
 
 #[test]
 fn names_stacks_and_lives_are_reported_in_words() {
-    let mut trace = trace_from_text(TEXT).unwrap();
-    trace.header.started_unix_us = 1_000_000;
+    let trace = trace_from_text(TEXT).unwrap().edited(|trace| trace.header.started_unix_us = 1_000_000);
     let [events, blocks] = tables(&trace);
     let a = &blocks[2];
     let told = ["category", "op", "scope", "phase", "lifetime", "stack", "pool"].map(|name| text(a, name));

@@ -180,9 +180,10 @@ fn limits_of_the_recording_are_named() {
 
 #[test]
 fn host_memory_and_empty_recordings_are_no_panic() {
-    let mut trace = trace_from_text(&step(4)).unwrap();
-    trace.devices =
-        vec![DeviceFacts { driver: highwater_snapshots::trace::PINNED_DRIVER.to_owned(), ..DeviceFacts::default() }];
+    let trace = trace_from_text(&step(4)).unwrap().edited(|trace| {
+        trace.devices =
+            vec![DeviceFacts { driver: highwater_snapshots::trace::PINNED_DRIVER.to_owned(), ..DeviceFacts::default() }]
+    });
     let mut harness = harness("step 0");
     harness.get_by_label("No plan: the recording has no allocations on this device.");
     harness.state_mut().recording = Arc::new(Recording::new("pinned", None, trace));
@@ -193,8 +194,9 @@ fn host_memory_and_empty_recordings_are_no_panic() {
 #[test]
 fn a_recording_of_the_command_line_points_to_the_exact_figures() {
     let mut harness = harness(&step(4));
-    let mut trace = trace_from_text(&step(4)).unwrap();
-    trace.header.program = "target/debug/highwater record gpt2".to_owned();
+    let trace = trace_from_text(&step(4))
+        .unwrap()
+        .edited(|trace| trace.header.program = "target/debug/highwater record gpt2".to_owned());
     harness.state_mut().recording = Arc::new(Recording::new("gpt2", None, trace));
     settle(&mut harness);
     enter(&mut harness, "640MiB");
@@ -282,8 +284,9 @@ fn the_budget_to_begin_with_is_the_device_that_is_nearly_full_or_less_than_the_p
     let mut harness = harness(&step(4));
     assert_eq!(budget(&harness), 676 << 20, "nine tenths of 752 MiB");
     harness.get_by_label("Suggested: 676 MiB, nine tenths of the peak of reserved memory.");
-    let mut trace = trace_from_text(&step(4)).unwrap();
-    trace.devices = vec![DeviceFacts { capacity_bytes: 768 << 20, ..DeviceFacts::default() }];
+    let trace = trace_from_text(&step(4))
+        .unwrap()
+        .edited(|trace| trace.devices = vec![DeviceFacts { capacity_bytes: 768 << 20, ..DeviceFacts::default() }]);
     harness.state_mut().recording = Arc::new(Recording::new("full", None, trace));
     settle(&mut harness);
     assert_eq!(budget(&harness), 768 << 20);

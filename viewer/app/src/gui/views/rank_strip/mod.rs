@@ -240,8 +240,7 @@ mod tests {
 
     fn recording(rank: u32, mebibytes: u64) -> Arc<Recording> {
         let text = format!("baseline w 1000\nalloc a {}\nfree a\n", mebibytes << 20);
-        let mut trace = trace_from_text(&text).unwrap();
-        trace.header.rank = Some(rank);
+        let trace = trace_from_text(&text).unwrap().edited(|trace| trace.header.rank = Some(rank));
         Arc::new(Recording::new(format!("r{rank}.snap"), None, trace))
     }
 

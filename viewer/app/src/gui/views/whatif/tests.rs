@@ -165,8 +165,9 @@ fn where_nothing_says_when_blocks_are_used_that_field_is_off_and_says_why() {
     let mut harness = harness(&steps());
     harness.get_by_label_contains("the recording has no uses of blocks; record with --uses");
     assert!(harness.get_by_role_and_label(Role::TextInput, "Until last use").accesskit_node().is_disabled());
-    let mut trace = highwater_notation::trace_from_text(&steps()).unwrap();
-    trace.header.recorder = "PyTorch".to_owned();
+    let trace = highwater_notation::trace_from_text(&steps())
+        .unwrap()
+        .edited(|trace| trace.header.recorder = "PyTorch".to_owned());
     harness.state_mut().recording = Arc::new(crate::session::Recording::new("snapshot", None, trace));
     settle(&mut harness);
     harness.get_by_label("Not available: PyTorch does not record when blocks are used.");

@@ -135,14 +135,15 @@ const SOURCE: &str = "import torch\n\ndef forward(x):\n    y = torch.relu(x)\n  
 /// Block 1 with stacks of which each line is line 4 of `path`, in a recording that has `sources`.
 fn harness_at_line_4(path: &str, sources: Vec<SourceText>) -> Harness<'static, Play> {
     let mut stage: Play = ViewHarness::new(STEPS, (BlockPanel::default(), BlockId(1)));
-    let mut trace = (*stage.recording.trace).clone();
-    let file = trace.tables.strings.len() as u32;
-    trace.tables.strings.push(path.to_owned());
-    for line in &mut trace.tables.lines {
-        (line.file, line.line) = (highwater_snapshots::StringId(file), 4);
-    }
-    trace.header.started_unix_us = 1;
-    trace.sources = Arc::new(sources);
+    let trace = Trace::clone(&stage.recording.trace).edited(|trace| {
+        let file = trace.tables.strings.len() as u32;
+        trace.tables.strings.push(path.to_owned());
+        for line in &mut trace.tables.lines {
+            (line.file, line.line) = (highwater_snapshots::StringId(file), 4);
+        }
+        trace.header.started_unix_us = 1;
+        trace.sources = Arc::new(sources);
+    });
     stage.recording = Arc::new(Recording::new("test", None, trace));
     let mut harness = Harness::builder().with_size(Vec2::new(900.0, 1100.0)).build_ui_state(
         |ui, stage: &mut Play| stage.play(|(panel, id), context| panel.block_ui(ui, context, *id)),

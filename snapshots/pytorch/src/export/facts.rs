@@ -1,16 +1,7 @@
 //! Looks up attributes of events, blocks and segments that have no column in a trace.
 
-use std::borrow::Cow;
-
 use highwater_snapshots::ids::StringId;
-use highwater_snapshots::trace::{Attribute, Owner, Trace};
-
-/// The attributes of a trace, sorted by owner.
-#[derive(Clone, Debug)]
-pub(super) struct Further<'a> {
-    trace: &'a Trace,
-    rows: Cow<'a, [Attribute]>,
-}
+use highwater_snapshots::trace::{Owner, Trace};
 
 /// The attributes of one owner. Each field has the value of the attribute of the same name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,27 +17,17 @@ pub(super) struct Facts {
     pub(super) forward_frames: Option<StringId>,
 }
 
-impl<'a> Further<'a> {
-    /// Collects the attributes of `trace`.
-    pub(super) fn of(trace: &'a Trace) -> Self {
-        let mut rows = Cow::Borrowed(trace.attributes.as_slice());
-        if !rows.is_sorted_by_key(|row| row.owner) {
-            rows.to_mut().sort_by_key(|row| row.owner);
-        }
-        Self { trace, rows }
-    }
-
+impl Facts {
     /// Returns the attributes of `owner`.
     #[inline]
-    pub(super) fn about(&self, owner: Owner) -> Facts {
-        let mut facts = Facts::default();
-        if self.rows.is_empty() {
+    pub(super) fn of(trace: &Trace, owner: Owner) -> Self {
+        let mut facts = Self::default();
+        if trace.attributes.is_empty() {
             return facts;
         }
-        let first = self.rows.partition_point(|row| row.owner < owner);
-        for row in self.rows[first..].iter().take_while(|row| row.owner == owner) {
-            let text = || self.trace.tables.string(row.value);
-            match self.trace.tables.string(row.name) {
+        for row in trace.attributes_of(owner) {
+            let text = || trace.tables.string(row.value);
+            match trace.tables.string(row.name) {
                 "action" => facts.action = Some(row.value),
                 "addr" | "address" => facts.address = whole_number(text()),
                 "size" => facts.size = whole_number(text()),
@@ -82,21 +63,23 @@ fn two_numbers(text: &str) -> Option<(u64, u64)> {
 mod tests {
     use super::*;
     use highwater_snapshots::ids::EventId;
+    use highwater_snapshots::trace::{Attribute, TraceParts};
 
     #[test]
     fn facts_are_found_by_owner_in_whatever_order_they_stand() {
-        let mut trace = Trace::default();
-        trace.tables.strings = ["pool_id", "(0, 3)", "action", "annotate", "addr", "0x1000"].map(String::from).to_vec();
         let attribute = |event, name, value| {
             let owner = Owner::Event(EventId(event));
             Attribute { owner, name: StringId(name), value: StringId(value) }
         };
-        trace.attributes = vec![attribute(7, 2, 3), attribute(7, 4, 5), attribute(2, 0, 1)];
-        let further = Further::of(&trace);
-        assert_eq!(further.about(Owner::Event(EventId(2))).pool_id, Some((0, 3)));
-        let facts = further.about(Owner::Event(EventId(7)));
+        let trace = Trace::default().edited(|TraceParts { tables, attributes, .. }| {
+            tables.strings = ["pool_id", "(0, 3)", "action", "annotate", "addr", "0x1000"].map(String::from).to_vec();
+            *attributes = vec![attribute(7, 2, 3), attribute(7, 4, 5), attribute(2, 0, 1)];
+        });
+        let of_event = |event| Facts::of(&trace, Owner::Event(EventId(event)));
+        assert_eq!(of_event(2).pool_id, Some((0, 3)));
+        let facts = of_event(7);
         assert_eq!((facts.action, facts.address, facts.pool_id), (Some(StringId(3)), Some(4096), None));
-        assert_eq!(further.about(Owner::Event(EventId(3))), Facts::default());
+        assert_eq!(of_event(3), Facts::default());
         assert_eq!((two_numbers("1"), two_numbers("1,2,3"), two_numbers("[4,5]")), (None, None, Some((4, 5))));
     }
 }
