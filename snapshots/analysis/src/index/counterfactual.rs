@@ -41,8 +41,8 @@ pub struct Counterfactual {
     pub event: Option<EventId>,
 }
 
-/// Computes, for each of `columns`, the peak of `metric` on `device` without each of its groups. Blocks for which
-/// `is_gone` is true are excluded everywhere.
+/// Computes the peak of `metric` on `device`, and for each of `columns` the peak without each of its groups. Blocks for
+/// which `is_gone` is true are excluded everywhere.
 ///
 /// If `metric` is not a sum over blocks, `active` is used.
 pub(crate) fn peaks_without(
@@ -51,7 +51,7 @@ pub(crate) fn peaks_without(
     metric: Metric,
     columns: &[&Grouped],
     is_gone: impl Fn(BlockId) -> bool,
-) -> Vec<Vec<Counterfactual>> {
+) -> (Counterfactual, Vec<Vec<Counterfactual>>) {
     let mut pass = Pass {
         trace,
         metric,
@@ -77,34 +77,6 @@ pub(crate) fn peaks_without(
         }
     }
     pass.finish(trace.events.len() as u32 + 1)
-}
-
-/// The peak of `metric` on `device` without the blocks for which `is_gone` is true.
-pub(crate) fn peak_without(
-    trace: &Trace,
-    device: DeviceId,
-    metric: Metric,
-    is_gone: impl Fn(BlockId) -> bool,
-) -> Counterfactual {
-    let (sizes, mut total) = (trace.blocks.sizes(metric), 0);
-    let mut take = |effect: Effect| {
-        match effect.of_block(metric).filter(|(row, _)| !is_gone(BlockId(*row as u32))) {
-            Some((row, true)) => total += sizes[row],
-            Some((row, false)) => total -= sizes[row],
-            None => {}
-        }
-        total
-    };
-    let mut now = 0;
-    baseline_effects(trace, device, |effect| now = take(effect));
-    let mut peak = Counterfactual { bytes: now, event: None };
-    for index in (0..trace.events.len()).filter(|index| trace.events.device[*index] == device) {
-        effects(trace, index, |effect| now = take(effect));
-        if now > peak.bytes {
-            peak = Counterfactual { bytes: now, event: Some(EventId(index as u32)) };
-        }
-    }
-    peak
 }
 
 struct Pass<'a, F> {
@@ -184,13 +156,15 @@ impl<F: Fn(BlockId) -> bool> Pass<'_, F> {
         self.unexceeded.push((state, self.total));
     }
 
-    fn finish(mut self, end: u32) -> Vec<Vec<Counterfactual>> {
+    fn finish(mut self, end: u32) -> (Counterfactual, Vec<Vec<Counterfactual>>) {
+        let at = |(bytes, state): (u64, u32)| Counterfactual { bytes, event: state.checked_sub(1).map(EventId) };
         let of = |row: &mut Row| {
             row.update(&self.unexceeded, end);
-            let (bytes, state) = row.best.unwrap_or_default();
-            Counterfactual { bytes, event: state.checked_sub(1).map(EventId) }
+            at(row.best.unwrap_or_default())
         };
-        self.columns.iter_mut().map(|column| column.rows.iter_mut().map(of).collect()).collect()
+        let without = self.columns.iter_mut().map(|column| column.rows.iter_mut().map(of).collect()).collect();
+        // No later state exceeds the first that no later one exceeds.
+        (self.unexceeded.first().map_or_else(Counterfactual::default, |(state, total)| at((*total, *state))), without)
     }
 }
 
@@ -256,7 +230,9 @@ mod tests {
         for metric in Metric::OF_BLOCKS {
             for gone in [None, Some(BlockId(0)), Some(BlockId(4))] {
                 let is_gone = |id: BlockId| Some(id) == gone;
-                let found = peaks_without(&trace, DeviceId(0), metric, &[&by_category, &by_block], is_gone);
+                let columns = [&by_category, &by_block];
+                let (peak, found) = peaks_without(&trace, DeviceId(0), metric, &columns, is_gone);
+                assert_eq!(peak, by_definition(&trace, metric, is_gone), "{metric}");
                 for (category, absence) in found[0].iter().enumerate() {
                     let is_left_out =
                         |id: BlockId| is_gone(id) || trace.blocks.category[id.0 as usize] as usize == category;
@@ -288,7 +264,7 @@ mod tests {
         assert_eq!(series.peak(&trace, Metric::Requested).0, 4000);
         let temporary = |id: BlockId| trace.blocks.category[id.0 as usize] == highwater_snapshots::Category::Temporary;
         let grouped = Grouped::one(&trace, temporary);
-        let found = peaks_without(&trace, DeviceId(0), Metric::Requested, &[&grouped], |_| false);
+        let (_, found) = peaks_without(&trace, DeviceId(0), Metric::Requested, &[&grouped], |_| false);
         // 2000 bytes fewer, yet the peak falls by only 600: it moves to the activation.
         assert_eq!(found, [[Counterfactual { bytes: 3400, event: Some(EventId(0)) }]]);
     }
@@ -298,6 +274,7 @@ mod tests {
         let trace = trace_from_text("baseline w 1000\nbaseline v 10").unwrap();
         let grouped = Grouped::one(&trace, |id| id == BlockId(0));
         let found = peaks_without(&trace, DeviceId(0), Metric::Requested, &[&grouped], |_| false);
-        assert_eq!(found, [[Counterfactual { bytes: 10, event: None }]]);
+        let at_start = |bytes| Counterfactual { bytes, event: None };
+        assert_eq!(found, (at_start(1010), vec![vec![at_start(10)]]));
     }
 }

@@ -39,20 +39,23 @@ impl Frontier {
 
         let sizes = trace.blocks.sizes(metric);
         let mut moments = Moments { now: vec![0; found.len() + 1], has_grown: true, rows: HashSet::new() };
-        let change = |moments: &mut Moments, effect: Effect| {
-            if let Some((row, begins)) = effect.of_block(metric) {
-                moments.change(column_of[row], sizes[row], begins);
-            }
+        let change = |effect: Effect| {
+            let (row, begins) = effect.of_block(metric)?;
+            Some((column_of[row], sizes[row], begins))
         };
-        baseline_effects(trace, device, |effect| change(&mut moments, effect));
+        baseline_effects(trace, device, |effect| change(effect).into_iter().for_each(|change| moments.apply(change)));
         for index in (0..trace.events.len()).filter(|index| trace.events.device[*index] == device) {
-            // One event may begin a block and end others: only the state after it counts.
-            let mut ends = false;
-            effects(trace, index, |effect| ends |= effect.of_block(metric).is_some_and(|(_, begins)| !begins));
-            if ends && !moments.before_end() {
+            // One event may begin a block and end another: only the state after it counts.
+            let (mut begun, mut ended) = (None, None);
+            effects(trace, index, |effect| match change(effect) {
+                Some(change @ (.., true)) => begun = Some(change),
+                Some(change) => ended = Some(change),
+                None => {}
+            });
+            if ended.is_some() && !moments.before_end() {
                 return None;
             }
-            effects(trace, index, |effect| change(&mut moments, effect));
+            begun.into_iter().chain(ended).for_each(|change| moments.apply(change));
         }
         (moments.before_end() && moments.reduce()).then_some(Self { causes: found, rows: moments.rows })
     }
@@ -80,7 +83,7 @@ struct Moments {
 }
 
 impl Moments {
-    fn change(&mut self, column: usize, bytes: u64, grows: bool) {
+    fn apply(&mut self, (column, bytes, grows): (usize, u64, bool)) {
         let now = &mut self.now[column];
         *now = if grows { *now + bytes } else { *now - bytes };
         self.has_grown |= grows;
@@ -118,7 +121,7 @@ impl Moments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::counterfactual::peak_without;
+    use crate::index::counterfactual::peaks_without;
     use crate::question::explain::cause::causes;
     use highwater_notation::trace_from_text;
     use highwater_snapshots::ids::BlockId;
@@ -152,8 +155,8 @@ mod tests {
                 .map(|(_, cause)| *cause)
                 .collect();
             let is_gone = |id: BlockId| gone.iter().any(|cause| cause.number() as u32 == group_of[id.0 as usize]);
-            let expected = peak_without(&trace, device, Metric::Requested, is_gone).bytes;
-            assert_eq!(frontier.largest_without(&gone), expected, "without {gone:?}");
+            let (expected, _) = peaks_without(&trace, device, Metric::Requested, &[], is_gone);
+            assert_eq!(frontier.largest_without(&gone), expected.bytes, "without {gone:?}");
         }
     }
 

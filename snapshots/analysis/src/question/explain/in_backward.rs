@@ -42,9 +42,10 @@ pub(crate) fn accumulates_gradients(spans: impl Iterator<Item = (Option<u32>, Ph
 /// The number of gradients that `trace` allocates in backward and that outlive it.
 pub(crate) fn kept_gradients(trace: &Trace, device: DeviceId) -> u64 {
     let is_one = |id: &BlockId| {
-        let block = trace.blocks.get(*id);
-        let is_in_backward = || trace.birth_stage(&block).is_some_and(|stage| stage.phase == Phase::Backward);
-        block.device == device && !block.is_baseline() && is_kept_gradient(trace, *id) && is_in_backward()
+        let alloc = trace.blocks.alloc[id.0 as usize];
+        let is_in_backward = || trace.stage_at(alloc).is_some_and(|stage| stage.phase == Phase::Backward);
+        let is_here = trace.blocks.device[id.0 as usize] == device && alloc.is_some();
+        is_here && is_kept_gradient(trace, *id) && is_in_backward()
     };
     trace.blocks.ids().filter(is_one).count() as u64
 }

@@ -10,7 +10,7 @@ use super::in_backward::{accumulates_gradients, is_step_in_backward, kept_gradie
 use super::segment_churn::SegmentChurn;
 use super::selection::{PeaksWithout, Selection};
 use crate::grouping::key_encoder::Code;
-use crate::index::counterfactual::{Counterfactual, Grouped, peak_without, peaks_without};
+use crate::index::counterfactual::{Counterfactual, Grouped, peaks_without};
 use crate::index::device_spans::{ActiveSpan, active_spans, append_spans};
 use crate::index::together::Together;
 use crate::metric::{Metric, Totals};
@@ -68,13 +68,8 @@ impl PartFound {
         let columns: Vec<&Grouped> = grouped.iter().map(|(grouped, _)| grouped).collect();
         let is_by_cause = |(selection, _): &(&Selection<'_>, _)| matches!(selection, Selection::Causes);
         let by_cause = selections.iter().zip(&grouped).find(is_by_cause).map(|(_, (grouped, _))| &grouped.group_of);
-        let ((found, of_none), (frontier, (spans, kept_gradients))) = rayon::join(
-            || {
-                rayon::join(
-                    || peaks_without(trace, device, metric, &columns, |_| false),
-                    || peak_without(trace, device, metric, |_| false),
-                )
-            },
+        let ((peak, found), (frontier, (spans, kept_gradients))) = rayon::join(
+            || peaks_without(trace, device, metric, &columns, |_| false),
             || {
                 rayon::join(
                     || by_cause.map(|causes| Frontier::of(trace, device, metric, causes)),
@@ -89,7 +84,7 @@ impl PartFound {
         let start = trace.start.events;
         Self {
             events: start..start + trace.events.len() as u64,
-            peak: moment(&of_none),
+            peak: moment(&peak),
             without: grouped.iter().zip(found).map(peaks).collect(),
             frontier,
             spans,
@@ -172,9 +167,8 @@ impl<'a, 'w> Recorded<'a, 'w> {
                     let trace = &self.source.window(events.clone())?.trace;
                     let grouped = Grouped { group_of: causes(trace, device), groups: CategoryAndPhase::COUNT };
                     let is_gone = |id: BlockId| is_gone(grouped.group_of[id.0 as usize]);
-                    let found = peaks_without(trace, device, metric, &[&grouped], is_gone);
-                    let found = others.iter().map(|cause| found[0][cause.number()].bytes);
-                    (peak_without(trace, device, metric, is_gone).bytes, found.collect())
+                    let (peak, found) = peaks_without(trace, device, metric, &[&grouped], is_gone);
+                    (peak.bytes, others.iter().map(|cause| found[0][cause.number()].bytes).collect())
                 }
             };
             further.iter_mut().zip(found).for_each(|(all, own): (&mut u64, u64)| *all = own.max(*all));
@@ -185,8 +179,8 @@ impl<'a, 'w> Recorded<'a, 'w> {
         let window = self.source.window(largest.map_or(0..0, |(_, events)| events.clone()))?;
         let trace = &window.trace;
         let group_of = causes(trace, device);
-        let Counterfactual { bytes, event } =
-            peak_without(trace, device, metric, |id| is_gone(group_of[id.0 as usize]));
+        let (Counterfactual { bytes, event }, _) =
+            peaks_without(trace, device, metric, &[], |id| is_gone(group_of[id.0 as usize]));
         let peak = Moment::of(trace, device, metric, bytes, event);
         let at_peak = window.index(device).live.before_position(trace, metric, peak.position());
         Ok(Left { by_cause: sums_by_cause(trace, metric, &at_peak), peak, further })
