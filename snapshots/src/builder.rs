@@ -86,9 +86,6 @@ impl DeviceState {
     }
 }
 
-/// Device ordinals must be below this: each device costs a pass over the events, and a file could name thousands.
-const MAX_DEVICES: u16 = 256;
-
 /// The number of impossible sizes that are reported individually; the others are only counted.
 const MAX_LISTED_SIZES: u64 = 100;
 
@@ -244,7 +241,7 @@ impl TraceBuilder {
     /// Sets a device's starting state.
     pub fn set_starting_state(&mut self, state: &StartingState) {
         let device = state.device;
-        if device.0 >= MAX_DEVICES {
+        if device.0 >= DeviceId::END {
             self.refused += 1;
             return;
         }
@@ -299,7 +296,7 @@ impl TraceBuilder {
     /// [`Trust`](crate::trace::Trust).
     pub fn push(&mut self, event: &Event) {
         let device = event.device;
-        if device.0 >= MAX_DEVICES {
+        if device.0 >= DeviceId::END {
             self.refused += 1;
             return;
         }
@@ -444,7 +441,8 @@ impl TraceBuilder {
             self.add_problem(Problem::new(format!("… and {more} more impossible sizes, each counted as 0")));
         }
         if self.refused > 0 {
-            let what = format!("{} events and states of devices from {MAX_DEVICES} up are left out", self.refused);
+            let (refused, end) = (self.refused, DeviceId::END);
+            let what = format!("{refused} events and states of devices from {end} up are left out");
             self.trace.trust.events_lost += self.refused;
             self.add_problem(Problem::new(what));
         }

@@ -91,6 +91,12 @@ handle!(
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DeviceId(pub u16);
 
+impl DeviceId {
+    /// Device ordinals in a recording are below this: each device costs a pass over the events, and a file could name
+    /// thousands.
+    pub const END: u16 = 256;
+}
+
 /// A stream, identified by the driver's value for it (in CUDA the stream pointer); 0 is the default stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StreamId(pub u64);

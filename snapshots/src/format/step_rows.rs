@@ -4,7 +4,7 @@ use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
 use super::step_activity::{ActiveSteps, StepActivity};
-use super::summary::{MAX_DEVICES, Summary};
+use super::summary::Summary;
 use crate::ids::DeviceId;
 
 /// The activity in a row of events, in the form stored in files.
@@ -26,7 +26,7 @@ impl StepActivityRow {
         let Ok(row) = summaries.binary_search_by_key(&self.first, |row| row.first) else { return };
         let StepActivity { any, devices, .. } = &self.activity;
         let is_plausible =
-            |(device, steps): &(DeviceId, ActiveSteps)| usize::from(device.0) < MAX_DEVICES && steps.inner <= any.inner;
+            |(device, steps): &(DeviceId, ActiveSteps)| device.0 < DeviceId::END && steps.inner <= any.inner;
         if any.inner <= summaries[row].events
             && devices.is_sorted_by(|a, b| a.0 < b.0)
             && devices.iter().all(is_plausible)

@@ -15,9 +15,6 @@ use crate::transition::{Contradictions, Named, Transition};
 /// Number of events that a row summarizes; the last row before a checkpoint may have fewer.
 pub const STRIDE: u32 = 4096;
 
-/// Device ordinals must be below this, as in a trace.
-pub(super) const MAX_DEVICES: usize = 256;
-
 /// A summary of consecutive events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
@@ -237,7 +234,7 @@ impl Summary {
     pub(super) fn is_plausible(&self) -> bool {
         let is_device = |summary: &DeviceSummary| {
             let extremes = summary.largest.iter().chain(&summary.smallest);
-            usize::from(summary.device.0) < MAX_DEVICES && extremes.into_iter().all(|found| found.after <= self.events)
+            summary.device.0 < DeviceId::END && extremes.into_iter().all(|found| found.after <= self.events)
         };
         let is_sorted = self.devices.is_sorted_by(|a, b| a.device < b.device);
         (1..=STRIDE).contains(&self.events) && is_sorted && self.devices.iter().all(is_device)
@@ -398,7 +395,7 @@ fn device(devices: &mut Vec<Option<Box<Device>>>, id: DeviceId) -> Option<&mut D
 #[cold]
 fn add_device(devices: &mut Vec<Option<Box<Device>>>, id: DeviceId) -> Option<()> {
     let ordinal = usize::from(id.0);
-    if ordinal >= MAX_DEVICES {
+    if id.0 >= DeviceId::END {
         return None;
     }
     if ordinal >= devices.len() {

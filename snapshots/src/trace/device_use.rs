@@ -26,17 +26,17 @@ impl DeviceUse {
         let has_memory = has_start || of_memory.into_iter().any(&has_event);
         Self { device, has_memory, ran_out: has_event(EventKind::Oom), peak }
     }
-}
 
-/// The default device, if there is any: see [`Trace::main_device`](super::Trace::main_device).
-pub(crate) fn main_use(uses: &[DeviceUse], is_host: impl Fn(DeviceId) -> bool) -> Option<DeviceUse> {
-    let rank = |one: &&DeviceUse| (one.has_memory, !is_host(one.device), one.ran_out, one.peak, Reverse(one.device));
-    uses.iter().max_by_key(rank).copied()
+    /// The default device, if there is any: see [`Trace::main_device`](super::Trace::main_device).
+    pub fn main(uses: &[Self], is_host: impl Fn(DeviceId) -> bool) -> Option<Self> {
+        let rank = |one: &&Self| (one.has_memory, !is_host(one.device), one.ran_out, one.peak, Reverse(one.device));
+        uses.iter().max_by_key(rank).copied()
+    }
 }
 
 /// The devices that a check covers: see [`Trace::covered_devices`](super::Trace::covered_devices).
 pub(crate) fn covered_devices(uses: &[DeviceUse], is_host: impl Fn(DeviceId) -> bool) -> Vec<DeviceId> {
-    let Some(main) = main_use(uses, &is_host) else { return vec![DeviceId::default()] };
+    let Some(main) = DeviceUse::main(uses, &is_host) else { return vec![DeviceId::default()] };
     let kind = |one: &DeviceUse| (one.has_memory, is_host(one.device));
     uses.iter().filter(|one| kind(one) == kind(&main)).map(|one| one.device).collect()
 }

@@ -20,7 +20,7 @@ pub use allocator::{Allocator, DRIVER_CALLS};
 pub use annotations::{Annotation, Attribute, Owner};
 pub use blocks::{Block, Blocks};
 pub use device_use::DeviceUse;
-pub(crate) use device_use::{covered_devices, main_use};
+pub(crate) use device_use::covered_devices;
 pub use events::Events;
 pub use facts::{
     DeviceFacts, EXCERPT, HEAP_DEVICE, HOLDERS, Header, LEFT_OUT, NOTE, PINNED_DEVICE, PINNED_DRIVER, SIMULATION,
@@ -355,7 +355,7 @@ impl Trace {
     /// The default device: the one that ran out of memory, else the one with the highest peak of requested bytes; if
     /// several ran out of memory, the one of them with the highest peak. Host memory only if no GPU has any memory.
     pub fn main_device(&self) -> DeviceId {
-        main_use(&self.device_uses, |device| self.is_host_memory(device)).unwrap_or_default().device
+        DeviceUse::main(&self.device_uses, |device| self.is_host_memory(device)).unwrap_or_default().device
     }
 
     /// The devices that checks cover: the GPUs that have memory; host memory if there are none; all GPUs if nothing has

@@ -9,12 +9,13 @@ use crate::RawSnapshot;
 use crate::raw::{RawEvent, RawTensor};
 use highwater_snapshots::error::{Error, Problem, Result};
 use highwater_snapshots::format::SNAPSHOT;
+use highwater_snapshots::ids::DeviceId;
 
 /// Maximum number of keys named in an error.
 const KEYS_NAMED: usize = 4;
 
 /// Maximum number of devices with traces.
-const MAX_DEVICES: usize = 256;
+const MAX_DEVICES: usize = DeviceId::END as usize;
 
 /// A result whose error has no offset, since the whole file was already read.
 type Taken<T> = std::result::Result<T, &'static str>;

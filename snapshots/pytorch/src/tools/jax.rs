@@ -39,9 +39,6 @@ const TYPES: [(&str, &str); 2] = [("allocations", "count"), ("space", "bytes")];
 /// Maximum decompressed size; larger profiles are not from JAX.
 const MAX_BYTES: usize = 1 << 30;
 
-/// Devices from this number up are refused by the builder, which counts them.
-const MAX_DEVICES: u16 = 256;
-
 /// Maximum number of rows of a table, and of samples.
 const MAX_ROWS: usize = 1 << 20;
 
@@ -330,8 +327,8 @@ impl Writer {
         for (name, row) in devices_by_name {
             let blocks = std::mem::take(&mut devices[row]);
             let number = ordinal(&name).filter(|number| !used.contains(number));
-            let number = number.or_else(|| (0..MAX_DEVICES).find(|number| !used.contains(number)));
-            let number = number.unwrap_or(MAX_DEVICES);
+            let number = number.or_else(|| (0..DeviceId::END).find(|number| !used.contains(number)));
+            let number = number.unwrap_or(DeviceId::END);
             used.insert(number);
             let device = DeviceId(number);
             let driver = if is_host(&name) { PINNED_DRIVER } else { "jax" }.to_owned();

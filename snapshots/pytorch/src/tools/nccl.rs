@@ -28,9 +28,6 @@ const OF_DEVICE: [&str; 3] = ["Cuda CallocAsync", "Cuda Calloc", "Cuda Alloc"];
 /// Labels of the messages for allocations of pinned host memory.
 const OF_HOST: [&str; 2] = ["Cuda Host Alloc", "CUMEM Host Alloc"];
 
-/// Maximum device number: the builder refuses devices from this number on and counts them.
-const MAX_DEVICES: u16 = 256;
-
 /// Whether the first bytes of a file are a log with NCCL messages, possibly after other output of the program.
 pub(crate) fn is_log(start: &[u8]) -> bool {
     let lines = start.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
@@ -152,9 +149,9 @@ impl Log {
                 // Devices of several machines have the same numbers.
                 let is_free =
                     |number: &u16| !used.contains(number) && ![PINNED_DEVICE, HEAP_DEVICE].contains(&DeviceId(*number));
-                let number = Some(message.device).filter(is_free).or_else(|| (0..MAX_DEVICES).find(is_free));
-                used.insert(number.unwrap_or(MAX_DEVICES));
-                DeviceId(number.unwrap_or(MAX_DEVICES))
+                let number = Some(message.device).filter(is_free).or_else(|| (0..DeviceId::END).find(is_free));
+                used.insert(number.unwrap_or(DeviceId::END));
+                DeviceId(number.unwrap_or(DeviceId::END))
             }),
         };
         let outcome = match (allocation.call, allocation.address) {

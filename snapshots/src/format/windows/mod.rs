@@ -38,7 +38,7 @@ use crate::ids::{DeviceId, ScopeId};
 use crate::live_state::LiveState;
 use crate::metric::Metric;
 use crate::sum_rule::Excess;
-use crate::trace::{DeviceUse, Start, Trace, main_use};
+use crate::trace::{DeviceUse, Start, Trace};
 
 pub use computed::ComputedStore;
 
@@ -205,7 +205,7 @@ impl Windows {
 
     /// The default device, see [`Trace::main_device`].
     pub fn main_device(&self) -> DeviceId {
-        main_use(&self.device_uses, |device| self.base.is_host_memory(device)).unwrap_or_default().device
+        DeviceUse::main(&self.device_uses, |device| self.base.is_host_memory(device)).unwrap_or_default().device
     }
 
     /// Whether the recording has steps or phases.

@@ -7,7 +7,7 @@ use highwater_analysis::{
     Breakdown, Capacity, Filter, GroupKey, Metric, Moment, Peak, Siblings, Source, Totals, short_stack,
 };
 use highwater_snapshots::stage::Stage;
-use highwater_snapshots::trace::Trust;
+use highwater_snapshots::trace::{DeviceUse, Trust};
 use highwater_snapshots::{DeviceId, Result};
 
 use super::curve::Curve;
@@ -295,9 +295,8 @@ fn broken_down(
 
 fn line(watched: &Watched, metric: Metric) -> RecordingLine {
     let running = &watched.running;
-    let uses = running.uses();
-    // As the default device of commands, but for host memory, which is not known without the facts.
-    let main = uses.iter().max_by_key(|one| (one.has_memory, one.ran_out, one.peak, std::cmp::Reverse(one.device)));
+    // Which devices are host memory is not known without the facts.
+    let main = DeviceUse::main(&running.uses(), |_| false);
     let device = main.and_then(|main| running.device(main.device));
     RecordingLine {
         name: watched.name.clone(),

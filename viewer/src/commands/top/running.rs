@@ -23,9 +23,6 @@ const EVENTS_A_BLOCK: usize = 4;
 /// Maximum number of steps whose totals are kept.
 const MAX_STEPS: usize = 64;
 
-/// Device ordinals must be below this, as in a trace.
-const MAX_DEVICES: u16 = 256;
-
 /// The moment at which a total is largest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeakMoment {
@@ -233,7 +230,7 @@ impl Running {
 
     /// Processes events that were read.
     pub fn take(&mut self, passed: &Passed) {
-        for state in passed.starting.iter().filter(|state| state.device.0 < MAX_DEVICES) {
+        for state in passed.starting.iter().filter(|state| state.device.0 < DeviceId::END) {
             let device = self.devices.entry(state.device).or_default();
             let before = *device.totals();
             device.live.begin(state);
@@ -248,7 +245,7 @@ impl Running {
         if !passed.starting.is_empty() {
             self.span.live = self.devices.iter().map(|(id, device)| (*id, device.live.clone())).collect();
         }
-        for event in passed.events.iter().filter(|event| event.device.0 < MAX_DEVICES) {
+        for event in passed.events.iter().filter(|event| event.device.0 < DeviceId::END) {
             self.take_event(event);
         }
     }
