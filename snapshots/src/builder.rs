@@ -70,19 +70,15 @@ struct DeviceState {
     segment_at: BTreeMap<u64, SegmentId>,
     /// Requested bytes of live blocks.
     requested: u64,
-    /// The largest value of `requested` so far.
-    peak: u64,
-    /// Whether it has a block, a segment or a failed request.
-    has_memory: bool,
-    /// Whether a request failed.
-    ran_out: bool,
+    /// The facts so far, without the ordinal.
+    facts: DeviceUse,
     sums: SumRule,
 }
 
 impl DeviceState {
     fn begin(&mut self, bytes: u64) {
         self.requested += bytes;
-        self.peak = self.peak.max(self.requested);
+        self.facts.peak = self.facts.peak.max(self.requested);
     }
 }
 
@@ -262,7 +258,7 @@ impl TraceBuilder {
             }
             let of_device = self.device(device);
             of_device.keys.insert_starting(alloc.block, id);
-            of_device.has_memory = true;
+            of_device.facts.has_memory = true;
             of_device.sums.begin(alloc.allocated, 0);
         }
     }
@@ -279,7 +275,7 @@ impl TraceBuilder {
             state.sums.compare(range, trace.segments.range[other.0 as usize]);
         }
         state.segment_at.insert(range.address, id);
-        state.has_memory = true;
+        state.facts.has_memory = true;
         state.sums.reserve(range.bytes);
         id
     }
@@ -287,7 +283,7 @@ impl TraceBuilder {
     fn add_mapping(&mut self, device: DeviceId, range: Range, event: EventId) -> SegmentId {
         let range = self.bounded_range(range);
         let state = self.device(device);
-        state.has_memory = true;
+        state.facts.has_memory = true;
         state.sums.reserve(range.bytes);
         self.trace.segments.push(device, range, SegmentRole::Mapping, event)
     }
@@ -341,7 +337,7 @@ impl TraceBuilder {
             }
             (What::Oom(oom), _) => {
                 let state = self.device(device);
-                (state.ran_out, state.has_memory) = (true, true);
+                (state.facts.ran_out, state.facts.has_memory) = (true, true);
                 push_row(&mut self.trace.ooms, oom)
             }
             (What::DeviceUsed(bytes), _) => push_row(&mut self.trace.device_used, bytes),
@@ -385,7 +381,7 @@ impl TraceBuilder {
         let id = self.trace.blocks.push(device, &alloc, stack, event);
         let state = self.device(device);
         state.keys.insert(alloc.block, id);
-        state.has_memory = true;
+        state.facts.has_memory = true;
         state.sums.begin(alloc.allocated, event.0 as usize + 1);
         self.begin(device, alloc.requested);
         id
@@ -450,7 +446,9 @@ impl TraceBuilder {
         self.check_sums();
         let mut trace = self.trace.finish();
         trace.0.has_times = trace.header.started_unix_us > 0 || trace.events.time_ns.iter().any(|time| *time > 0);
-        trace.0.device_uses = device_uses(&trace, &self.devices);
+        let facts = |device: DeviceId| self.devices.get(usize::from(device.0)).map(|state| state.facts);
+        let of = |device| DeviceUse { device, ..facts(device).unwrap_or_default() };
+        trace.0.device_uses = trace.device_ids().into_iter().map(of).collect();
         trace
     }
 
@@ -469,17 +467,6 @@ impl TraceBuilder {
             self.trace.problems.extend(found);
         }
     }
-}
-
-fn device_uses(trace: &Trace, states: &[DeviceState]) -> Vec<DeviceUse> {
-    let of = |device: DeviceId| {
-        let state = states.get(usize::from(device.0));
-        state.map_or(DeviceUse { device, ..DeviceUse::default() }, |state| {
-            let DeviceState { has_memory, ran_out, peak, .. } = *state;
-            DeviceUse { device, has_memory, ran_out, peak }
-        })
-    };
-    trace.device_ids().into_iter().map(of).collect()
 }
 
 fn push_row<T>(rows: &mut Vec<T>, row: T) -> u32 {

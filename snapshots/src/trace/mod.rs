@@ -390,15 +390,13 @@ impl Trace {
         let index = id.index().expect("an event id names an event");
         let kind = self.events.kind[index];
         let key = |block: BlockId| block.index().map_or(u64::MAX, |index| index as u64);
+        let of_block = || key(BlockId(self.events.subject[index]));
         match (self.subject(id), kind) {
             (Subject::Block(block), EventKind::Alloc) => What::Alloc(self.blocks.get(block).as_alloc(block)),
-            (Subject::Block(block), EventKind::FreeRequested) => What::FreeRequested(key(block)),
-            (Subject::Block(block), EventKind::Used) => What::Used(key(block)),
-            (Subject::Block(block), _) => What::FreeCompleted(key(block)),
-            (Subject::Unmatched, EventKind::FreeRequested) => What::FreeRequested(u64::MAX),
             (Subject::Unmatched, EventKind::Tag) => What::Tag(u64::MAX, Category::Unknown),
-            (Subject::Unmatched, EventKind::Used) => What::Used(u64::MAX),
-            (Subject::Unmatched, _) => What::FreeCompleted(u64::MAX),
+            (Subject::Block(_) | Subject::Unmatched, EventKind::FreeRequested) => What::FreeRequested(of_block()),
+            (Subject::Block(_) | Subject::Unmatched, EventKind::Used) => What::Used(of_block()),
+            (Subject::Block(_) | Subject::Unmatched, _) => What::FreeCompleted(of_block()),
             (Subject::Segment(segment), kind) => {
                 let range = self.segments.get(segment).range;
                 match kind {

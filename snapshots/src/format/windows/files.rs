@@ -25,7 +25,7 @@ use crate::merge::{MergedRows, MergedTables};
 use crate::rotation::PART;
 use crate::stage::{Outside, Stage};
 use crate::tables::Op;
-use crate::trace::{Trace, TraceParts};
+use crate::trace::{Header, Trace, TraceParts};
 
 /// Maximum number of events at the start of a file that repeat the step and the phase.
 const MAX_REPEATED: u32 = 2;
@@ -119,15 +119,14 @@ impl Files {
             let mut rows = tables.take(&base.tables);
             let first_op = u32::try_from(next_op).map_err(|_| damaged("too many operations before it"))?;
             rows.set_operations(first_op, operations as usize);
-            let began =
-                |trace: &TraceParts| (trace.header.started_unix_us, trace.header.pid, trace.header.host.clone());
+            let began = |header: &Header| (header.started_unix_us, header.pid, header.host.clone());
             match &mut merged {
                 None => {
                     starting = states;
                     starting.iter_mut().for_each(|state| rows.rename_state(state));
                     merged = Some(base.0);
                 }
-                Some(all) if began(all) == began(&base) => {
+                Some(all) if began(&all.header) == began(&base.header) => {
                     let begins = tables.string(&format!("{name} begins"));
                     let repeated = repeated(&part).map_err(named)?;
                     let live = states.iter().map(live_of).collect();

@@ -166,7 +166,7 @@ impl Windows {
     /// Step and phase before event `number`, which is the end of `trace` or a checkpoint.
     fn at_checkpoint_stage(&self, trace: &Trace, number: u64) -> Stage {
         if number == trace.start.events + trace.events.len() as u64 {
-            return trace.stage_at_end();
+            return trace.events.ids().next_back().and_then(|last| trace.stage_at(last)).unwrap_or(trace.start.stage);
         }
         let rows = &self.summaries;
         let before = rows.partition_point(|row| row.first + u64::from(row.events) <= number);
@@ -239,13 +239,5 @@ impl Window {
             self.keys.push(alloc.block);
         }
         self.builder.as_mut().expect("it has begun").push(event);
-    }
-}
-
-impl Trace {
-    /// Step and phase after the last event.
-    fn stage_at_end(&self) -> Stage {
-        let last = self.events.len().checked_sub(1).map(crate::ids::EventId::from_index);
-        last.and_then(|last| self.stage_at(last)).unwrap_or(self.start.stage)
     }
 }
