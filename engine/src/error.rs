@@ -5,7 +5,7 @@ use std::fmt::Display;
 use crate::DType;
 use highwater_allocator::AllocError;
 
-/// An error of an operation: the operation, what it received, and what it expected.
+/// An error of an operation, with the operation's name, the expected input, and the actual input.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -98,7 +98,7 @@ pub(crate) fn start(
     let is_for_dumps = options.dump_on_oom.is_some();
     let holds = options.sink.is_in_memory() || !options.streams();
     if holds || is_for_dumps {
-        // What is kept only for dumps is bounded, even if the file contains everything.
+        // Events that are kept only for dumps are limited in number, even if the file contains all events.
         intake.hold(options.ring_events.or((!holds).then_some(DUMPED_EVENTS)));
     }
     let (mut files, mut at_end) = (None, None);

@@ -27,7 +27,7 @@ thread_local! {
     static CURRENT: Cell<Context> = const { Cell::new(Context::NOTHING) };
     /// Number of entered contexts that were not left.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
-    /// Contexts that were left before those entered within them, each with what it returns to.
+    /// Contexts that were left before those entered within them, each with the context that it returns to.
     static LEFT_EARLY: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn enter(context: Context) -> Entered {
 }
 
 /// Leaves a context. If others were entered within it and not left, the innermost of them stays the current one; when
-/// all of them are left, the thread returns to what was current before.
+/// all of them are left, the thread returns to the context that was current before.
 #[inline]
 pub(crate) fn leave(entered: Entered) {
     if DEPTH.try_with(Cell::get).is_ok_and(|depth| depth == entered.depth) {

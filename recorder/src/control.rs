@@ -19,7 +19,7 @@ pub(crate) enum Control {
     Device(DeviceFacts, StartingState),
     /// The states of all allocators that were registered when the recording began have been sent.
     Opened,
-    /// A request for a copy of what is kept in memory; answered with `None` if nothing is.
+    /// A request for a copy of the events kept in memory; answered with `None` if none are kept.
     Copy(Sender<Option<HistoryCopy>>),
     /// The end of the recording, answered when everything before it is read.
     End(Sender<()>),

@@ -59,8 +59,9 @@ enum Running {
     Switch(Switch),
 }
 
-/// Starts what the environment variables request, unless that was done already. Registering the first allocator calls
-/// this; a program whose only allocator is [`RecordedHeap`](crate::RecordedHeap) must call it at the start of `main`.
+/// Starts the recording that environment variables request, unless it was started already. Registering the first
+/// allocator calls this; a program whose only allocator is [`RecordedHeap`](crate::RecordedHeap) must call it at the
+/// start of `main`.
 pub fn start() {
     STARTED.call_once(|| {
         let _own = reentrancy::own_memory();
@@ -219,9 +220,9 @@ fn go_on() {
     }
 }
 
-/// Completes what the environment variables requested; called when the program returns from `main` or calls `exit`. A
-/// program that ends otherwise leaves a file with addresses in place of source lines, which lacks at most the last
-/// [`flush_every`](HistoryOptions::flush_every) and some hundredths of a second.
+/// Completes the recording that environment variables requested; called when the program returns from `main` or calls
+/// `exit`. A program that ends otherwise leaves a file with addresses in place of source lines, which lacks at most the
+/// events of the last [`flush_every`](HistoryOptions::flush_every) and some hundredths of a second.
 pub fn finish() {
     let running = lock().take();
     match running {

@@ -1,5 +1,5 @@
-//! Runs functions when the program ends by returning from `main`, by `exit` or by `quick_exit`: Rust drops neither
-//! statics nor what is left on the stack.
+//! Runs functions when the program ends by returning from `main`, by `exit` or by `quick_exit`. Rust drops neither
+//! statics nor local variables of `main` then.
 
 #![cfg_attr(not(target_family = "wasm"), expect(unsafe_code, reason = "asks the C library to be called at the exit"))]
 
@@ -10,8 +10,8 @@ type Work = (u32, fn());
 
 static AT_EXIT: Mutex<Vec<Work>> = Mutex::new(Vec::new());
 
-/// Runs `work` when this process ends, before what was asked for earlier. Not in children that it forks, nor when the
-/// process ends by a signal, `abort`, `_exit` or `exec`.
+/// Runs `work` when this process ends, before functions registered earlier. It does not run in children that it forks,
+/// nor when the process ends by a signal, `abort`, `_exit` or `exec`.
 pub(crate) fn at_exit(work: fn()) {
     let mut all = AT_EXIT.lock().unwrap_or_else(PoisonError::into_inner);
     all.push((std::process::id(), work));
@@ -40,8 +40,8 @@ fn hook() {}
 
 #[cfg(not(target_family = "wasm"))]
 extern "C" fn run() {
-    // In a forked child the lock may be held by a thread that does not exist there; what is not run there is its
-    // parent's.
+    // In a forked child the lock may be held by a thread that does not exist there; the functions that are skipped
+    // there are its parent's.
     let Ok(all) = AT_EXIT.try_lock().map(|all| all.clone()) else { return };
     for (_, work) in all.iter().rev().filter(|(pid, _)| *pid == std::process::id()) {
         // Unwinding must not cross into the C library.

@@ -35,7 +35,7 @@ pub(crate) struct Exporter {
     first_op: u32,
     /// Rows of operations from before the first.
     carried: HashMap<OpId, OpId>,
-    /// Rows by process-wide id; none for what has no row yet.
+    /// Rows by process-wide id; none for entries that have no row yet.
     string_rows: Vec<StringId>,
     scope_rows: Vec<ScopeId>,
     /// Rows by the depot's index; [`StackId::NONE`] for stacks that have no row yet.

@@ -1,11 +1,11 @@
-//! Waits until what was recorded is in the file. Neither locks nor allocates, so that a signal handler can do it.
+//! Waits until all recorded events are in the file. Neither locks nor allocates, so that a signal handler can call it.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::order::{self, SequenceNumber};
 
-/// Maximum time for which an ending process waits: a thread that was interrupted may have what the collector needs.
+/// Maximum time for which an ending process waits: an interrupted thread may hold a lock that the collector needs.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
 
 /// Interval at which a waiting thread checks how far the file was written.

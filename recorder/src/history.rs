@@ -93,7 +93,7 @@ impl History {
             at += len;
             event_of(&words[..len])
         });
-        // What is in effect before the oldest event gets that event's time.
+        // The state before the oldest event gets that event's time.
         let oldest_ns = self.words.get(message::TIME).copied();
         let before = self.stage.events().chain(&self.samples).take(self.repeated());
         let before = before.map(move |event| Event { time_ns: oldest_ns.unwrap_or(event.time_ns), ..*event });

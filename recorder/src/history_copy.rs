@@ -1,4 +1,4 @@
-//! A copy of what a recording keeps in memory, to be converted into a trace or a file.
+//! A copy of the events that a recording keeps in memory, to be converted into a trace or a file.
 
 use std::fs::File;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::export::Exporter;
 use crate::file;
 use crate::intake::{Intake, OpTable};
 
-/// A copy of what a recording keeps in memory at one moment.
+/// A copy of the events that a recording keeps in memory at one moment.
 #[derive(Debug)]
 pub(crate) struct HistoryCopy {
     header: Header,

@@ -43,7 +43,7 @@ static HUB: Mutex<Hub> = Mutex::new(Hub {
     after_own: None,
 });
 
-// What the progress awaits, so that callers with nothing to report need not take the lock.
+// The state that the progress awaits, so that callers with nothing to report need not take the lock.
 const START: &Progress = &Progress::START;
 static AWAITS_FORWARD: AtomicBool = AtomicBool::new(START.awaits_forward());
 static AWAITS_OPERATION: AtomicBool = AtomicBool::new(START.awaits_operation());
@@ -228,7 +228,7 @@ fn send_program_event(what: What) {
     sender::send(DeviceId(0), StackId::NONE, &Message::Event(what));
 }
 
-/// Copies what the running recording keeps in memory; `None` if it keeps nothing there.
+/// Copies the events that the running recording keeps in memory; `None` if it keeps none.
 pub(crate) fn copy() -> Option<HistoryCopy> {
     ask(Control::Copy)?
 }

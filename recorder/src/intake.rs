@@ -224,7 +224,7 @@ impl Intake {
         })
     }
 
-    /// Returns what is known about the whole recording only at its end: facts of the header.
+    /// Returns the facts of the header that are known only at the end of the recording.
     pub(crate) fn facts_at_end(&self) -> Vec<(String, String)> {
         let fact = |name: &str, value: String| (name.to_owned(), value);
         let mut facts: Vec<(String, String)> = self.unregistered().map(|text| fact(NOTE, text)).collect();

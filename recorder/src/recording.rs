@@ -34,7 +34,7 @@ pub struct Counts {
     pub small_blocks: u64,
 }
 
-/// The result of a recording: its trace or its file, and what was lost.
+/// The result of a recording: its trace or its file, and the losses.
 #[derive(Debug)]
 pub struct Finished {
     /// The recording, if the sink includes memory.
@@ -278,8 +278,8 @@ fn wait(collector: Handle) -> Result<Finished> {
     Ok(Finished { trace, file, counts, problem })
 }
 
-/// Waits at most a quarter of a second until what was recorded so far is in the file, if there is one. For hooks of
-/// functions that end the program: neither locks nor allocates.
+/// Waits at most a quarter of a second until all events recorded so far are in the file, if there is one. Intended for
+/// hooks of functions that end the program; neither locks nor allocates.
 pub fn flush() {
     flush::wait(flush::PATIENCE);
 }
@@ -289,7 +289,7 @@ pub fn queue_bytes() -> usize {
     crate::queue::bytes()
 }
 
-/// Writes what the running recording keeps in memory to a file, and continues recording.
+/// Writes the events that the running recording keeps in memory to a file, and continues recording.
 ///
 /// # Errors
 ///

@@ -8,8 +8,8 @@ thread_local! {
     static OWN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Active while the thread works for the recorder: what a signal handler or an allocator's hook would record meanwhile
-/// belongs to the recorder itself, or must be refused.
+/// Active while the thread works for the recorder: events of signal handlers and allocator hooks on the thread then
+/// belong to the recorder itself, or must be refused.
 pub(crate) struct ReentrancyGuard(());
 
 /// Marks the thread; returns `None` if it is marked already.

@@ -149,7 +149,7 @@ pub fn step(number: u32) {
     recording::advance(|progress| ((), progress.number(Some(number))));
 }
 
-/// Marks the end of training: what follows belongs to no step, and to phase `setup` again.
+/// Marks the end of training: later events belong to no step, and to phase `setup` again.
 pub fn leave_steps() {
     recording::advance(|progress| ((), progress.number(None)));
 }

@@ -79,8 +79,8 @@ mod counting {
             let _ = FORMER[row].set(former);
             own.sa_sigaction = handler as *const () as usize;
             own.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
-            // SAFETY: the handler only does what is allowed in a signal handler: atomic operations, and a call of the
-            // program's own handler.
+            // SAFETY: the handler performs only operations that are allowed in a signal handler: atomic operations, and
+            // a call of the program's own handler.
             check(unsafe { libc::sigaction(number, &raw const own, std::ptr::null_mut()) })?;
         }
         Ok(&ARRIVALS[row])
@@ -150,7 +150,7 @@ mod ending {
 
     extern "C" fn handler(number: libc::c_int) {
         flush::wait(flush::PATIENCE);
-        // Unless a handler that the program has installed since calls this one and decides itself what follows.
+        // Unless a handler that the program has installed since calls this one and decides itself how to continue.
         if action(number) == Some(handler as *const () as usize) {
             // SAFETY: ends the process as it would have ended without the handler, once that has returned.
             unsafe {

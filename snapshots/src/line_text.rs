@@ -126,9 +126,9 @@ impl std::fmt::Display for LineText<'_> {
 /// The C++ namespace in which PyTorch generates the classes of autograd nodes.
 const AUTOGRAD_NODES: &str = "torch::autograd::generated::";
 
-/// Removes what the Rust compiler adds to a function's name for closures and blocks: `main::{{closure}}#0` becomes
-/// `main`. If nothing remains, returns the kind: `closure`. For an autograd node, returns the node's name:
-/// `MmBackward0`.
+/// Removes the parts that the Rust compiler adds to a function's name for closures and blocks: `main::{{closure}}#0`
+/// becomes `main`. If nothing remains, returns the kind, such as `closure`. For an autograd node, returns the node's
+/// name, such as `MmBackward0`.
 pub fn function_text(name: &str) -> Cow<'_, str> {
     if let Some((node, _)) = name.strip_prefix(AUTOGRAD_NODES).and_then(|name| name.split_once("::apply(")) {
         return Cow::Borrowed(node);
@@ -175,7 +175,7 @@ const COMPILER_PARTS: &[&str] = &[
     "vtable.shim",
 ];
 
-/// Maximum length in bytes of a compiler-generated part: its word, and what follows the word.
+/// Maximum length in bytes of a compiler-generated part: its keyword, and the text after it.
 const MAX_COMPILER_PART: usize = 64;
 
 /// Splits `text`, which starts with a compiler-generated part, into that part's word and the rest.

@@ -2,8 +2,9 @@
 
 /// Minimum and maximum of the requested bytes of live blocks during some events, summed over all devices.
 ///
-/// They are exact for a `.snap` file. A PyTorch snapshot lists only at its end what was live at its start: there the
-/// values are relative to an unknown level, may be negative, and show only the curve's shape; each device starts at 0.
+/// They are exact for a `.snap` file. A PyTorch snapshot lists the blocks live at its start only at its end. Its values
+/// are therefore relative to an unknown level, may be negative, and show only the curve's shape; each device starts at
+/// 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveBytes {
     /// The minimum, in bytes.

@@ -200,7 +200,7 @@ impl LiveState {
         ended
     }
 
-    /// Returns the number of events that contradicted earlier ones since the last call.
+    /// Returns the counts, by kind, of the events since the last call that contradicted earlier ones, and resets them.
     pub(crate) fn take_contradictions(&mut self) -> Contradictions {
         std::mem::take(&mut self.contradictions)
     }
@@ -239,7 +239,7 @@ impl LiveState {
     }
 
     fn release(&mut self, bytes: u64) {
-        // As in a replay: a recording may release what it does not know.
+        // As in a replay: a recording may release memory that it does not know.
         self.totals.reserved = self.totals.reserved.saturating_sub(bytes);
     }
 }

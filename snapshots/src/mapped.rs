@@ -59,7 +59,7 @@ impl SharedBytes {
     /// Maps the file at `path`, as [`Mapped::open`] does.
     pub(crate) fn map(path: &Path) -> std::io::Result<Self> {
         let file = File::open(path)?;
-        // SAFETY: the map is private to this program and read-only; what is read from it is checked, never trusted.
+        // SAFETY: the map is private to this program and read-only; data read from it is checked, never trusted.
         let map = unsafe { memmap2::Mmap::map(&file) }?;
         Ok(Self(Shared::File(std::sync::Arc::new(map))))
     }

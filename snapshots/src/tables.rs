@@ -29,7 +29,7 @@ pub struct Tables {
     pub skipped: Vec<String>,
 }
 
-/// A binary or shared library, with what is needed to symbolize its addresses later or on another machine.
+/// A binary or shared library, with the data needed to symbolize its addresses later or on another machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Module {
     /// Path on the recording machine.

@@ -97,7 +97,7 @@ pub fn format_flops(flops: u64) -> String {
     let units = ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"];
     let mut scaled = flops as f64;
     let mut unit = 0;
-    // What would round to 1000 belongs to the next unit.
+    // A value that would round to 1000 belongs to the next unit.
     while scaled >= 999.995 && unit + 1 < units.len() {
         scaled /= 1000.0;
         unit += 1;

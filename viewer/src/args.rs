@@ -83,7 +83,7 @@ pub struct DeviceChoice {
     pub device: Option<u16>,
 }
 
-/// The blocks to look at, and the sources of what is not recorded of them.
+/// The blocks to include, and the sources of their categories and phases if these were not recorded.
 #[derive(Clone, Debug, Default, Args)]
 pub struct BlockChoice {
     /// Only blocks that match all conditions, such as 'category=activation size>=1MiB', or a plain word: adam

@@ -40,8 +40,8 @@ pub(crate) struct Package {
 }
 
 impl Package {
-    /// Provides the package, with the lines `then` as in [`write`]: in the user's cache, where Python keeps what it has
-    /// compiled, or `apart` from it.
+    /// Provides the package, with the lines `then` as in [`write`]: in the user's cache, where Python keeps its
+    /// compiled files, or `apart` from it.
     ///
     /// # Errors
     ///

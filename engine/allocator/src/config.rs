@@ -155,7 +155,7 @@ impl Divisions {
     }
 }
 
-/// An error in allocator settings: the key, its value, and what is allowed.
+/// An error in allocator settings, with the key, its value and the accepted values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {

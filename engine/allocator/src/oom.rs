@@ -76,7 +76,7 @@ pub enum Advice {
     SegmentLargerThanDevice(u64),
     /// The memory fraction prevents the request, not the device.
     RaiseMemoryFraction,
-    /// This much device memory is used outside this allocator, which is what the request lacks.
+    /// The request fails for lack of this much device memory, which is in use outside of this allocator.
     OtherUsers(u64),
     /// `highwater oom` tests remedies on a recording, which is not being made.
     Record,

@@ -51,7 +51,7 @@ impl Heap {
 
     /// With a split limit, releases the smallest segment that could have served the request if splitting it were
     /// allowed, or else the stream's largest ones until their sum suffices. Returns whether enough was released; if
-    /// not, what was released stays released.
+    /// not, the segments released so far stay released.
     pub(super) fn release_oversize(&mut self, stream: StreamId, pool: Pool, bytes: u64) -> Result<bool, DriverError> {
         let Some(limit) = self.config.max_split_bytes() else {
             return Ok(false);

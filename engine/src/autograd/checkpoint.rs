@@ -5,9 +5,9 @@ use super::record::Operation;
 use super::saved::Saved;
 use crate::{Result, Tensor};
 
-/// Runs `part` of a model with `inputs`, and saves only these until backward, which runs it again to recompute what it
-/// needs: the memory of one part at a time for one more forward. Random numbers are equal in both runs, so gradients
-/// are equal to the bit to those without checkpointing.
+/// Runs `part` of a model with `inputs`, and saves only these inputs for backward, which runs the part again to
+/// recompute the tensors that it needs. Only one part's activations are live at a time, at the cost of one more forward
+/// pass. Random numbers are equal in both runs, so gradients are bitwise equal to those without checkpointing.
 ///
 /// Tensors that `part` captures, such as parameters, get their gradients as usual. `part` must do the same in both
 /// runs, and must receive every tensor that requires a gradient and is not a parameter as an input.

@@ -64,7 +64,7 @@ thread_local! {
 /// The part that runs on this thread.
 enum Running {
     First(Arc<Frame>),
-    /// The index of the next save, and what was saved.
+    /// The second run: for each save in order, whether it is needed, and the tensors saved so far.
     Again {
         wanted: Vec<bool>,
         saved: Vec<Save>,
@@ -84,7 +84,8 @@ fn lock(frame: &Frame) -> MutexGuard<'_, State> {
 }
 
 impl Frame {
-    /// Runs `part` with `given`, and keeps `inputs`, which returns the same inputs again.
+    /// Runs the checkpointed part `part` with the tensors `given`. Keeps `inputs`, which returns the same tensors again
+    /// for recomputation.
     pub(super) fn run(given: &[Tensor], inputs: Box<Inputs>, part: Box<Part>) -> Result<Tensor> {
         let state = Mutex::new(State { inputs: Some(inputs), ..State::default() });
         let (recomputes, products) = (recomputes(), autocast::of_products());

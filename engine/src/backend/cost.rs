@@ -27,7 +27,7 @@ pub struct Cost {
     pub flops: u64,
     /// Bytes read or written.
     pub bytes: u64,
-    /// Number of primitives: on a GPU each launches at least one kernel.
+    /// Number of primitive calls; on a GPU, each launches at least one kernel.
     pub calls: u64,
 }
 

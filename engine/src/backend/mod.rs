@@ -65,7 +65,7 @@ pub fn run_all(calls: &[Call<'_>]) -> Result<()> {
     }
 }
 
-/// Reports the memory that a primitive uses, if uses are recorded, and counts its work, if that is counted.
+/// Reports the memory accesses of a primitive if they are recorded, and adds its cost if costs are counted.
 #[inline]
 fn observe(primitive: &str, arguments: &[&dyn Argument]) {
     if uses::are_recorded() {

@@ -10,8 +10,8 @@ use crate::autograd::InputGradients;
 use crate::backend::{self, Window};
 use crate::{Error, Result, Shape, Tensor};
 
-/// Maximum bytes of the columns, unless a single one needs more: what fits in the cache of a large GPU until it is
-/// multiplied.
+/// Maximum bytes of the columns, unless a single column needs more; small enough to stay in the cache of a large GPU
+/// until multiplied.
 const WORKSPACE_BYTES: usize = 32 << 20;
 /// The columns take at most this share of the images on either side, or this share of the weight, whichever is larger:
 /// for small images and weights, a workspace should not determine the peak.

@@ -9,7 +9,7 @@ use crate::{Device, Result};
 pub struct ScenarioInfo {
     /// Name on the command line.
     pub name: &'static str,
-    /// One sentence on what the scenario is and what it demonstrates.
+    /// One sentence that describes the scenario and its purpose.
     pub about: &'static str,
     /// Supported options besides those of every scenario, as on the command line.
     pub options: &'static [&'static str],

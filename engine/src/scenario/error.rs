@@ -65,7 +65,7 @@ pub enum ScenarioError {
     /// The CUDA device cannot be used.
     #[error("cannot run on cuda:{ordinal}: {reason}")]
     Cuda {
-        /// Number of the device.
+        /// Ordinal of the CUDA device.
         ordinal: u16,
         /// The reason, and what to do.
         reason: String,

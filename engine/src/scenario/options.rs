@@ -34,7 +34,7 @@ pub struct Options {
     pub checkpoint: Checkpoint,
     /// Number of micro-batches that each step's batch is split into; their gradients are accumulated.
     pub accumulate: Option<usize>,
-    /// Whether operations save everything that their gradients read, including what is cheap to recompute.
+    /// Whether operations save everything that their gradients read, even tensors that are cheap to recompute.
     pub no_recompute: bool,
     /// Optimizer.
     pub optimizer: Option<OptimizerKind>,

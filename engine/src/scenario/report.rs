@@ -27,7 +27,7 @@ pub struct Report {
 pub struct OutOfMemory {
     /// Requested size in bytes.
     pub requested: u64,
-    /// The report: largest users of memory, why the allocator's cache could not serve the request, and what would help,
+    /// The report: largest users of memory, why the allocator's cache could not serve the request, and possible fixes,
     /// in several lines of text.
     pub description: String,
 }

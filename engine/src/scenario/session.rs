@@ -196,8 +196,8 @@ fn set_up<R: Rule>(rule: R, task: &dyn Task, options: &Options) -> Result<StepsW
     Ok(StepsWhen::AfterBackward(Box::new(RuleOptimizer::new(rule, task.parameters())?)))
 }
 
-/// Finds a scenario and opens the device given by `options`. What follows belongs to no step, even if another run in
-/// the same process came before.
+/// Finds a scenario and opens the device given by `options`. Later events belong to no step, even if another run in the
+/// same process came before.
 pub(crate) fn found(name: &str, options: &Options) -> Result<(&'static Scenario, Device), ScenarioError> {
     let scenario = catalog::find(name, options)?;
     let device = open_device(options)?;

@@ -48,9 +48,9 @@ pub(crate) fn recomputes() -> bool {
     RECOMPUTES.get()
 }
 
-/// Makes operations on this thread save everything that their gradients read, even what is cheap to recompute (results
-/// of activation functions, normalizations and products that the next operation would save), until the guard drops.
-/// Backward is then a little faster, and needs as much memory as in PyTorch.
+/// Makes operations on this thread save everything that their gradients read, even tensors that are cheap to recompute
+/// (results of activation functions, normalizations and products that the next operation would save), until the guard
+/// drops. Backward is then a little faster, and needs as much memory as in PyTorch.
 pub fn no_recompute() -> RecomputeGuard {
     RecomputeGuard::set(false)
 }

@@ -28,7 +28,7 @@ impl<F: FnOnce(Tensor, &mut InputGradients<'_>) -> Result<()> + Send> Gradient f
     }
 }
 
-/// Returns `back`, a function that is a [`Gradient`]: what it captures is what forward saved.
+/// Returns `back`, a function that is a [`Gradient`]: the values that it captures are those saved by forward.
 pub fn gradient<F: FnOnce(Tensor, &mut InputGradients<'_>) -> Result<()> + Send>(back: F) -> F {
     back
 }

@@ -24,7 +24,7 @@ pub trait Recipe: Send + Sync {
 
 /// A recipe that may or may not be available.
 pub(crate) trait Offer: Send + Sync {
-    /// Returns the recipe, if keeping it needs no memory beyond what is saved already.
+    /// Returns the recipe, if keeping it needs no memory beyond that already saved.
     fn recipe(self: Arc<Self>) -> Option<Arc<dyn Recipe>>;
 }
 

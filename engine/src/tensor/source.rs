@@ -33,7 +33,7 @@ impl Source {
     /// Returns the tensor for a recipe of `bytes` bytes, if keeping it needs no further memory: its own recipe, or
     /// memory that is saved for backward already. An earlier operation saves that, and its backward runs later, so it
     /// stays live long enough. If that operation is dropped without its backward, the recipe keeps the memory live in
-    /// place of what would have been saved, so it must not be larger, unless the program keeps it anyway.
+    /// place of the tensor that would have been saved, so it must not be larger, unless the program keeps it anyway.
     pub(crate) fn ingredient(&self, bytes: u64) -> Option<Ingredient> {
         if let Some(recipe) = self.recipe.as_ref().and_then(|recipe| recipe.current(self.version)) {
             return Some(Ingredient::Recipe { recipe, layout: self.layout });

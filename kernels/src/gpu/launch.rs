@@ -36,7 +36,8 @@ pub struct Grid {
     pub blocks: [u32; 3],
     /// Threads per block along x, y and z.
     pub threads: [u32; 3],
-    /// Dynamic shared memory of a block in bytes, in addition to what the kernel declares.
+    /// Dynamic shared memory of a thread block in bytes, in addition to the static shared memory that the kernel
+    /// declares.
     pub shared_bytes: u32,
 }
 

@@ -117,11 +117,12 @@ impl Gpu {
         unsafe { sys::cuMemcpyHtoDAsync_v2(to, from, bytes as usize, handle) }.result().context("cuMemcpyHtoDAsync")
     }
 
-    /// Submits a copy from this device to `other`, possibly another GPU, to `stream`, and returns immediately. The copy
-    /// waits for all work submitted to `other_stream` so far, and later work on `other_stream` waits for the copy.
+    /// Enqueues an asynchronous copy of `bytes` bytes on `stream`, from this device to `other` (which may be the same
+    /// GPU). The copy waits for work already submitted to `other_stream`; later work on `other_stream` waits for the
+    /// copy.
     ///
     /// # Errors
-    /// If a driver call fails.
+    /// Returns an error if a driver call fails.
     ///
     /// # Safety
     /// The caller must be allowed to read `bytes` bytes at `from` at this point of `stream`, and to write as many at

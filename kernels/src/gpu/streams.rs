@@ -136,7 +136,7 @@ impl Gpu {
         let handle = known(&events, number)?;
         self.bind()?;
         let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
-        // SAFETY: both handles are live. The driver keeps what it needs of the event.
+        // SAFETY: both handles are live. The driver keeps the state of the event that it needs.
         let context = unsafe { result::stream::wait_event(self.streams.handle(stream), handle.0, flags) };
         events.spend(number);
         context.context("cuStreamWaitEvent")

@@ -12,7 +12,7 @@
 //! between, the effect on memory is reported to the recorder. Recording begins at the first call that allocates or
 //! frees memory, so that a process that never calls the driver has no overhead and leaves no file.
 //!
-//! `docs/run.md` documents what is recorded and what is not.
+//! `docs/run.md` documents which events are recorded and which are not.
 //!
 //! Modules are declared in layer order: each uses only modules declared above it.
 

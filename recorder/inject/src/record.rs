@@ -94,7 +94,7 @@ pub(crate) enum Got {
     Pages(u64),
 }
 
-/// Records the result of a call that requests memory; `got` returns what was allocated, if the call succeeded.
+/// Records the result of a call that requests memory; `got` returns the allocation, if the call succeeded.
 pub(crate) fn asked(answered: Answered, request: Request, got: impl FnOnce() -> Got) -> Answer {
     let Answered { function, answer } = answered;
     let got = match answer {

@@ -1,7 +1,7 @@
 //! The contents of device memory that are known: small copies from the host, until a kernel runs.
 //!
-//! A kernel may write anywhere, so that nothing is known afterwards: what would be read then are zeros, never what an
-//! earlier tensor left at the address.
+//! A kernel may write anywhere, so the contents of memory are unknown afterwards; reads then return zeros, never the
+//! values of an earlier tensor at the same address.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

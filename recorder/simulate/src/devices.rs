@@ -1,4 +1,4 @@
-//! The devices: how many there are, and the current one of each thread.
+//! The simulated devices: their number, and the current device of each thread.
 #![cfg_attr(not(test), expect(unsafe_code, reason = "exports functions under NVIDIA's names"))]
 
 use std::cell::Cell;
@@ -15,12 +15,12 @@ thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The current device of the thread.
+/// Returns the current device of this thread.
 pub(crate) fn current() -> usize {
     CURRENT.get()
 }
 
-/// Returns the number of a device that exists.
+/// Returns `device` as an index if such a device exists.
 pub(crate) fn checked(device: c_int) -> Result<usize, Status> {
     usize::try_from(device).ok().filter(|device| *device < settings().devices).ok_or(INVALID_DEVICE)
 }

@@ -5,12 +5,13 @@
 //! PyTorch's operators, autograd, optimizers and caching allocator are the real ones, so that its allocations,
 //! snapshots and out-of-memory errors are too.
 //!
-//! What is not simulated fails by name: `missing` replaces every function that PyTorch's libraries import from
-//! NVIDIA's and that is not defined here, so that no real library answers by accident. What is simulated without being
-//! exact, such as a workspace of unknown size, is noted (`notes`).
+//! A function that is not simulated fails by name: `missing` replaces every function that PyTorch's libraries import
+//! from NVIDIA's and that is not defined here, so that no real library answers by accident. Inexact simulations, such
+//! as a workspace of unknown size, are noted (`notes`).
 //!
-//! `docs/simulate.md` documents what is exact and what is not. The functions of NVIDIA's libraries are declared with
-//! the parameters that are used: the calling conventions of x86-64 and AArch64 let a function ignore the others.
+//! `docs/simulate.md` documents which results are exact and which are not. The functions of NVIDIA's libraries are
+//! declared with the parameters that are used: the calling conventions of x86-64 and AArch64 let a function ignore the
+//! others.
 //!
 //! Modules are declared in layer order: each uses only modules declared above it.
 

@@ -288,7 +288,7 @@ impl Intake {
             self.raw.sources.push(SourceText { path, text });
         }
         for row in files.iter().filter_map(|(_, text)| text.index()) {
-            // What has one line may be a name elsewhere. A text that is cleared would keep its memory.
+            // A text of one line may be a name elsewhere. A text that is cleared would keep its memory.
             if let Some(text) = self.raw.strings.get_mut(row).filter(|text| text.contains('\n')) {
                 *text = String::new();
             }

@@ -5,8 +5,8 @@
 //!   pickle, JSON, page  ──►  objects  ──►  Intake  ──►  RawSnapshot  ──►  Trace
 //! ```
 //!
-//! A reader only turns its format into lists, dicts and plain values. What the keys of a snapshot mean stands once, in
-//! `objects`, which passes what it recognizes to the [`Intake`]: that interns strings, frames and stacks and stores
+//! A reader only turns its format into lists, dicts and plain values. The meaning of a snapshot's keys is defined once,
+//! in `objects`, which passes recognized values to the [`Intake`]; it interns strings, frames and stacks and stores
 //! each event as a record of fixed size. The result is a [`RawSnapshot`]: the contents of the file, and nothing
 //! inferred from them.
 

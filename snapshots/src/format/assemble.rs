@@ -1,4 +1,4 @@
-//! Assembles the decoded sections of a file in order into a trace, and records what is missing or wrong.
+//! Assembles the decoded sections of a file in order into a trace, and records missing and inconsistent data.
 
 use super::kind::{SectionKind, kind_text};
 use super::owners::Owners;

@@ -101,7 +101,7 @@ impl Follower {
         self.assembler.is_whole()
     }
 
-    /// The trace so far: a copy, which takes time and memory in proportion to its events.
+    /// Returns a copy of the trace read so far. Takes time and memory proportional to its number of events.
     pub fn trace(&self) -> Trace {
         self.assembler.clone().finish(self.fed, false)
     }

@@ -54,7 +54,7 @@ pub fn read_bytes(bytes: &[u8]) -> Result<Trace> {
 pub fn read_bytes_with(bytes: &[u8], progress: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<Trace> {
     let problem = check_preamble(bytes)?;
     let events_in_all = Index::from_bytes(bytes).map(|index| index.events());
-    // The index's counts are believed only up to what a file of this size can contain.
+    // The index's counts are trusted only up to the maximum for a file of this size.
     let room = usize::try_from(events_in_all.unwrap_or(0)).unwrap_or(usize::MAX).min(bytes.len());
     let mut assembler = Assembler::with_capacity(room);
     assembler.measure();

@@ -42,8 +42,8 @@ const STARTING_SECTION_ROWS: usize = 65_536;
 /// Writes a recording while it is being made. Every call writes complete sections, each with one `write_all`, so that
 /// everything written before a crash can be read.
 ///
-/// Append table rows before the events that refer to them. After an error the writer rejects further calls; what it
-/// wrote before stays readable.
+/// Append table rows before the events that refer to them. After an error the writer rejects further calls; everything
+/// written before stays readable.
 pub struct SnapWriter<W: Write> {
     stream: Stream<W>,
     packer: Packer,

@@ -36,7 +36,7 @@ pub struct Header {
 /// The name of facts that are the recorder's notes about the recording, one sentence each.
 pub const NOTE: &str = "note";
 
-/// The name of the fact that describes a simulation, as JSON, including what it could not determine exactly.
+/// The name of the fact that describes a simulation as JSON, including values that could not be determined exactly.
 pub const SIMULATION: &str = "simulation";
 
 /// The name of the fact that lists the program's references to memory at the end, as JSON.
@@ -57,8 +57,8 @@ impl Header {
         self.facts.iter().rfind(|(name, _)| name == EXCERPT).map(|(_, events)| events.as_str())
     }
 
-    /// Returns the number of events that are missing because no allocator was registered for their device. What is
-    /// recorded is sound, but totals lack the memory of these events.
+    /// Returns the number of events that are missing because no allocator was registered for their device. The recorded
+    /// events are correct, but totals lack the memory of these events.
     pub fn unregistered_events(&self) -> u64 {
         let counts = self.facts.iter().filter(|(name, _)| name == UNREGISTERED);
         counts.filter_map(|(_, count)| count.parse::<u64>().ok()).fold(0, u64::saturating_add)

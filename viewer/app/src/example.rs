@@ -15,7 +15,7 @@ pub struct Example {
     pub name: &'static str,
     /// The title of its card on the start screen.
     pub title: &'static str,
-    /// A description for its card: what is trained.
+    /// A description for its card: the model and the training data.
     pub about: &'static str,
     /// A picture of its timeline, as PNG data.
     pub picture: &'static [u8],

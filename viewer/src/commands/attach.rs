@@ -54,7 +54,7 @@ pub struct AttachArguments {
 
 /// Interval at which the recorder's notes in the program are read.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Time after which the command prints what it is waiting for.
+/// Time after which the command prints the condition that it is waiting for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Records the program until the requested steps or time are over, or until interrupted, and prints the peak.

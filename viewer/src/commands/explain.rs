@@ -1,4 +1,4 @@
-//! `highwater explain`: the composition of the peak, and what would lower it.
+//! `highwater explain`: the composition of the peak, and changes that would lower it.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &GrowthArguments, page: &mut Page<'_>) -> Result<St
     })
 }
 
-/// The report, as text and as JSON.
+/// The result of `highwater growth`, which can be printed as text or as JSON.
 #[derive(Debug)]
 pub struct GrowthReport<'a> {
     trace: &'a Trace,
@@ -205,7 +205,7 @@ impl<'a> GrowthReport<'a> {
             };
             lines.extend(growth.leaks.iter().map(of_line));
         }
-        // What a verdict on live memory does not cover.
+        // Memory that a verdict on live memory does not cover.
         if let Some(grows) = self.reserved_of(growth).and_then(|reserved| reserved_growth(growth, reserved)) {
             let more = "`growth --metric reserved` shows more";
             lines.push(format!("{device}But reserved memory {grows}. {more}."));
@@ -366,7 +366,7 @@ impl Report for GrowthReport<'_> {
             ("rest_freed_bytes", self.growth.rest_freed.bytes.into()),
             ("rest_groups", self.growth.rest_groups.into()),
             ("stacks", stacks(self.trace, &self.growth.stacks).into()),
-            // What the program held at the end.
+            // The objects that the program held at the end.
             ("holders", self.holders.table().into()),
             ("trust", trust(self.trace).into()),
             ("problems", problem_texts(self.trace).into()),

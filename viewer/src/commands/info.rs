@@ -1,4 +1,4 @@
-//! `highwater info`: what a recording contains, or the ranks in a folder.
+//! `highwater info`: the contents of a recording, or the ranks in a folder.
 
 pub(super) mod ranks;
 
@@ -320,7 +320,7 @@ impl Report for InfoReport<'_> {
             Column::text("driver", "driver", driver),
             Column::nested("settings", settings),
             Column::bytes("capacity_bytes", "memory", move |row| of(row).capacity_bytes),
-            // Whether that is not recorded, but what the allocator had and what was free when a request failed.
+            // Whether the capacity was inferred from the reserved and free memory when a request failed.
             Column::text("capacity_is_inferred", "", move |row| of(row).capacity_is_inferred),
             Column::count("events", "events", move |row| of(row).events),
             Column::count("allocs", "allocs", move |row| of(row).allocs),

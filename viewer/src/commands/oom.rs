@@ -1,4 +1,5 @@
-//! `highwater oom`: why a request failed, what filled the device, and what would have helped.
+//! `highwater oom`: why a request failed, the composition of memory at that moment, and changes that would have
+//! prevented it.
 
 use std::io;
 
@@ -130,7 +131,7 @@ impl<'a> OomReport<'a> {
         Ok(Self { trace, arguments, cases: cases.into_iter().flatten().collect(), others })
     }
 
-    /// Prints the request, how full the device was, its largest groups, the cause and what would have helped; then the
+    /// Prints the request, the use of the device's memory, its largest groups, the cause and possible fixes; then the
     /// figures.
     fn print_case(&self, case: &Case, page: &mut Page<'_>) -> io::Result<()> {
         let trace = self.trace;
@@ -211,7 +212,7 @@ impl Report for OomReport<'_> {
             Column::bytes("from_driver_bytes", "from the driver", move |row| request(row).from_driver),
             Column::bytes("device_free_bytes", "free on the device", move |row| request(row).device_free),
             Column::bytes("capacity_bytes", "device", move |row| request(row).device_memory().bytes),
-            // Whether that is not recorded, but what the allocator had and what was free at the failure.
+            // Whether the capacity was inferred from the reserved and free memory at the failure.
             Column::text("capacity_is_inferred", "", move |row| request(row).device_memory().is_inferred),
             Column::bytes("outside_bytes", "outside the allocator", move |row| request(row).outside),
             Column::bytes("reserved_bytes", "reserved", move |row| request(row).reserved),
@@ -368,7 +369,7 @@ fn print_stack(trace: &Trace, stack: StackId, page: &mut Page<'_>) -> io::Result
     lines.iter().try_for_each(|line| page.source_line(2, line))
 }
 
-/// Sentences about the cause and what would have helped.
+/// Returns sentences about the cause and possible fixes.
 fn reasons(case: &OomAnalysis) -> Vec<String> {
     let stated =
         [Some(case.cause_text()), Some(case.reason_text()), case.helps(), case.does_not_help(), case.eviction_text()];

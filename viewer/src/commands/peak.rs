@@ -1,4 +1,4 @@
-//! `highwater peak`: what is using memory at the peak or after an event.
+//! `highwater peak`: the use of memory at the peak or after an event.
 
 use std::io;
 

@@ -156,7 +156,7 @@ pub fn run(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<Status, F
     Ok(if report.oom.is_some() { Status::Unsound } else { Status::Fine })
 }
 
-/// The scenarios, and what each one shows.
+/// The scenarios, with the purpose of each.
 struct ScenarioList(&'static [ScenarioInfo]);
 
 impl ScenarioList {

@@ -98,8 +98,8 @@ if sys.version_info >= (3, 9):
 /// The suffixes of files that the recorder of PyTorch programs writes: those of `_files.py`.
 const WRITTEN: [&str; 7] = ["snap", "pickle", "pkl", "json", "folded", "html", "parquet"];
 
-/// Runs the program to its end, prints to standard error what was recorded, and returns the program's exit status.
-/// Standard input, output and error are the program's.
+/// Runs the program to its end, prints a summary of the recording to standard error, and returns the program's exit
+/// status. Standard input, output and error are the program's.
 pub(crate) fn run(arguments: &ProgramArguments, _page: &mut Page<'_>) -> Result<Status, Failure> {
     let program = Program::find(&arguments.words)?;
     let file = file_of(arguments, &program)?;

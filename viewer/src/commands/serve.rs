@@ -320,7 +320,7 @@ impl Stop {
         Ok(Self::default())
     }
 
-    /// Requests it when standard input ends.
+    /// Requests that the server stop when standard input ends.
     fn at_end_of_input(&self, address: SocketAddr) -> io::Result<()> {
         let stop = Arc::clone(&self.0);
         let wait = move || {

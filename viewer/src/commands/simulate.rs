@@ -114,7 +114,7 @@ const DEVICES_OF_MACHINE: &str = "CUDA_VISIBLE_DEVICES";
 /// Number of devices of a machine, of which each rank uses one.
 const DEVICES_OF_RANKS: u32 = 8;
 
-/// Runs the program, reads what it recorded, and prints whether it fits.
+/// Runs the program, reads its recording, and prints whether it fits.
 ///
 /// # Errors
 ///

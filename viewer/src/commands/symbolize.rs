@@ -151,7 +151,7 @@ fn write(
     Ok(Some(Written { path: path.clone(), bytes, torn_bytes }))
 }
 
-/// The answer of `highwater symbolize`: what was found, and what was written.
+/// The answer of `highwater symbolize`: the symbols found, and the file written.
 struct SymbolizeReport<'a> {
     arguments: &'a SymbolizeArguments,
     found: LookUp,
@@ -205,7 +205,7 @@ impl SymbolizeReport<'_> {
         }
     }
 
-    /// Prints which binaries lack symbols and what would help, one sentence each.
+    /// Prints which binaries lack symbols and how to provide them, one sentence each.
     fn print_reasons(&self, page: &mut Page<'_>) -> io::Result<()> {
         let found = &self.found;
         let reasons: Vec<String> = found
@@ -232,7 +232,7 @@ impl SymbolizeReport<'_> {
         }
     }
 
-    /// Returns why some frames of a module have no file and line, and what would help.
+    /// Returns why some frames of a module have no file and line, and how to provide them.
     fn reason(&self, module: &ModuleOutcome) -> Option<String> {
         match module.finding.as_ref()? {
             Ok(found) if !found.is_certain => {
@@ -308,7 +308,7 @@ impl Report for SymbolizeReport<'_> {
             // Whether it is certainly the file that ran.
             Column::text("certain", "", rows.of(move |module| found(module).is_none_or(|found| found.is_certain)))
                 .in_files(),
-            // Why some frames have no file and line, and what would help.
+            // Why some frames have no file and line, and how to provide them.
             Column::text("reason", "", rows.of(|module| self.reason(module))).in_files(),
         ];
         Table::new(rows.count(), columns)

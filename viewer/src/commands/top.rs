@@ -110,7 +110,7 @@ impl View {
     /// Reads new data for about the time `most`; returns whether there is more.
     fn look(&mut self, most: Duration) -> bool {
         if !matches!(self.target, Target::File(_)) && self.listed.is_none_or(|at| at.elapsed() >= LIST) {
-            // A folder or a process that is gone leaves what was read.
+            // If a folder was deleted or a process ended, the recordings already read stay.
             drop(self.list());
         }
         let each = most / u32::try_from(self.watched.len().max(1)).unwrap_or(1);

@@ -91,7 +91,7 @@ fn refuse_if_too_long(file: &Path) -> Result<(), Failure> {
     };
     let Some(available) = available_bytes() else { return Ok(()) };
     let count = |path: &Path| {
-        // What is read from a pipe is gone.
+        // Data read from a pipe cannot be read again.
         let source = path.is_file().then(|| File::open(path).ok()).flatten();
         let source = source.and_then(|mut file| is_snap(&mut file).then_some(file));
         source.and_then(|source| Windows::count_events(Arc::new(source))).unwrap_or(0)

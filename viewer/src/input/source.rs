@@ -151,8 +151,8 @@ pub(crate) fn answer_counting<T>(
     answer_or_whole(open, answer)
 }
 
-/// Calls `answer` with what `open` opens, one or several inputs. If they turn out to be damaged, opens them again as a
-/// whole, which reports what is wrong, and calls `answer` again.
+/// Calls `answer` with the inputs that `open` opens, one or several. If they turn out to be damaged, opens them again
+/// as a whole, which reports the damage, and calls `answer` again.
 ///
 /// # Errors
 ///
@@ -183,7 +183,7 @@ pub(crate) fn open_windows(file: &Path, choice: &CategoryChoice) -> Result<Optio
         show(&bar, now);
         ControlFlow::Continue(())
     };
-    // What is wrong with the file is reported when all of it is read.
+    // Errors in the file are reported when all of it is read.
     let windows = files::computed_cache::open_long(file, most, &mut watch).ok().flatten();
     bar.finish_and_clear();
     Ok(windows)

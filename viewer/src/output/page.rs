@@ -91,7 +91,7 @@ impl<'a> Page<'a> {
         self.text("", text)
     }
 
-    /// Prints an empty line. Returns the page, for what follows.
+    /// Prints an empty line. Returns the page for further calls.
     pub fn gap(&mut self) -> io::Result<&mut Self> {
         writeln!(self.out)?;
         Ok(self)

@@ -155,7 +155,7 @@ pub struct Replay {
     /// The number of the first release of each run of releases that the program must have requested, since without them
     /// the next request would have been served from the cache; only with [`DeviceModel::AsRecorded`].
     pub cache_flushes: Vec<u64>,
-    /// The facts that the recording lacks, and what was assumed instead.
+    /// The assumptions made in place of facts that the recording lacks.
     pub assumptions: Vec<String>,
 }
 

@@ -42,7 +42,7 @@ pub(super) struct Output<'a> {
     pub(super) last_source: At,
     /// The segments currently reserved, by address.
     segments: HashMap<u64, PoolAndStream>,
-    /// The stream and pools of the pages mapped at an address.
+    /// The pool and stream of each range of mapped pages, by address.
     pages: BTreeMap<u64, PoolAndStream>,
     /// The attribute name and value with which events refer to their private pool.
     private_names: HashMap<(u64, u64), (StringId, StringId)>,

@@ -137,7 +137,7 @@ impl Run<'_> {
         if matches!(served, Err(AllocError::OutOfMemory(_))) {
             self.diverge(request.event, Difference::Outcome { requested: request.bytes, fails: true });
             served = self.pools.get(request.pool).malloc(request.bytes, request.stream);
-            // What it reserves now is part of the same difference.
+            // The memory reserved from here on is part of the same difference.
             self.driver.end_expecting();
         } else if let Some(misfit) = misfit {
             self.diverge(request.event, misfit.into());

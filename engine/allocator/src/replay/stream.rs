@@ -19,7 +19,7 @@ use super::{BlockOverride, Plan};
 /// The facts that the replay of a stream needs before its first event.
 #[derive(Clone, Debug)]
 pub struct StreamStart {
-    /// The facts and tables of the recording, with what is live.
+    /// The recording's facts and tables, with the live blocks.
     trace: Trace,
     /// The keys of the live blocks, by row.
     keys: Vec<u64>,

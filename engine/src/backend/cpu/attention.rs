@@ -179,7 +179,7 @@ pub(crate) fn attention_backward(
     })
 }
 
-/// Returns the gradient of a head's query, and adds what comes through it to the gradients of key and value.
+/// Returns the gradient of a head's query, and accumulates that head's contribution to the gradients of key and value.
 fn add_head<R: Product<Real = R> + Real>(
     [query, key, value, grad]: [&[R]; 4],
     [log_sums, deltas]: [&[R]; 2],

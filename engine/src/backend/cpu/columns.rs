@@ -1,4 +1,4 @@
-//! Sums over the rows of a matrix, row by row, so that memory is read in order.
+//! Column sums of a matrix, computed row by row so that memory is read sequentially.
 
 use std::ops::Range;
 

@@ -62,7 +62,7 @@ enum Cut {
 
 impl Cut {
     fn new(queue: &Queue<'_>, dtype: DType, size: Size, is_aligned: bool) -> Self {
-        // Pieces keep two numbers each, and what follows them two more for each channel.
+        // Each piece needs two values, and the final reduction two more for each channel.
         let room = queue.workspace().1 / (2 * dtype.statistics().size() as u64);
         let room = room.saturating_sub(size.channels);
         if size.places * size.bytes < MIN_LINE_BYTES && size.channels * size.places <= room {

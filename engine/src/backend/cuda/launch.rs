@@ -126,8 +126,8 @@ impl<'a> Queue<'a> {
     /// Submits a matrix product to the stream, of [`Place`]s that the caller still holds, within views of them. The
     /// workspace is the one that the device has for this stream.
     pub(super) fn multiply(&self, product: &Product, workspace: Workspace) -> Result<()> {
-        // SAFETY: as for `launch`; what is multiplied are the views' own matrices. Only this stream's work is given the
-        // workspace, piece after piece.
+        // SAFETY: as for `launch`; the matrices multiplied are the views' own. Only this stream's work is given the
+        // workspace, one piece after another.
         unsafe { self.gpu.multiply(product, workspace, self.stream) }?;
         Ok(())
     }

@@ -61,7 +61,7 @@ pub(crate) fn cross_entropy(
 
     let launch = Launch::new(OP, logits)?.write(loss)?.write(count)?;
     let (queue, fault) = (launch.queue, launch.queue.gpu().fault_address());
-    // Places that a thread looks up, eight at least: what it costs is to wait for them.
+    // Locations that each thread reads, at least eight: its time is spent waiting for them.
     let parts = Parts::new(&queue, queue.over(size.all_places as usize, 8), 2);
     let launch = launch.with(parts.address()).read(logits)?.read(statistics)?.read(targets)?;
     let launch = launch.with(size.all_places).with(size.classes).with(size.places).with(ignored).with(fault);

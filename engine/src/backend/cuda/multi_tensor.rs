@@ -191,7 +191,7 @@ impl<'a> Tensors<'a> {
     fn lend(&self, op: &'static str) -> Result<Lendings<'a>> {
         let mut lendings = Lendings::new();
         let operands = || self.parts.iter().flat_map(|part| &part.operands);
-        // Several tensors may lie in the same memory: what is written is then lent first, and once.
+        // Several tensors may share memory: memory that is written is therefore borrowed first, and only once.
         for operand in operands() {
             if let Operand::Written(view) = *operand
                 && let Entry::Vacant(entry) = lendings.entry(std::ptr::from_ref(view.storage))

@@ -191,7 +191,7 @@ functions! {
     fn ncclMemFree(address: usize) { crate::memory::free(address) }
 }
 
-// What the other ranks send is not known: receiving writes nothing.
+// The data of other ranks is unknown: receiving writes nothing.
 succeeds! {
     ncclSend ncclRecv ncclAlltoAll ncclGather ncclScatter ncclCommFinalize ncclCommDeregister ncclRedOpDestroy
     ncclGroupSimulateEnd

@@ -70,7 +70,7 @@ extern "C" fn called(number: u32) -> Status {
     notes::note(Kind::Missing, &name);
     if !notes::is_heard() {
         let message = format!("error: {name} is not simulated\n");
-        // SAFETY: writes a buffer to standard error, and ends the process: what would follow is not known.
+        // SAFETY: writes a buffer to standard error, and ends the process, because later behaviour would be undefined.
         unsafe {
             libc::write(2, message.as_ptr().cast(), message.len());
             libc::_exit(STATUS);

@@ -15,7 +15,7 @@ pub struct Completion {
     pub range: Range<usize>,
     /// The replacement; the cursor moves to its end.
     pub text: String,
-    /// A description for the list: what it matches, or the bytes of its blocks.
+    /// A description for the list: the blocks it matches, or their bytes.
     pub what: String,
 }
 

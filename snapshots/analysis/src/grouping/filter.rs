@@ -185,7 +185,7 @@ fn value(dimension: &Dimension, text: &str, operator: Operator) -> Result<Value,
     }
 }
 
-/// The length of what could be a key at the start of `term`.
+/// Returns the length of the possible key at the start of `term`.
 pub(crate) fn name_length(term: &str) -> usize {
     term.find(|c: char| !c.is_ascii_alphabetic() && c != '_').unwrap_or(term.len())
 }

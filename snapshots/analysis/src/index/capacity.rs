@@ -12,7 +12,7 @@ use crate::metric::Totals;
 pub struct Capacity {
     /// The size of the memory in bytes.
     pub bytes: u64,
-    /// Whether it was not recorded but inferred: it is what the allocator had reserved plus what was free when a
+    /// Whether the capacity was inferred instead of recorded: the allocator's reserved memory plus free memory when a
     /// request failed, without the memory of other processes.
     pub is_inferred: bool,
 }

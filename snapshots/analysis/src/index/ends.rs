@@ -36,8 +36,8 @@ impl Ends {
         Self { levels }
     }
 
-    /// Calls `each`, in order, for every row of `rows` that ends at event `limit` or later. Returns the number of ends
-    /// read.
+    /// Calls `each`, in order, for every row of `rows` that ends at event `limit` or later. Returns the number of tree
+    /// nodes and ends visited.
     pub(crate) fn reaching(
         &self,
         ends: &[EventId],

@@ -23,7 +23,7 @@ pub struct Together {
 pub struct Apart {
     /// The numbers of these pools or streams, in order.
     pub numbers: Vec<u64>,
-    /// Maximum bytes in their blocks over the recording: what they would need if they shared memory without
+    /// Maximum bytes in their blocks over the recording, which would suffice if they shared memory without
     /// fragmentation.
     pub most: u64,
 }

@@ -68,7 +68,7 @@ impl Excerpt<'_> {
         trace.devices.iter().for_each(|facts| builder.set_device(facts.clone()));
         *builder.tables() = trace.tables.clone();
         builder.merge_sources(&trace.sources);
-        // What the builder counts by itself would be counted twice.
+        // Counts that the builder itself keeps would be added twice.
         *builder.trust() = Trust {
             unmatched_frees: 0,
             repeated_allocs: 0,

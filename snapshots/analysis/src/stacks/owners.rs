@@ -99,7 +99,7 @@ fn is_of_interpreter(file: &str) -> bool {
 
 /// Prefixes of framework functions, in addition to the crates in [`FRAMEWORK_CRATES`].
 const FRAMEWORK_FUNCTIONS: &[&str] = &[
-    // What the compiler generates for `#[global_allocator]`: its line is the program's.
+    // Code that the compiler generates for `#[global_allocator]`; its line is the program's.
     "__rustc::",
     "__rust_",
     "__libc_start",

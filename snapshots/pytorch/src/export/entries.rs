@@ -42,7 +42,7 @@ pub(super) enum Name {
     Text(StringId),
 }
 
-/// Counts of what the format cannot represent, collected while entries are created.
+/// Counts of items that the format cannot represent, collected while entries are created.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LeftOut {
     /// Frees of blocks whose allocation was not recorded, and whose address is therefore unknown.

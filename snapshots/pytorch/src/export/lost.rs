@@ -4,7 +4,7 @@ use super::entries::LeftOut;
 use super::final_state::FinalState;
 use highwater_snapshots::units::{count_of, format_bytes};
 
-/// Counts of what a snapshot cannot express: left out, cut off, or invented.
+/// Counts of items that a snapshot cannot express: left out, cut off, or invented.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lost {
     pub(super) left_out: LeftOut,

@@ -20,7 +20,7 @@ pub(super) enum Role {
     Devices(Shape),
     /// A list of plain values, or null.
     PlainList,
-    /// A number, a string, a bool or null; what is in a list or a dict in its place is skipped.
+    /// A number, a string, a bool or null; a list or a dict in its place is skipped with its contents.
     Plain,
     /// Any value, which is kept as a whole.
     Any,

@@ -119,7 +119,7 @@ pub(crate) enum Shape {
 }
 
 impl Display for Shape {
-    /// Writes what a list of such dicts has, for messages.
+    /// Writes the keys that a list of such dicts has, for messages.
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Event => "events",

@@ -10,7 +10,7 @@
 //!
 //! Files are mapped and streams are read once; only a `.snap`, a profile or a database that is compressed or comes
 //! through a pipe is loaded into memory as a whole. The expanded size of a compressed file is never trusted: snapshots
-//! keep only their rows, and what is loaded as a whole may expand to at most [`FREE_EXPANSION`] bytes plus
+//! keep only their rows, and a file loaded as a whole may expand to at most [`FREE_EXPANSION`] bytes plus
 //! [`MAX_EXPANSION`] times its compressed size.
 
 mod file_format;
@@ -275,7 +275,8 @@ fn read_snap(input: Input<'_>, watch: &Watch<'_>, is_gzipped: bool) -> Result<Tr
     Ok(if damage.is_some() { trace.edited(|trace| trace.problems.extend(damage)) } else { trace })
 }
 
-/// Returns all bytes of the input; of gzip data that is truncated or damaged, those before the damage, and what it is.
+/// Returns all bytes of the input. Of gzip data that is truncated or damaged, returns the bytes before the damage, and
+/// describes the damage.
 fn read_whole(mut input: Input<'_>, watch: &Watch<'_>, is_gzipped: bool) -> Result<(Vec<u8>, Option<Problem>)> {
     let mut bytes = Vec::new();
     loop {
@@ -296,7 +297,7 @@ fn read_whole(mut input: Input<'_>, watch: &Watch<'_>, is_gzipped: bool) -> Resu
     }
 }
 
-/// Expands the rest of the gzip data in order to verify its checksum; returns what is wrong with it.
+/// Expands the rest of the gzip data in order to verify its checksum; returns the error, if any.
 fn check_rest(input: &mut impl Read) -> Option<Problem> {
     let rest = std::io::copy(&mut input.take(MAX_AFTER), &mut std::io::sink());
     match Error::from_input(rest.err()?) {

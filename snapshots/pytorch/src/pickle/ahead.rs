@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Between two events of a trace, the file is divided where further events begin. Threads decode these portions with
-//! what the memo had before them; then the machine takes them in order, looks up what they left open, and executes the
-//! instructions that they left out. It accepts a portion only if it arrives exactly where the portion begins, and goes
-//! on by itself from wherever that is not so. The result is that of executing every instruction.
+//! the memo as it was before them; then the machine takes them in order, resolves the references that they left open,
+//! and executes the instructions that they left out. It accepts a portion only if it arrives exactly where the portion
+//! begins, and goes on by itself from wherever that is not so. The result is that of executing every instruction.
 
 use std::ops::Range;
 
@@ -156,7 +156,7 @@ impl<'a> ParallelDecoder<'a> {
             report(machine)?;
         }
         machine.put_on_stack(&mut self.lookup);
-        // What was decoded in vain is made up for before it is tried again.
+        // Portions decoded in vain must be made up for before the next attempt.
         let end = machine.source.position() as usize;
         let wasted = next.saturating_sub(end);
         self.next_try = if end - start < wasted { end.saturating_add(2 * wasted) } else { end };

@@ -82,7 +82,7 @@ impl Memos {
         true
     }
 
-    /// Returns what is stored under `number`.
+    /// Returns the value stored under `number`.
     #[inline]
     pub(super) fn get(&self, number: usize) -> Option<Memo> {
         let row = *self.rows.get(number)?;

@@ -63,7 +63,7 @@ opcodes! {
     LONG_BINGET = b'j';
 }
 
-/// Returns why an opcode is refused: its name, and what it would do. `None` for a byte that is not an opcode.
+/// Returns the reason an opcode is refused: its name and effect. `None` for a byte that is not an opcode.
 pub(super) fn refusal(code: u8) -> Option<(&'static str, &'static str)> {
     const CALLS: &str = "would run code from the file";
     const NAMES: &str = "would import code that the file names";

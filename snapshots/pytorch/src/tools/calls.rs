@@ -201,7 +201,7 @@ impl Writer {
             Outcome::Freed if self.live.contains_key(&(device, address)) => self.free(call, address, call.stack),
             // No block has this key, so that the free is counted as that of an unknown block.
             Outcome::Freed => self.push(call, call.stack, What::FreeRequested(u64::MAX)),
-            // An out-of-memory event states what was free, from which the memory of the device is inferred.
+            // An out-of-memory event states the free memory, from which the memory of the device is inferred.
             Outcome::Failed => {
                 let text = format!("a request of {} failed", format_bytes(call.bytes));
                 let text = self.rows.text(self.builder.tables(), &text);

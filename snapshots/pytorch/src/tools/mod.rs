@@ -1,5 +1,5 @@
 //! Reads recordings of other tools: device memory profiles of JAX, exports of Nsight Systems, and the logs of RMM and
-//! NCCL. Each file names the document of its format, and what a recording made of it lacks.
+//! NCCL. Each module names the specification of its format, and the data that it lacks.
 
 mod lines;
 mod calls;

@@ -3,8 +3,8 @@
 //! [SQLite export schema reference](https://docs.nvidia.com/nsight-systems/nsys-exporter/exported_data.html).
 //!
 //! Everything but the memory events and the API calls that caused them is lost: kernels, copies, NVTX ranges, samples.
-//! Failed requests have no size in an export. Memory pools of the driver are seen block by block, without what they
-//! have reserved.
+//! Failed requests have no size in an export. Memory pools of the driver are seen block by block, without their
+//! reserved memory.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -1,8 +1,8 @@
 //! Reads the log of RMM's `logging_resource_adaptor`, a CSV file, as written by
 //! [`logging_resource_adaptor_impl.cpp`](https://github.com/rapidsai/rmm/tree/main/cpp/src/mr/detail).
 //!
-//! The log has no stacks, no date, and neither the device nor what the resource below has reserved. The thread of each
-//! event is lost.
+//! The log has no stacks, no date, and neither the device nor the memory reserved by the upstream resource. The thread
+//! of each event is lost.
 
 use std::io::BufRead;
 use std::ops::ControlFlow;

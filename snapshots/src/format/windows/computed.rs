@@ -11,7 +11,7 @@ use crate::format::summary::Summary;
 use crate::format::tables_codec::{EndFacts, put_row, rows_from_bytes};
 use crate::format::walk::{WalkItem, Walker};
 
-/// A cache of what was computed when a recording was opened. `()` caches nothing.
+/// A cache of results computed when a recording was opened. `()` caches nothing.
 pub trait ComputedStore {
     /// Returns whether to cache the results for a recording of `events` events.
     fn is_for(&self, events: u64) -> bool;

@@ -43,9 +43,9 @@ pub(super) struct Files {
 pub(super) struct FilePart {
     pub(super) sections: Sections,
     pub(super) events: EventSections,
-    /// The number of events before it.
+    /// Number of events in all earlier files.
     pub(super) first: u64,
-    /// The number of operations before its own.
+    /// Number of operations in all earlier files.
     pub(super) first_op: u64,
     /// The shapes of its blocks, by event numbers within the file.
     pub(super) shapes: ShapeRows,

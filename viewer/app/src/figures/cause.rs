@@ -10,8 +10,8 @@ use crate::figures::requests::place;
 /// Maximum length of an operation or line.
 const MAX_NAME: usize = 40;
 
-/// Describes the cause of `peak`, one line for what leaks (with its bytes at the peak) and one for what the peak's step
-/// allocated, the larger first; the latter only if it is larger. `None` if nothing is known.
+/// Describes the cause of `peak`, with one line for leaked blocks (with their bytes at the peak) and one for blocks
+/// that the peak's step allocated, the larger first; the latter only if it is larger. `None` if nothing is known.
 pub(crate) fn cause_text(
     trace: &Trace,
     peak: &Moment,

@@ -91,7 +91,7 @@ fn does_not_fit(search: &Search, budget: Budget) -> String {
         format_count(minimum.requested),
         up_to(&search.reach)
     );
-    // What is requested says nothing if it is less than the budget, which more is reserved for.
+    // Requested bytes are not informative if they are below the budget but reserved bytes are not.
     let device = minimum.device_bytes.filter(|_| minimum.requested <= budget.capacity());
     let least = match device {
         Some(bytes) => {

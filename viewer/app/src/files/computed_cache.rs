@@ -172,7 +172,7 @@ fn store(files: &[&Path], most: u64) -> Box<dyn ComputedStore> {
 
 fn begins_as_snap(file: &Path) -> bool {
     let mut start = [0; 8];
-    // What is read from a pipe is gone.
+    // Data read from a pipe cannot be read again.
     file.is_file() && File::open(file).and_then(|mut file| file.read_exact(&mut start)).is_ok() && is_snap(&start)
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn discard<T: Send + 'static, H: Send + Sync + 'static>(thing: T, own
         while owner.strong_count() > 0 && begun.elapsed() < LONGEST {
             std::thread::sleep(Duration::from_millis(20));
         }
-        // The last owner may still be freeing memory, so the second call returns what the first could not.
+        // The last owner may still be freeing memory, so the second call returns memory that the first could not.
         give_back();
         std::thread::sleep(AFTERWARDS);
         give_back();

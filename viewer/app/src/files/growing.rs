@@ -14,7 +14,7 @@ pub enum Lost {
     Missing,
     /// Another file is at its path.
     Replaced,
-    /// It is shorter than what was read of it: its length.
+    /// The file is shorter than the part already read; the value is its length.
     Truncated(u64),
     /// The file now begins with other bytes.
     Overwritten,

@@ -145,7 +145,7 @@ impl Loading {
         (!preview.points.is_empty()).then(|| preview.clone())
     }
 
-    /// Takes the result once it is known: what was read, or why reading failed, as a sentence.
+    /// Takes the result once it is available: the loaded recording, or the reason reading failed, as a sentence.
     pub fn poll(&self) -> Option<Result<Loaded, String>> {
         self.outcome.poll()
     }
@@ -262,7 +262,7 @@ pub(crate) fn open_rank(
     is_whole: bool,
     flow: impl Fn() -> ControlFlow<()> + Sync,
 ) -> Result<highwater_analysis::Source<'static>, Error> {
-    // What is wrong with the file is found when all of it is read.
+    // Errors in the file are found when all of it is read.
     if !is_whole && let Some(source) = long_source(file, &mut |_| flow()) {
         return Ok(source);
     }

@@ -125,7 +125,7 @@ impl Colouring {
     /// The block's colour, modified so that its band can be distinguished from its neighbours.
     pub(crate) fn instance_colour(&self, block: BlockId) -> Color32 {
         let colour = self.colour(block);
-        // What is left out is quiet.
+        // Blocks that do not match are dimmed.
         if self.matches.contains(block) { theme::instance(colour, block.0 as usize) } else { colour }
     }
 

@@ -291,7 +291,7 @@ pub(crate) fn lines_ui(
     let shades = Shades::in_ui(ui);
     let totals = index.series.before_position(trace, moment);
     let metrics = Metric::ALL.into_iter().filter(|metric| is_drawn(*metric));
-    // What is left out last has the highest rank; the capacity's is between.
+    // The last item left out has the highest rank; the capacity's is between.
     let rank = |metric: Metric| if metric == bands || metric == Metric::Reserved { 4 } else { 2 };
     let lines = metrics.map(|metric| (metric.name(), shades.metric(metric), totals.get(metric), rank(metric)));
     let name = if summary.capacity_is_inferred { "capacity (inferred)" } else { "capacity" };

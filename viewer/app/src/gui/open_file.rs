@@ -188,7 +188,7 @@ impl OpenFile {
     /// Records the current view for Undo. `is_movement` is true for movements that may continue, such as dragging.
     pub(super) fn note(&mut self, is_movement: bool, seconds: f64) {
         if self.returning.is_some() {
-            // What is to be shown is not there yet.
+            // The object to show is not available yet.
             return;
         }
         let visit = self.visit();

@@ -61,7 +61,7 @@ impl OpenFile {
                     }
                     Goal::View(events) => {
                         self.show_events(&events);
-                        // What is shown now stands for what was shown before the recording grew.
+                        // The current view replaces the one shown before the recording grew.
                         self.history.amend(self.visit());
                     }
                     Goal::Event(event) => self.go_to_event(event),
@@ -145,7 +145,7 @@ impl OpenFile {
         let was_last = shown.end == self.recording.trace.event_count();
         let is_at_end = was_last && self.selection.is_at_end(&self.recording);
         let is_stale = self.recording.trace.trust.unfinished && !run.windows().base().trust.unfinished;
-        // What the user asked for comes first.
+        // The user's request comes first.
         if self.run.is_busy() {
             return;
         }

@@ -1,4 +1,4 @@
-//! The app in a browser: starts it in a page, and forwards what the page sends. `web/page.js` is the JavaScript side.
+//! The app in a browser: starts it in a page, and forwards the page's messages. `web/page.js` is the JavaScript side.
 
 use std::io::Read;
 use std::path::PathBuf;

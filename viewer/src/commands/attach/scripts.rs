@@ -243,7 +243,7 @@ const MAY_NOT: &str = "permission denied: run it as root, or allow it with `sysc
 
 /// Uses a debugger, which stops the program and makes Python call one of its functions when that is safe.
 fn by_debugger(pid: u32, script: &Path) -> Result<(), String> {
-    // What the script defines is not left in the program's main module.
+    // Names that the script defines are not left in the program's main module.
     let read = format!("exec(compile(open({}, 'rb').read(), 'highwater attach', 'exec'), {{}})", text(script));
     let lines = format!("try:\n    {read}\nexcept BaseException:\n    pass\n");
     if lines.len() >= BYTES {

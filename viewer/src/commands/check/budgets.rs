@@ -84,7 +84,7 @@ impl Budgets {
         let of_categories = arguments.max.iter().map(|limit| Budget::Category(limit.0, limit.1));
         let of_phases = arguments.max_phase.iter().map(|limit| Budget::Phase(limit.0, limit.1));
         for budget in stated.chain(of_categories).chain(of_phases) {
-            // A budget's name says what it limits: of two with one name, the later counts.
+            // A budget's name states its limit: of two budgets with the same name, the later one counts.
             budgets.rows.retain(|other| other.to_string() != budget.to_string());
             budgets.rows.push(budget);
         }

@@ -260,7 +260,7 @@ impl<'a> CheckReport<'a> {
         phrase(self.trace, &[outcome.moment.device]).map_or_else(String::new, |phrase| format!("{phrase}, "))
     }
 
-    /// Returns whether several devices are measured, so that rows must name theirs.
+    /// Returns whether several devices are checked, so that each row must include its device.
     pub(super) fn has_devices(&self) -> bool {
         self.devices.len() > 1
     }
@@ -326,7 +326,7 @@ impl<'a> CheckReport<'a> {
         Table::new(rows.count(), columns)
     }
 
-    /// The groups that make a difference, what is not listed, and the total; `place` is the title of the second key.
+    /// The groups that differ, the unlisted rest, and the total; `place` is the title of the second key.
     pub(super) fn differences_table<'t>(&'t self, diff: &'t Diff, place: &'static str) -> Table<'t> {
         let rows = &diff.groups;
         let sums = sum_names(diff.rest_groups);

@@ -149,7 +149,7 @@ fn data_set(arguments: &ConvertArguments) -> Result<Answer<'_>, Failure> {
 /// The partition of recordings whose rank is unknown, which readers of partitioned data sets read as null.
 const UNKNOWN_RANK: &str = "__HIVE_DEFAULT_PARTITION__";
 
-/// The result for one recording: what was written and lost, or the file that could not be read again, and why.
+/// The result for one recording: the data written and lost, or the file that could not be read again, with the reason.
 type Outcome = Result<(Written, Vec<String>), (PathBuf, String)>;
 
 fn write_rank(
@@ -169,7 +169,7 @@ fn write_rank(
         Err(why) => Ok(Err((rank.path.clone(), why.to_string()))),
     };
     match write(false) {
-        // What is left of a damaged recording is known only when all of it is read.
+        // The readable part of a damaged recording is known only when all of it is read.
         Err(Failure::Damaged(_)) => write(true),
         written => written,
     }

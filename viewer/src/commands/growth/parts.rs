@@ -97,7 +97,7 @@ pub(super) fn steps(growth: &Growth) -> Table<'_> {
     Table::new(rows.len(), columns)
 }
 
-/// A table of the steps, and of what is allocated between them; if there are many, the first and the last.
+/// A table of the steps, and of the allocations between them; if there are many, the first and the last.
 pub(super) fn steps_table(growth: &Growth, measures_segments: bool) -> Table<'_> {
     let rows = &growth.steps;
     let more = rows.len().saturating_sub(2 * SHOWN_STEPS);

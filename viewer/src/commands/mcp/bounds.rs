@@ -8,7 +8,7 @@ const MAX_TEXT: usize = 6 << 10;
 /// Maximum bytes of the JSON object of an answer.
 const MAX_FACTS: usize = 9 << 10;
 
-/// Maximum bytes of the line that names what was cut off.
+/// Maximum bytes of the line that names the parts that were cut off.
 const MAX_MISSING: usize = 240;
 
 /// Numbers of rows, and of characters in a text, that are tried one after another.
@@ -39,7 +39,7 @@ pub(super) fn cut_text(text: &str) -> String {
     kept
 }
 
-/// Returns a message in one line, of a length that is read: it may repeat what a client sent.
+/// Shortens a message to one line of limited length, because it may repeat a client's text.
 pub(super) fn cut_message(text: &str) -> String {
     cut_line(text, MAX_TEXT / 8)
 }

@@ -55,8 +55,8 @@ impl<'a> SimulatedProgram<'a> {
         }
     }
 
-    /// Simulates the program with `code` applied, on a device of the budget, and compares it with what is `expected`.
-    /// Writes a file beside that of the program as it is, `recorded`.
+    /// Simulates the program with `code` applied, on a device of the budget's size, and compares the result with
+    /// `expected`. Writes a file beside `recorded`, the recording of the unchanged program.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The report of `highwater plan`: the cheapest changes that fit, what each costs, and the lines that apply them.
+//! The report of `highwater plan`: the cheapest changes that fit, their costs, and the lines of code that apply them.
 
 use std::collections::BTreeMap;
 use std::io;

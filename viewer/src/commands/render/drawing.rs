@@ -26,14 +26,14 @@ use crate::input::recording::check_metric;
 use crate::input::{choose_device, event_range, on_device, read_with, spinner};
 use crate::output::{Failure, Page, Report, Status, caveats};
 
-/// Reads the recording, draws it, and prints what was written.
+/// Reads the recording, draws it, and prints the names of the files written.
 pub(crate) fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let drawing = Drawing::of(arguments)?;
     if let Content::One { view, keys } = &drawing.content
         && let Some(run) = long::open(arguments, *view)?
     {
         match long::draw(arguments, drawing.paper, (*view, keys), &run) {
-            // What is left of a damaged recording is known only when all of it is read.
+            // The readable part of a damaged recording is known only when all of it is read.
             Err(Failure::Damaged(_) | Failure::Read { source: Error::Damaged { .. }, .. }) => {}
             drawn => {
                 let (part, written) = drawn?;
@@ -117,8 +117,7 @@ impl<'a> Drawing<'a> {
 
     /// Draws and writes the picture of one recording, or of A and B.
     ///
-    /// # Errors
-    /// If the recordings lack what the options name, or the file cannot be written.
+    /// # Errors If the recordings lack something that the options name, or the file cannot be written.
     pub(crate) fn draw(&self, recordings: &[Arc<Recording>]) -> Result<Written, Failure> {
         match &self.content {
             Content::One { view, keys } => draw(self.arguments, self.paper, (*view, keys), &recordings[0]),

@@ -21,8 +21,8 @@ use crate::output::{Failure, Page, caveats};
 /// Maximum number of processes whose recordings are listed.
 const MAX_FILES: usize = 16;
 
-/// Prints what was recorded, or why nothing was. Errors here do not change the program's exit status.
-/// `asks_for_driver` tells whether PyTorch programs were to be recorded by the driver too.
+/// Prints a summary of the recording, or the reason nothing was recorded. Errors here do not change the program's exit
+/// status. `asks_for_driver` states whether PyTorch programs were to be recorded by the driver too.
 pub(super) fn report(program: &Program, file: &Path, claims: &Path, asks_for_driver: bool) {
     let mut out = io::stderr().lock();
     let page = &mut Page::for_stderr(&mut out);

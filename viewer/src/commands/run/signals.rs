@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Interval of polling for signals.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Whether no program runs, so that signals do what they do by default.
+/// Whether no program is running, so that signals have their default effect.
 #[cfg(unix)]
 static IS_IDLE: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 

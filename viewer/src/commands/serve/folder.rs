@@ -85,7 +85,7 @@ impl Folder {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads what has changed, unless that is being done for another client.
+    /// Reads the recordings that have changed, unless another client's request is doing so.
     fn look(&self) -> Result<(), Failure> {
         let mut followed = match self.followed.try_lock() {
             Ok(followed) => followed,
@@ -120,7 +120,7 @@ impl Folder {
     fn ranks(&self, known: &str) -> Response {
         let is_due = Instant::now() >= self.state().due;
         if is_due {
-            // A folder that is gone leaves what was read.
+            // If the folder was deleted, the ranks already read stay.
             let _ = self.look();
         }
         let state = self.state();

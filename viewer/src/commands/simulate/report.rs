@@ -1,4 +1,4 @@
-//! The report of `highwater simulate`: whether the program fits, what it needs, and how exact that is.
+//! The report of `highwater simulate`: whether the program fits, its peaks, and their accuracy.
 
 use std::io;
 use std::path::Path;
@@ -194,7 +194,7 @@ impl<'a> Report for SimulateReport<'a> {
             ("reserve_bytes", simulated.reserve_bytes.into()),
             ("peaks", peaks_value(main).into()),
             ("accuracy", Value::of(self.accuracy.class).into()),
-            // Between what the peaks are.
+            // The bounds of the peaks.
             ("bounds", Value::Map(BOUNDED.map(bounds).into()).into()),
             ("ranks", simulated.recorded.iter().map(rank_value).collect::<Vec<_>>().into()),
             ("oom", main.failure().as_ref().map(failure_value).into()),

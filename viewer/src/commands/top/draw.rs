@@ -1,4 +1,4 @@
-//! Draws an answer into a terminal of any size.
+//! Renders the screen of `highwater top` for a terminal of any size.
 
 use std::time::Duration;
 

@@ -113,7 +113,7 @@ fn load() -> Option<Backend> {
         }
     };
     let text = CString::new(description()).ok()?;
-    // SAFETY: the functions get what the header documents; the text outlives the call.
+    // SAFETY: the functions get the arguments that the header documents; the text outlives the call.
     let is_accepted = unsafe {
         (backend.create)(DEVICE_PROPERTIES, &raw mut backend.device) == SUCCESS
             && (backend.set)(

@@ -33,7 +33,8 @@ pub(crate) use lookups::Lookups;
 pub(crate) use scope::layer_pattern;
 pub(crate) use size::free_in;
 
-/// The kind of a dimension's values: what the numbers mean, what conditions accept, and how a tree shows them.
+/// The kind of a dimension's values, which determines their meaning, the conditions they accept, and their display in
+/// trees.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Values {
     /// Codes, which conditions write as words from a list.

@@ -158,7 +158,7 @@ pub(crate) fn changes(trace: &Trace, device: DeviceId) -> Vec<Change> {
 
 /// The ranges reserved over time according to `changes`, which must be in order.
 pub(crate) fn extents_of(changes: Vec<Change>) -> Vec<Extent> {
-    // What is reserved, each with its first moment.
+    // The reserved ranges, each with its first moment.
     let mut live: Ranges<(usize, ReservedRange)> = Ranges::default();
     let extent = |start, end, (since, of): (usize, ReservedRange), until| {
         let ReservedRange { home, row, is_mapping } = of;
@@ -168,8 +168,8 @@ pub(crate) fn extents_of(changes: Vec<Change>) -> Vec<Extent> {
     };
     let mut extents = Vec::new();
     for Change { moment, addresses: Range { start, end }, obtained } in changes {
-        // What is reserved again was released, only the release is missing. What remains of a range is the same memory:
-        // it continues in parts, each of which existed from the start.
+        // A range that is reserved again must have been released, with the release missing. The remainder of the old
+        // range is the same memory: it continues in parts, each of which existed from the start.
         live.take(start, end, |start, end, of| {
             if of.0 < moment {
                 extents.push(extent(start, end, of, moment));

@@ -294,7 +294,7 @@ impl FailedRequest {
             );
             return (Verdict::Fragmentation, why);
         }
-        // What is free elsewhere would not make room for the segment either.
+        // Memory that is free elsewhere would not make room for the segment either.
         if in_pool >= needed && self.device_free.saturating_add(self.free_elsewhere) < self.from_driver {
             let why = format!(
                 "nothing is free in the {} pool, and a segment for the request needs {from_driver}, but the device \

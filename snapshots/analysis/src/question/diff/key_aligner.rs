@@ -38,11 +38,11 @@ impl OwnLine {
 /// The values of one key on both sides.
 struct Values {
     key: GroupKey,
-    /// For each side, the shared number of each code.
+    /// For each side, the shared id of each code.
     of: [HashMap<Code, u64>; 2],
-    /// By shared number: the texts of both sides, and how they match.
+    /// By shared id: the texts of both sides, and how they match.
     rows: Vec<Value>,
-    /// The shared number of each text.
+    /// The shared id of each text.
     texts: HashMap<String, u64>,
 }
 
@@ -75,7 +75,7 @@ impl<'a> KeyAligner<'a> {
         combine
     }
 
-    /// Writes the shared number of a block's value of each key to `code`.
+    /// Writes to `code` the shared id of each key's value for a block.
     pub(super) fn code(&mut self, side: usize, id: BlockId, code: &mut Vec<u64>) {
         code.clear();
         for values in &mut self.values {
@@ -86,7 +86,7 @@ impl<'a> KeyAligner<'a> {
         }
     }
 
-    /// Writes the shared number of the value of each key, for bytes outside of blocks, to `code`.
+    /// Writes to `code` the shared id of each key's value for bytes outside of blocks.
     pub(super) fn code_beside(&mut self, side: usize, beside: Beside, code: &mut Vec<u64>) {
         code.clear();
         for values in &mut self.values {

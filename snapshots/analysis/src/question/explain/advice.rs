@@ -40,8 +40,8 @@ pub(super) fn advise(scene: &PeakContext<'_>) -> Vec<Advice> {
         scene.fewer_temporaries(Phase::Backward),
         scene.fewer_temporaries(Phase::Eval),
         scene.stream_waits(),
-        // What pools have in use at a time, and what is live before recording begins, needs events; so does a replay
-        // with other settings.
+        // The concurrent use of pools, and the blocks live before recording began, cannot be known without events;
+        // neither can a replay with other settings.
         scene.share_pools().filter(|_| !is_state),
         scene.expandable_segments().filter(|_| !is_state),
         scene.outside(),

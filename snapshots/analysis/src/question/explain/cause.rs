@@ -43,7 +43,7 @@ impl CategoryAndPhase {
     /// Number of possible causes: pairs of a category and an origin.
     pub(crate) const COUNT: usize = Category::ALL.len() * Origin::COUNT;
 
-    /// All causes, in the order of their numbers.
+    /// Returns all causes, ordered by index.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         let of = |&category: &Category| Origin::all().map(move |origin| Self { category, origin });
         Category::ALL.iter().flat_map(of)

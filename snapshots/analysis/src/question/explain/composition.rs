@@ -25,7 +25,7 @@ pub enum PeakPiece {
 }
 
 impl PeakPiece {
-    /// The display name: `gradient from backward`.
+    /// Returns the display name, such as `gradient from backward`.
     pub fn name(&self) -> String {
         match self {
             Self::Blocks(cause) => cause.name(),

@@ -3,7 +3,7 @@
 use crate::index::capacity::obtained;
 use crate::metric::Totals;
 
-/// The totals at some point as a sum: the requested bytes, and what each outer layer adds. All in bytes.
+/// The totals at some point as a sum: the requested bytes, and the bytes that each outer layer adds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Layers {
     /// Bytes requested for live blocks: the total `requested`.

@@ -103,7 +103,7 @@ pub struct Explanation {
     pub failed_requests: u64,
 }
 
-/// Number of events that are read after the peak; an optimizer step has fewer.
+/// Maximum number of events read after the peak; an optimizer step has fewer.
 const EVENTS_FROM_PEAK: u64 = 1 << 19;
 
 impl Explanation {

@@ -32,7 +32,7 @@ pub(super) struct Left {
     pub(super) further: Vec<u64>,
 }
 
-/// A recording, one of its devices, and what has been collected about it.
+/// A recording, one of its devices, and the data collected about that device.
 pub(crate) struct Recorded<'a, 'w> {
     pub(super) source: &'a Source<'a>,
     device: DeviceId,

@@ -1,4 +1,4 @@
-//! Finds what a range of events allocates and frees, by comparing the live blocks before and after it.
+//! Finds the blocks that a range of events allocates and frees, by comparing the live blocks before and after it.
 
 use std::collections::HashSet;
 use std::ops::Range;

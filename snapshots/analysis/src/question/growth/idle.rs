@@ -211,7 +211,7 @@ impl Turns {
             }
         }
         lows.reverse();
-        // What is loaded before the first burst raises the floor, and the last one may not be over.
+        // Blocks loaded before the first burst raise the floor, and the last burst may not be over.
         let rises = |pair: Option<&[(Turn, u64)]>| pair.is_some_and(|pair| pair[1].0.bytes >= pair[0].0.bytes + above);
         let (first, last) = (rises(lows.windows(2).next()), rises(lows.windows(2).next_back()));
         let end = lows.len() - usize::from(last);

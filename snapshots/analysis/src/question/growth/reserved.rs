@@ -370,7 +370,7 @@ impl SegmentHistory {
 fn ends(extents: &[Extent], window: &StepWindow) -> Vec<u64> {
     let mut bounds: Vec<(usize, bool, u64)> = Vec::with_capacity(2 * extents.len());
     for extent in extents {
-        // What begins and ends at one moment is added before it is taken away.
+        // An extent that begins and ends at the same moment is added before it is subtracted.
         bounds.push((extent.moments.start, false, bytes(extent)));
         bounds.push((extent.moments.end, true, bytes(extent)));
     }

@@ -233,7 +233,8 @@ impl StepWindow {
         self.steps.last().map_or(self.events.clone(), |(_, events)| events.clone())
     }
 
-    /// The events that determine what is still in use at the end: the last step; without steps, the last tenth of all.
+    /// Returns the events that determine which blocks are still in use at the end: the last step; without steps, the
+    /// last tenth of all events.
     pub(crate) fn recent_events(&self) -> Range<u64> {
         let Range { start, end } = self.last_events();
         if self.steps.is_empty() { end - (end - start).div_ceil(10)..end } else { start..end }

@@ -47,7 +47,7 @@ struct PeakStacks<'a> {
 }
 
 /// Writes the stacks of the blocks that are live at the peak of requested bytes on the main device. Returns a sentence
-/// about what the format cannot represent.
+/// about the data that the format cannot represent.
 ///
 /// # Errors
 ///

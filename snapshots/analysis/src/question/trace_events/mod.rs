@@ -153,7 +153,7 @@ impl Slices {
     }
 }
 
-/// Writes the recording as a Perfetto trace. Returns a sentence about what the format cannot represent.
+/// Writes the recording as a Perfetto trace. Returns a sentence about the data that the format cannot represent.
 ///
 /// # Errors
 ///
@@ -164,7 +164,8 @@ pub fn write_perfetto(out: &mut dyn Write, source: &Source<'_>, watch: Watch<'_>
 }
 
 /// Writes the recording as Chrome's JSON, which `chrome://tracing` and Perfetto's viewer open. If `beside` is given,
-/// its events are included, and times are on its clock. Returns a sentence about what the format cannot represent.
+/// its events are included, and times are on its clock. Returns a sentence about the data that the format cannot
+/// represent.
 ///
 /// # Errors
 ///

@@ -52,7 +52,7 @@ impl Track {
         matches!(self, Self::Total(..) | Self::Live(..))
     }
 
-    /// Returns the name, without what depends on the recording, such as a device's name.
+    /// Returns the name, without parts that depend on the recording, such as a device's name.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Steps => "Steps",

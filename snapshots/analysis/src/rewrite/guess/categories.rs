@@ -13,9 +13,9 @@
 //!   a parameter only if a gradient or a block of optimizer state on the device has its size.
 //! - **caches**: attention keys and values are allocated by recognizable functions: vLLM's, SGLang's, transformers'.
 //!   They are buffers, except those kept for backward.
-//! - **inference**: vLLM, SGLang and `generate` of transformers keep nothing for backward. What their models free
-//!   before other code runs is temporary; the rest, such as outputs and the static tensors of captured graphs, stays
-//!   unknown.
+//! - **inference**: vLLM, SGLang and `generate` of transformers keep nothing for backward. Blocks that their models
+//!   free before other code runs are temporary; the rest, such as outputs and the static tensors of captured graphs,
+//!   stay unknown.
 //! - **backward**: blocks that outlive backward are for the optimizer; all others are freed once the next node has used
 //!   them. Three cases cannot be decided from the end alone: blocks freed after backward's last allocation when no
 //!   optimizer is seen; blocks freed while optimizers run within backward; and blocks kept by a recording that stops

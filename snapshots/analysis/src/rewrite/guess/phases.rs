@@ -14,10 +14,10 @@
 //! 5. Other Python code ends every phase, and [`Phase::Other`] begins. A free without its own stack may end forward.
 //!    Scratch space, caches and buffers change nothing.
 //!
-//! What follows forward belongs to it if backward comes next: a loss is computed outside modules. So does a pause, after
-//! which modules run again or the recording ends: code that neither drops a graph (`SavedVariable`), loads data, moves a
-//! module, nor frees more than [`NOISE`] blocks of modules; and allocates at most [`NOISE`] blocks, unless more blocks of
-//! the modules before are live. Frees without their own stacks are a pause if no other code allocates next.
+//! Code after forward belongs to it if backward comes next: a loss is computed outside modules. So does a pause, after
+//! which modules run again or the recording ends: code that neither drops a graph (`SavedVariable`), loads data, moves
+//! a module, nor frees more than [`NOISE`] blocks of modules; and allocates at most [`NOISE`] blocks, unless more
+//! blocks of the modules before are live. Frees without their own stacks are a pause if no other code allocates next.
 //!
 //! Noise is absorbed: a gap between two runs of backward belongs to backward if a hook of autograd's threads makes it,
 //! or with at most [`NOISE`] allocations, and so does a stretch of forward of at most [`NOISE`] allocations; an equally
@@ -250,7 +250,7 @@ impl Walker {
         }
     }
 
-    /// Adds what follows forward to it, if it belongs to it and `next` is the next phase.
+    /// Adds the pause after forward to it, if the pause belongs to forward and `next` is the next phase.
     fn end_pause(&mut self, next: Option<Phase>) {
         if let [.., forward, pause] = self.runs.as_mut_slice()
             && (forward.phase, pause.phase) == (Phase::Forward, Phase::Other)

@@ -46,7 +46,7 @@ pub struct Joined {
     pub trace: Trace,
     /// The devices, with their original numbers and recordings.
     pub devices: Vec<JoinedDevice>,
-    /// Descriptions of what was dropped, one sentence each.
+    /// Descriptions of the data that was dropped, one sentence each.
     pub lost: Vec<String>,
     /// Warnings about times, one sentence each.
     pub warnings: Vec<String>,
@@ -183,7 +183,7 @@ fn all_same<T: PartialEq>(headers: &[&Header], read: impl Fn(&Header) -> T) -> O
 /// Sums up the limits of accuracy of all parts.
 fn take_trust(builder: &mut TraceBuilder, parts: &[JoinPart<'_>]) {
     let trust = builder.trust();
-    // The sums of the parts include what the builder counted itself.
+    // The sums of the parts include the builder's own counts.
     *trust = parts.iter().fold(Default::default(), |mut sum: highwater_snapshots::trace::Trust, part| {
         let one = &part.trace.trust;
         sum.events_lost = sum.events_lost.saturating_add(one.events_lost);
@@ -223,7 +223,7 @@ struct Writer<'a> {
     in_step: bool,
 }
 
-/// Counts of what is dropped from a part.
+/// Counts of the items dropped from a part.
 #[derive(Clone, Copy, Debug, Default)]
 struct LeftOut {
     steps: u64,
@@ -303,7 +303,7 @@ impl Writer<'_> {
         builder.push(&Event { time_ns, device, ..event });
     }
 
-    /// Adds annotations and attributes after all events have been appended; returns what is dropped.
+    /// Adds annotations and attributes after all events have been appended; returns the counts of dropped items.
     fn finish(&self, builder: &mut TraceBuilder) -> LeftOut {
         let trace = self.part.trace;
         let mut out = LeftOut::default();

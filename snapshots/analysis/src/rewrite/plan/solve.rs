@@ -63,7 +63,7 @@ impl Program {
         self.solve_within(budget, &mut { MAX_WORK })
     }
 
-    /// Like [`solve`](Self::solve), but does at most `left` work, and subtracts what it did.
+    /// Like [`solve`](Self::solve), but does at most `left` units of work, and subtracts the work done from `left`.
     fn solve_within(&self, budget: u64, left: &mut u64) -> (Option<Solution>, bool) {
         let unit = self.choices.iter().fold(0, |unit, choice| greatest_common_divisor(unit, choice.cost)).max(1);
         let rows = Rows::new(self);

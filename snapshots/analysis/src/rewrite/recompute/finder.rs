@@ -93,8 +93,8 @@ impl Finder<'_> {
         Some(Effect { module: call.module, ends, kept, kept_until, at, repeats, repeat_ends: Vec::new() })
     }
 
-    /// Returns whether the references explain why each block of `call` stays live until backward. They do not for what
-    /// a custom autograd function saves.
+    /// Returns whether the references explain why each block of `call` stays live until backward. They do not explain
+    /// tensors that a custom autograd function saves.
     fn knows_all_saved(&self, references: &References, call: &Call) -> bool {
         let backward = self.backward(call);
         let outlives = |block: &&BlockId| backward.contains(&self.freed(**block));
@@ -114,8 +114,8 @@ impl Finder<'_> {
         backward.reduce(|all, next| all.start..next.end).unwrap_or(EventId::NONE..EventId::NONE)
     }
 
-    /// The roles according to lifetimes. Backward allocates in a module before it frees what the module saved, so the
-    /// block was saved by the module of the last allocation before its free.
+    /// Returns the roles according to lifetimes. Backward allocates in a module before it frees the module's saved
+    /// blocks, so each block was saved by the module of the last allocation before its free.
     fn roles(&self, call: &Call, module: ScopeId, backward: &Range<EventId>) -> Vec<Role> {
         let role = |block: &BlockId| match self.freed(*block) {
             event if event < call.forward_end => Role::Passing,
@@ -278,7 +278,8 @@ impl Finder<'_> {
         let live = before.filter(of_device).filter(|block| self.freed(*block) > call.first).enumerate();
         let is_input = |(order, block): &(usize, BlockId)| match &self.uses {
             Some(uses) => uses.of_block(*block).iter().any(|event| (call.first..=call.last).contains(event)),
-            // Freed within the call: nobody else referred to it. Otherwise, the result of what came right before.
+            // Freed within the call: nothing else referred to it. Otherwise, it is the result of the preceding
+            // operation.
             None => self.freed(*block) <= call.last || *order == 0,
         };
         live.filter(is_input).map(|(_, block)| block).collect()

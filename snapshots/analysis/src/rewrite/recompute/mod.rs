@@ -2,9 +2,9 @@
 //!
 //! A recomputed module keeps only its inputs and its result. For each [`Call`] of it:
 //!
-//! - what its forward saved for backward is freed as soon as forward no longer needs it;
+//! - blocks that its forward saved for backward are freed as soon as forward no longer needs them;
 //! - before backward first needs any of it, the allocations of its forward are repeated;
-//! - what was repeated and saved is freed where backward freed it.
+//! - the repeated blocks that are saved are freed where backward freed the original ones.
 //!
 //! Recordings of the Python package have the references of the program and of the autograd graph to each block, in the
 //! first steps: then every free is known to the allocation before it. Otherwise it is derived:

@@ -87,7 +87,7 @@ impl Change {
         }
     }
 
-    /// Returns what the change requires of the program, or prevents it from doing.
+    /// Returns the requirement or restriction that the change imposes on the program.
     pub fn assumption(self) -> Option<&'static str> {
         match self {
             Self::InBackward => Some(

@@ -323,7 +323,7 @@ impl TrainingStep for Recorded {
         if self.trace.failed_requests().any(|(_, device)| !self.trace.is_host_memory(device)) {
             return Reach::FailedRequest;
         }
-        // What is in memory is read without errors.
+        // Reading a recording in memory cannot fail.
         let doubt = Doubt::of_replay(&Source::in_memory(&*self.trace), self.device).ok().flatten();
         doubt.map_or(Reach::End, |doubt| Reach::Recorded(doubt.text(&self.trace)))
     }

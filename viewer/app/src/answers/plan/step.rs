@@ -27,7 +27,7 @@ pub enum Reach {
     /// The whole run.
     #[default]
     End,
-    /// The run up to a request that failed in the recording; what would have followed is unknown.
+    /// The run up to a request that failed in the recording; later behaviour is unknown.
     FailedRequest,
     /// The recorded part of the run, which is not all that it needs, for this reason.
     Recorded(String),
@@ -118,7 +118,8 @@ pub trait TrainingStep {
     /// Returns the limits of a plan, one sentence each; `as_is` is the trial of the unchanged step.
     fn warnings(&self, as_is: &Trial) -> Vec<String>;
 
-    /// Returns what a plan assumes about the recorded program, one clause each, without the assumptions of its changes.
+    /// Returns the plan's assumptions about the recorded program, one clause each, without the assumptions of its
+    /// changes.
     fn assumptions(&self, setup: &Setup) -> Vec<String>;
 
     /// Returns whether the allocator has settings to change.

@@ -67,7 +67,7 @@ impl Replayer {
         let (config, _) = recorded_config(facts);
         let (Replay { cache_flushes, .. }, tie_break) = follow(trace, device, &config, None);
         let source = Source::in_memory(trace);
-        // What is in memory is read without errors.
+        // Reading a recording in memory cannot fail.
         let recorded_capacity = Bound::recorded(&source, device).ok().and_then(|bound| bound.bytes);
         let baseline_bytes = source.index(device).series.baseline().reserved;
         Ok(Self { device, config, tie_break, cache_flushes, recorded_capacity, baseline_bytes })

@@ -161,7 +161,7 @@ impl Bench<'_> {
         }
         let collecting = (recorded.memory_fraction() < 1.0).then(|| COLLECTING.to_owned());
         let source = Source::in_memory(self.base.trace);
-        // What is in memory is read without errors.
+        // Reading a recording in memory cannot fail.
         let worth_trying = worth_trying(&source, self.base.device).unwrap_or_default();
         for text in worth_trying.into_iter().chain(collecting) {
             // Recorded settings are tested by leaving them out.
@@ -193,7 +193,7 @@ impl Bench<'_> {
         let is_met = |more: u64| self.run(&Try { more, ..Try::default() }) == Outcome::Met;
         let trial = |more: u64| Trial { remedy: Remedy::MoreMemory(more), outcome: Outcome::Met };
         let up = |bytes: u64| bytes.checked_next_multiple_of(CAPACITY_STEP);
-        // What the driver lacked is the minimum that could be enough.
+        // The memory that the driver lacked is the minimum that could suffice.
         let in_use = self.request.reserved.saturating_add(self.request.from_driver);
         let mut fails = up(in_use.saturating_sub(self.bound))?;
         if is_met(fails) {

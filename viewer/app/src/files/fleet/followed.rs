@@ -45,9 +45,9 @@ impl FollowedFleet {
         self.due
     }
 
-    /// Reads what has changed, as [`Fleet::read`] does; `watch` receives the number of read recordings and of those
-    /// that have changed. Returns `None` if nothing has since the last time. What is not read because `watch` breaks is
-    /// left for the next time.
+    /// Reads the recordings that have changed, as [`Fleet::read`] does; `watch` receives the number of read recordings
+    /// and of those that have changed. Returns `None` if nothing has changed since the last call. Recordings not read
+    /// because `watch` breaks are left for the next call.
     ///
     /// # Errors
     ///

@@ -214,7 +214,7 @@ fn after_rank(path: &str) -> Option<u32> {
 /// The last number in a file name without its extensions such as `.pickle.gz`, and the path without that number.
 fn last_number(path: &str) -> Option<(String, u32)> {
     let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
-    // What follows a dot is an ending if it begins with a letter: `step.10.snap` has the number 10.
+    // Text after a dot is a file extension if it begins with a letter: `step.10.snap` has the number 10.
     let mut stem = name;
     while let Some((before, ending)) = stem.rsplit_once('.')
         && ending.starts_with(|c: char| c.is_ascii_alphabetic())

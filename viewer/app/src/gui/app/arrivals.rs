@@ -162,7 +162,7 @@ impl App {
                 Some(Followed::Grown(recording) | Followed::Finished(recording)) => {
                     self.show_arrived(ctx, *recording);
                     if let Some(row) = self.row_of(following.path()) {
-                        // What comes of a file before it is no longer shown.
+                        // Results for the file's previous contents are no longer shown.
                         self.files[row].following = (!following.has_ended()).then_some(following);
                     }
                 }

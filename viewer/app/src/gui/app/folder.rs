@@ -80,7 +80,7 @@ impl App {
         let flow = || ControlFlow::Continue(());
         let read = move || {
             let read = followed.read(|file, is_whole| open_rank(file, is_whole, flow), |_, _| flow());
-            // A folder that is gone leaves what was read.
+            // If a folder was deleted, the ranks already read stay.
             Ok((read.unwrap_or_default(), followed))
         };
         let wake = ctx.clone();

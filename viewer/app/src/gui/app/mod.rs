@@ -198,7 +198,7 @@ impl App {
         if let Some(row) = row {
             self.files[row].replace(recording, row == self.current);
             if self.files[row].following.is_some() && self.files[row].recording.run.is_some() {
-                // What was read before is followed no more.
+                // The previously opened file is no longer followed.
                 self.files[row].follow(ctx);
             }
             if self.compares_next {
@@ -223,7 +223,7 @@ impl App {
         self.current = self.files.len() - 1;
         self.apply_link(ctx, self.current);
         self.compare_opened(ctx, self.files.len() - 1);
-        // What a link names stays in front of what is opened with it.
+        // A file that a link names stays in front of files opened with it.
         if let Some(row) = self.linked.as_deref().and_then(|path| self.row_of(path)) {
             self.current = row;
         }
@@ -381,7 +381,7 @@ impl App {
         }
         self.take_arrivals(&ctx);
         self.title_window(&ctx);
-        // What lies over the views takes the keys.
+        // Overlays above the views take the keys.
         if self.palette.is_none() && self.path_field.is_none() && self.help.is_none() {
             top_bar::take_menu_key(&ctx);
             for command in keys::pressed(&ctx) {

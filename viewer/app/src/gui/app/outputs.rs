@@ -90,9 +90,9 @@ fn stem(file: &OpenFile) -> String {
 }
 
 impl App {
-    /// The app's state: what is open, errors, and for the current recording its device, total, visible range (`x`),
-    /// peak, and the bytes at the moment under the pointer, the pinned one, or the peak. It is busy while anything is
-    /// being read, computed or drawn; `ranks` are those of the open folder, with their peaks.
+    /// Returns the app's state: open files, errors, and for the current recording its device, total, visible range
+    /// (`x`), peak, and the bytes at the moment under the pointer, the pinned moment, or the peak. It is busy while
+    /// anything is being read, computed or drawn; `ranks` are those of the open folder, with their peaks.
     pub fn state(&self) -> Value {
         let front = self.current().map(|file| {
             let index = &file.recording.devices[file.selection.device];

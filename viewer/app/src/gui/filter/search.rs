@@ -201,7 +201,7 @@ impl Search {
             text = completed;
         }
         let hint = theme::placeholder(ui, "Search: category=activation size>=1MiB");
-        // Leaves room for what stands behind it, so that the line does not wrap.
+        // Leaves room for the widgets after it, so that the line does not wrap.
         let behind = if self.text.is_empty() { 0.0 } else { theme::OUTCOME_WIDTH };
         let width = (ui.available_width() - behind - 12.0).clamp(theme::MIN_SEARCH_WIDTH, theme::SEARCH_WIDTH);
         let field = TextEdit::singleline(&mut text).id(id).hint_text(hint).desired_width(width);
@@ -211,7 +211,7 @@ impl Search {
         let cursor = output.cursor_range.map(|range| range.primary.index.0);
         let field = output.response.response;
         field.widget_info(|| WidgetInfo::labeled(Role::TextInput, true, "Search"));
-        // Enter applies nothing while a condition is wrong: what is typed next belongs to the search.
+        // Enter applies nothing while a condition is invalid: text typed next belongs to the search.
         let is_entered = field.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter));
         if std::mem::take(&mut self.wants_focus) || is_entered && text.parse::<Filter>().is_err() {
             field.request_focus();

@@ -19,7 +19,7 @@ use crate::gui::views::view::Reason;
 use crate::gui::widgets::{Computed as _, Shades, before, capital, doubts, has_losses, when};
 use crate::{Axis, ColourBy, Recording, Selection, drawn_metric};
 
-/// A recording, what is selected in it, and its appearance.
+/// A recording, its selection, and its appearance.
 #[derive(Debug)]
 pub struct Sheet {
     pub(super) recording: Arc<Recording>,

@@ -18,7 +18,7 @@ pub struct SheetView {
     content: Content,
 }
 
-/// The content of a picture.
+/// The view that a picture shows.
 #[derive(Clone, Copy, Debug)]
 enum Content {
     /// The timeline.

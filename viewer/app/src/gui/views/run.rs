@@ -309,7 +309,7 @@ fn paint_strip(
     Some(peak)
 }
 
-/// Paints the size of the peak, what is pale, and the length of the run next to the columns.
+/// Paints the size of the peak, the meaning of pale areas, and the length of the run next to the columns.
 fn paint_legend(painter: &Painter, whole: Rect, rect: Rect, run: &Run, peak: Option<RunColumn>, shades: &Shades) {
     let font = FontId::proportional(11.0);
     let text = |row: f32, text: String| {

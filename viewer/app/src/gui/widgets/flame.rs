@@ -4,7 +4,7 @@ use eframe::egui::{Rect, Response, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2
 
 use super::theme::{FLAME_ROW, MIN_BAR};
 
-/// A bar: its horizontal extent in points, its row, and what it shows.
+/// A bar: its horizontal extent in points, its row, and its content.
 #[derive(Clone, Debug)]
 pub(crate) struct Bar<T> {
     /// The left end, in points.

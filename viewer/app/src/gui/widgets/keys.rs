@@ -1,4 +1,4 @@
-//! Converts the key names in the command list to egui's shortcuts and to texts for menus.
+//! Keyboard shortcuts: detects the commands whose keys were pressed, and formats keys for menus.
 
 use eframe::egui::{self, Event, EventFilter, Key, KeyboardShortcut, Modifiers, Response, Ui};
 

@@ -68,14 +68,14 @@ pub(crate) struct Query<K, A> {
     shows_late: bool,
     /// Frees answers that are no longer shown.
     discard: fn(A),
-    /// Creates the work: initially, and again after a panic.
+    /// Creates the function that computes answers: at the start, and again after a panic.
     begin: Arc<Begin<K, A>>,
     link: Option<Link<K, A>>,
-    /// The number of the last query, for [`Cancel`].
+    /// The id of the last query, for [`Cancel`].
     latest: Arc<AtomicU64>,
-    /// The number of the last query, from 1.
+    /// The id of the last query, from 1.
     number: u64,
-    /// The number of the last query that was answered or cancelled.
+    /// The id of the last query that was answered or cancelled.
     settled: u64,
     failure: Option<String>,
     /// The key of the last query; `None` to repeat it.
@@ -276,12 +276,12 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         self.failure.as_deref()
     }
 
-    /// Shows what is being computed, or why there is no answer.
+    /// Shows a message about the running computation, or the reason there is no answer.
     pub(crate) fn pending_ui(&self, ui: &mut Ui, computing: &str) {
         ui.weak(self.failure().unwrap_or(computing));
     }
 
-    /// Shows a spinner and what is being computed, or why there is no answer.
+    /// Shows a spinner and a message about the running computation, or the reason there is no answer.
     pub(crate) fn spinning_ui(&self, ui: &mut Ui, computing: &str) {
         ui.horizontal(|ui| {
             if self.failure().is_none() {

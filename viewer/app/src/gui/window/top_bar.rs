@@ -157,7 +157,7 @@ fn key_menu() -> Id {
     Id::unique("the menu that a key opens")
 }
 
-/// The list of recent files. Returns the chosen one.
+/// Draws the menu of recent files. Returns the file chosen in this frame, if any.
 fn recent_ui(ui: &mut Ui, recent: &[PathBuf]) -> Option<PathBuf> {
     let tab = |path: &PathBuf| {
         let name = file_name(path);

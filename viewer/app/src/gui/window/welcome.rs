@@ -1,4 +1,4 @@
-//! The start screen, shown while nothing is open: how to start, recent files, examples, and what the app shows.
+//! The start screen, shown while nothing is open: how to start, recent files, examples, and the purpose of the app.
 
 use std::collections::HashMap;
 use std::io::Cursor;

@@ -87,7 +87,7 @@ pub(super) fn draw(
     Ok(Written { devices, bytes: written? })
 }
 
-/// Prints what was written.
+/// Prints the names of the files written.
 pub(super) fn print(
     arguments: &RenderArguments,
     recordings: &[Arc<Recording>],

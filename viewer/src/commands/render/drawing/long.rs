@@ -26,7 +26,7 @@ pub(super) fn open(arguments: &RenderArguments, view: SheetView) -> Result<Optio
     }
     let file = &arguments.source.file;
     let windows = open_windows(file, &arguments.blocks.categories)?;
-    // What is wrong with the file is reported when all of it is read.
+    // Errors in the file are reported when all of it is read.
     Ok(windows.and_then(|windows| Run::new(windows, file).ok()).map(Arc::new))
 }
 
@@ -66,7 +66,7 @@ pub(super) fn draw(
     let row = part.devices.iter().position(|index| index.device == device);
     selection.set_device(&part, row.unwrap_or(selection.device));
     selection.set_metric(&part, arguments.metric);
-    // The window of a moment may lack what the recording has.
+    // The window of a moment may lack rows that the recording has.
     let tables = &input.facts().tables;
     let is_known = |key: &GroupKey| match key {
         GroupKey::Step => run.has_steps(),

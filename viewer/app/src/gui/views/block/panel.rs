@@ -186,7 +186,7 @@ impl BlockPanel {
         let mut places: Vec<Place> = places.take(MAX_PLACES).cloned().collect();
         places.sort_unstable();
         places.dedup();
-        // What the recording has, is as it was then.
+        // Source lines stored in the recording show the code at the time of the recording.
         places.retain(|place| {
             let excerpt = trace.source(&place.0).and_then(|text| source::excerpt_from(text.as_bytes(), place.1));
             excerpt.map(|excerpt| self.sources.insert(place.clone(), Some(excerpt))).is_none()

@@ -73,7 +73,7 @@ pub(super) struct Answer {
     pub(super) leak: Option<String>,
     /// Groups, phases, totals and settings as tables.
     pub(super) sheets: Vec<Sheet>,
-    /// For groups by a single key, what makes them up: the groups by [`Self::detail_keys`], and their table.
+    /// For groups by a single key, their composition: the groups by [`Self::detail_keys`], and their table.
     pub(super) details: Option<(Diff, Sheet)>,
     /// The keys of the details.
     pub(super) detail_keys: Vec<GroupKey>,

@@ -20,7 +20,7 @@ pub(super) enum Ask {
     Close,
 }
 
-/// Shows the selected group, if there is one, and the largest blocks; returns what the user requests.
+/// Shows the selected group, if there is one, and the largest blocks; returns the user's request.
 pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) -> Option<Ask> {
     let source = &answer.request.source;
     let (recording, trace, blocks) = (&source.recording, &source.recording.trace, &answer.blocks);

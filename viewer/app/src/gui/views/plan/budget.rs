@@ -25,7 +25,7 @@ pub(super) fn default_budget(context: &ViewContext<'_>) -> (u64, &'static str) {
     let [allocated, reserved] = [Metric::Allocated, Metric::Reserved].map(|metric| index.peak(trace, metric).bytes);
     let peak = allocated.max(reserved);
     let nearly_all = |of: u64| of / NEAR[1] * NEAR[0];
-    // What is in memory is read without errors.
+    // Reading a recording in memory cannot fail.
     let limit = context.recording.source.memory_limit(index.device).ok().flatten();
     if let Some(limit) = limit {
         return (limit, "the maximum of reserved memory before a request failed at a limit below the device's memory");
@@ -44,10 +44,11 @@ pub(super) fn default_budget(context: &ViewContext<'_>) -> (u64, &'static str) {
 }
 
 /// Returns the default for the part of the budget used by other processes, from the samples of device memory, as in
-/// what-if predictions; 0 if the budget `is_suggested` and is already what a failed request left to the allocator.
+/// what-if predictions; 0 if the budget `is_suggested` and is already the memory that a failed request found available
+/// to the allocator.
 pub(super) fn default_reserve(context: &ViewContext<'_>, is_suggested: bool) -> u64 {
     let index = context.index();
-    // What is in memory is read without errors.
+    // Reading a recording in memory cannot fail.
     let is_limited = context.recording.source.memory_limit(index.device).ok().flatten().is_some();
     if is_suggested && (is_limited || index.summary.capacity_is_inferred) {
         return 0;

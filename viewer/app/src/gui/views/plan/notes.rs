@@ -24,7 +24,7 @@ pub(super) fn proof_ui(ui: &mut Ui, found: &Found, key: &Key) {
     note_ui(ui, &planned::least(search));
 }
 
-/// Shows the composition of the lowest peak, and what would be sufficient.
+/// Shows the composition of the lowest peak, and the budget that would suffice.
 fn nothing_ui(ui: &mut Ui, found: &Found, budget: Budget) {
     let minimum = &found.search.minimum;
     let large_enough = planned::large_enough(&found.search, budget);

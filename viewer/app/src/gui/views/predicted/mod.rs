@@ -134,7 +134,7 @@ impl CurveView {
             let points: Vec<[f64; 2]> = columns().filter_map(point).collect();
             let line = Line::new(format!("{metric} {}", look.predicted), PlotPoints::new(corners(&points)));
             let line = line.stroke(shades.predicted(metric)).style(LineStyle::Dashed { length: DASH });
-            // What is predicted stands out from what was recorded.
+            // The prediction is drawn stronger than the recording.
             let line = if row == 0 { line.fill(0.0).fill_alpha(0.16) } else { line };
             lines.push(line.allow_hover(false));
         }

@@ -40,7 +40,7 @@ impl Known {
     }
 }
 
-/// A query for the state at a moment.
+/// The moment, and optionally the failed request, for which [`State`] is computed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Question {
     pub(super) known: Identity<Known>,

@@ -224,7 +224,7 @@ fn homes_ui(ui: &Ui, frame: &PlotFrame, left: f32, painted: &Painted, shades: &S
             let at = room.right_top() + vec2(0.0, 0.0);
             let (pool, stream) = name.split_once(", ").unwrap_or((name, ""));
             let has_room_for_both = bottom - top >= 24.0;
-            // In one line, the stream tells apart what is of one pool.
+            // If all are in one line, the stream distinguishes items of the same pool.
             let is_other = |(other, _): &(String, Range<u64>)| other != name && other.starts_with(pool);
             let leads = !has_room_for_both && !stream.is_empty() && painted.homes.iter().any(is_other);
             let first = if leads { stream } else { pool.trim_start_matches("private ") };

@@ -1,4 +1,4 @@
-//! A failed request: device memory, largest users, the cause, and what would have prevented it.
+//! A failed request: device memory, largest users, the cause, and changes that would have prevented it.
 
 use eframe::egui::text::{LayoutJob, TextFormat};
 use eframe::egui::{
@@ -113,7 +113,7 @@ fn words_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>,
     let font = TextStyle::Body.resolve(ui.style());
     let [strong, plain] = [ui.visuals().strong_text_color(), ui.visuals().text_color()];
     for text in sentences.into_iter().flatten().chain(notes) {
-        // What a sentence is about stands out.
+        // The subject of a sentence is emphasized.
         let lead = text.find(':').map_or(0, |at| at + 1);
         let mut job = LayoutJob::default();
         job.append(&text[..lead], 0.0, TextFormat::simple(font.clone(), strong));

@@ -67,9 +67,9 @@ pub(crate) fn paint_peak(
 /// Width in points at which the text of a flag wraps if there is no place for whole lines.
 const FLAG_WIDTH: f32 = 230.0;
 
-/// Paints a title and the lines of `text` with a line to `point`, where `is_clear` is true; in little room only the
-/// first line, or of it what follows a colon, or none. Without room for the title, paints nothing. The colours are
-/// those of the field, its edge, the title and the text. Returns its place.
+/// Paints a title and the lines of `text` with a line to `point`, where `is_clear` is true. If space is limited, paints
+/// only the first line, or its part after a colon, or none; without room for the title, paints nothing. The colours are
+/// those of the field, its edge, the title and the text. Returns the painted area.
 fn paint_flag(
     painter: &Painter,
     plot: Rect,

@@ -352,7 +352,7 @@ impl Timeline {
         let is_clear = |place: egui::Rect| {
             !(capacity > 0 && place.y_range().contains(capacity_y)) && self.lies_above(frame, place)
         };
-        // Failed requests first: they are few, and what the user looks for.
+        // Failed requests first: they are few, and the user is looking for them.
         let failed = self.failed_marks(recording, selection);
         let is_labelled = failed.iter().any(|mark| mark.label.is_some());
         let failure = paint_ooms(painter, frame, failed.into_iter(), (&mut labels, is_clear), shades);

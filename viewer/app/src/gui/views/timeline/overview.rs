@@ -26,18 +26,18 @@ pub(super) enum Hold {
 const EDGE: f64 = 5.0;
 /// Half the minimum width of the visible part, as a fraction of the whole.
 const MIN_BRUSH: f64 = 0.002;
-/// Opacity of the veil over what steps need beyond what they leave, and over what is not visible in the plot.
+/// Opacity of the overlay on memory that steps need temporarily, and on parts that are not visible in the plot.
 const SWING: f32 = 0.22;
 const OUTSIDE: f32 = 0.65;
 
-/// Most steps of which the overview shows what they leave.
+/// Maximum number of steps for which the overview shows the memory that they leave allocated.
 const KEPT_STEPS: usize = 1024;
 
 /// The inputs of the memory that steps leave: the recording, its device, the total and the axis.
 pub(super) type KeptKey = (Identity<Recording>, usize, Metric, Axis);
 
-/// Returns the starts of steps, with the total there, which is what the steps before leave; of many steps, evenly
-/// spaced ones.
+/// Returns the starts of steps, with the total there, which is the memory that earlier steps left allocated; of many
+/// steps, evenly spaced ones.
 fn kept(recording: &Recording, selection: &Selection) -> Vec<[f64; 2]> {
     let (trace, steps) = (&recording.trace, &recording.steps);
     let index = &recording.devices[selection.device];
@@ -51,8 +51,9 @@ fn kept(recording: &Recording, selection: &Selection) -> Vec<[f64; 2]> {
 }
 
 impl Timeline {
-    /// Shows the whole recording at a small scale: the bands, and above what a step leaves, what it needs in between,
-    /// paler, with the name of the line between them. Its visible part can be moved, resized or drawn again.
+    /// Shows the whole recording at a small scale: the bands, and above the memory that a step leaves allocated, the
+    /// memory that it needs in between, paler, with the name of the line between them. The visible range can be moved,
+    /// resized or drawn again.
     pub(super) fn overview_ui(&mut self, ui: &mut Ui, recording: &Recording, selection: &mut Selection) {
         let Some(shown) = &self.whole else { return };
         let (shades, trace, metric) = (Shades::in_ui(ui), &recording.trace, drawn_metric(selection.metric));
@@ -118,8 +119,8 @@ impl Timeline {
     }
 }
 
-/// Determines what a drag that starts at `x` moves: an edge of the visible part, the part itself, or a new part. If
-/// everything is visible, there is nothing to move, so a new part is drawn.
+/// Determines what a drag that starts at `x` moves: an edge of the visible range, the range itself, or a new range. If
+/// everything is visible, the range cannot be moved, so a new one is drawn.
 fn grip(x: f64, shown: &Range<f64>, whole: &Range<f64>, near: f64) -> Hold {
     let is_whole = shown.start <= whole.start && shown.end >= whole.end;
     if !is_whole && (x - shown.start).abs() <= near {

@@ -25,7 +25,7 @@ pub enum Stacking {
     Colour,
 }
 
-/// A request for a picture: what is drawn, and how.
+/// A request for a picture: its content and appearance.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The recording to draw.
@@ -79,7 +79,7 @@ impl Request {
     }
 }
 
-/// A finished picture of the timeline, with what is needed to look up positions in it.
+/// A finished picture of the timeline, with the data needed to look up positions in it.
 #[derive(Debug)]
 pub struct Picture {
     /// The request that it answers.

@@ -71,7 +71,7 @@ impl Timeline {
         let colouring = self.picture().map(|picture| &picture.colouring);
         let entry =
             hover.block.zip(colouring).and_then(|(block, colouring)| colouring.entries.get(colouring.entry(block)));
-        // A menu is about what was under the pointer, or lies over it.
+        // A menu refers to the item that was under the pointer, or lies over it.
         if response.context_menu_opened() || egui::Popup::is_any_open(ui.ctx()) {
             return;
         }
