@@ -1,4 +1,4 @@
-//! Runs work on background threads. In browsers, which have no threads, `background_web.rs` replaces this file.
+//! Runs work on background threads. In browsers, `background_web.rs` replaces this file, because they have no threads.
 
 use std::io;
 use std::sync::mpsc::{Sender, channel};

@@ -61,8 +61,8 @@ pub fn run_jobs(is_interrupting: bool, is_single: bool) -> bool {
     !is_empty
 }
 
-/// Whether a picture waits to be drawn, for which the running job may be interrupted. Pictures do not interrupt each
-/// other, since they share a cache.
+/// Returns whether a picture waits to be drawn, for which the running job may be interrupted. Pictures do not interrupt
+/// each other, since they share a cache.
 #[wasm_bindgen]
 pub fn has_waiting_picture() -> bool {
     !IS_DRAWING.get() && QUEUES.with(|[pictures, _]| !pictures.borrow().is_empty())
@@ -92,7 +92,7 @@ fn enqueue(urgency: Urgency, job: Job) {
 ///
 /// # Errors
 ///
-/// Never fails; the version with threads can.
+/// Never fails in browsers; the version with threads can.
 pub fn start(_name: &str, work: impl FnOnce() + 'static) -> io::Result<()> {
     enqueue(Urgency::Other, Box::new(work));
     Ok(())
@@ -117,7 +117,7 @@ impl Lane {
     ///
     /// # Errors
     ///
-    /// Never fails; the version with threads can.
+    /// Never fails in browsers; the version with threads can.
     pub(crate) fn post(&mut self, job: impl FnOnce() + 'static) -> io::Result<()> {
         enqueue(self.urgency, Box::new(job));
         Ok(())

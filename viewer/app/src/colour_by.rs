@@ -10,8 +10,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ColourBy(pub GroupKey);
 
-/// Names for keys whose plain names mean only a part of the value here: the first level of module paths, and a single
-/// line of stacks.
+/// Names of keys that have another meaning here than elsewhere: the whole module path instead of its first level, and a
+/// single line of each stack.
 const WHOLE: [(&str, GroupKey); 2] = [("whole-scope", GroupKey::Scope), ("whole-stack", GroupKey::Stack)];
 
 impl ColourBy {
@@ -23,7 +23,7 @@ impl ColourBy {
         }
     }
 
-    /// The depth of module paths; 1 for other keys.
+    /// Returns the depth of module paths; 1 for other keys.
     pub fn depth(self, deepest: usize) -> usize {
         match self.0 {
             GroupKey::Scope => deepest,

@@ -31,7 +31,8 @@ macro_rules! commands {
                 match self { $(Self::$variant => concat!($($words)?),)+ }
             }
 
-            /// Returns the keys, each as modifiers and a key joined by `+`: `Ctrl+O`. Menus show the first.
+            /// Returns the key combinations, each written as modifiers and a key joined by `+`, such as `Ctrl+O`. Menus
+            /// show the first.
             pub const fn keys(self) -> &'static [&'static str] {
                 match self { $(Self::$variant => &[$($key),*],)+ }
             }
@@ -194,7 +195,7 @@ commands! {
 const STRIDE: f64 = 0.15;
 
 impl Command {
-    /// Whether it zooms, pans or moves the cursor by an event.
+    /// Returns whether the command zooms, pans, or moves the cursor by one event.
     pub(crate) const fn is_movement(self) -> bool {
         matches!(
             self,
@@ -211,8 +212,8 @@ impl Command {
         )
     }
 
-    /// Returns `view` zoomed or panned by this command, if it does either; a zoom keeps the middle of the axis, or
-    /// `bytes`, fixed.
+    /// Returns `view` as zoomed or panned by this command; `None` if the command does neither. A zoom keeps the middle
+    /// of the axis, or `bytes`, fixed.
     pub(crate) fn steered(self, view: &View, bytes: f64) -> Option<View> {
         let View { x, y } = view;
         let center = [(x.start + x.end) / 2.0, bytes.clamp(y.start, y.end)];
@@ -230,13 +231,13 @@ impl Command {
         })
     }
 
-    /// Whether menus and lists contain it. Browsers cannot open folders, and have their own commands to reload and
-    /// close pages.
+    /// Returns whether menus and lists contain the command. Browsers cannot open folders, and have their own commands
+    /// to reload and close pages.
     pub const fn is_offered(self) -> bool {
         HAS_PATHS || !matches!(self, Self::OpenFolder | Self::Reload | Self::Quit)
     }
 
-    /// The key by which it colours blocks; for module paths of any depth, the whole path.
+    /// Returns the key by which the command colours blocks; for module paths of any depth, the whole path.
     pub const fn colours(self) -> Option<GroupKey> {
         Some(match self {
             Self::ColourByCategory => GroupKey::Category,
@@ -250,7 +251,7 @@ impl Command {
         })
     }
 
-    /// Whether it needs an open recording.
+    /// Returns whether the command needs an open recording.
     pub const fn needs_recording(self) -> bool {
         !matches!(
             self,
@@ -287,8 +288,8 @@ impl Command {
     }
 }
 
-/// Whether a word of `text` starts with `word`, so that `oom` does not match `zoom`. A `word` with punctuation may be
-/// anywhere in the text.
+/// Returns whether a word of `text` starts with `word`, so that `oom` does not match `zoom`. If `word` contains
+/// punctuation, it may occur anywhere in the text.
 fn has_word(text: &str, word: &str) -> bool {
     let is_part = |sign: char| sign.is_alphanumeric() || sign == '_';
     if word.chars().all(is_part) {

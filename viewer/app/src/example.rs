@@ -21,7 +21,7 @@ pub struct Example {
     pub picture: &'static [u8],
 }
 
-/// The training steps that can be recorded, and functions to do it.
+/// The training steps that can be recorded, and the functions that record them and run them again.
 #[derive(Clone, Copy, Debug)]
 pub struct Examples {
     /// The examples in display order.
@@ -33,7 +33,7 @@ pub struct Examples {
 }
 
 impl Default for Examples {
-    /// No examples.
+    /// Returns an empty list of examples.
     fn default() -> Self {
         Self { list: &[], record: |name, _| Err(format!("this build cannot record {name}")), rerun: None }
     }
@@ -44,15 +44,15 @@ impl Default for Examples {
 pub struct Running {
     /// The example.
     pub example: Example,
-    /// The file that is written.
+    /// The file being written.
     pub file: PathBuf,
     begun: Instant,
     outcome: Pending<PathBuf>,
 }
 
 impl Running {
-    /// Starts to record `example` into `file`, or into a temporary file if `None`. `run` records; `wake` is called on
-    /// the recording thread when that is done.
+    /// Starts recording `example` into `file`, or into a temporary file if `None`. `run` records; `wake` is called on
+    /// the recording thread when the recording is complete.
     pub fn start(
         example: Example,
         file: Option<PathBuf>,
@@ -71,7 +71,8 @@ impl Running {
         (self.begun.elapsed(), std::fs::metadata(&self.file).map_or(0, |facts| facts.len()))
     }
 
-    /// Returns the file once it is recorded, or why it could not be, as a sentence. Returns the result only once.
+    /// Returns the path of the file once it is recorded, or the reason recording failed, as a sentence. Returns the
+    /// result only once.
     pub fn poll(&self) -> Option<Result<PathBuf, String>> {
         self.outcome.poll()
     }

@@ -47,7 +47,7 @@ pub fn explain(
     Ok(explanation)
 }
 
-/// Adds to `advice` the peak that remains with its remedy.
+/// Adds to each item of `advice` the peak that remains if it is followed, from `peaks`.
 fn add_peaks(advice: &mut Advice, peaks: &AdvicePeaks, [requested, reserved]: [u64; 2]) {
     let text = match advice.remedy {
         Remedy::Checkpoint => {
@@ -66,7 +66,8 @@ fn add_peaks(advice: &mut Advice, peaks: &AdvicePeaks, [requested, reserved]: [u
     }
 }
 
-/// Adds the result of a replay with the settings of `advice`. Returns whether they lower the peak.
+/// Replays the recording with the settings of `advice` and adds the result. Returns whether the settings lower the
+/// peak.
 fn is_worth_it(source: &Source<'_>, device: DeviceId, advice: &mut Advice) -> bool {
     let Some(settings) = advice.settings else { return true };
     match reserved_with(source, device, settings) {

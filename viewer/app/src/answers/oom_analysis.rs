@@ -8,12 +8,12 @@ use highwater_snapshots::{
     BlockId, DeviceId, EventId, Phase, count_of, format_bytes, format_count, format_required_bytes,
 };
 
-/// Maximum number of groups of live blocks to list.
+/// Maximum number of groups of live blocks that are listed.
 const TOP_HOLDERS: usize = 5;
-/// Maximum number of groups of blocks to free to list.
+/// Maximum number of groups in the list of blocks to free.
 const TOP_EVICTED: usize = 8;
 
-/// Percentage of the device in live blocks from which the success of a single request means little.
+/// If live blocks take at least this percentage of the device, the success of a single request means little.
 const FULL_PERCENT: u64 = 97;
 
 /// A change that may let a failed request succeed.
@@ -48,14 +48,14 @@ pub enum Outcome {
     Met,
     /// The request fails.
     Fails,
-    /// The replay runs out of memory before it, at this event.
+    /// An earlier request, at this event, fails in the replay.
     FailsEarlier(EventId),
 }
 
 /// A remedy and its outcome in a replay up to the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trial {
-    /// The change that the replay was made with.
+    /// The change made in the replay.
     pub remedy: Remedy,
     /// The outcome of the request in the replay.
     pub outcome: Outcome,
@@ -76,7 +76,7 @@ impl Trials {
         self.results.iter().filter(|trial| trial.outcome == Outcome::Met).map(|trial| &trial.remedy)
     }
 
-    /// Returns a phrase for the beginning of a list of results, which says whether the replay follows the recording.
+    /// Returns the introductory phrase of a list of results, which states whether the replay matches the recording.
     fn in_replay(&self) -> &'static str {
         if self.divergence.is_some() { " in that replay" } else { "" }
     }
@@ -87,8 +87,8 @@ impl Trials {
         self.results.iter().find(is_it).map(|trial| trial.outcome)
     }
 
-    /// Returns the cause confirmed by replays, in which the request succeeds without it. `None` if the unchanged replay
-    /// differs from the recording.
+    /// Returns the cause confirmed by replays: without it, the request succeeds. `None` if the unchanged replay differs
+    /// from the recording.
     fn cause(&self) -> Option<Verdict> {
         if self.divergence.is_some() {
             return None;
@@ -122,11 +122,11 @@ pub struct OomAnalysis {
     pub holders: LiveGroups,
     /// The smallest set of live blocks to free, grouped by the same keys.
     pub smallest_eviction: Option<LiveGroups>,
-    /// The results of the replays, or why none could be made.
+    /// The results of the replays, or the reason none could be made.
     pub trials: Result<Trials, String>,
     /// Whether PyTorch made the recording, so that advice on settings names its environment variable.
     pub is_pytorch: bool,
-    /// The number of the recording's events before those of the trace.
+    /// Number of events of the recording before the first event of the trace.
     pub events_before: u64,
 }
 
@@ -152,7 +152,7 @@ impl OomAnalysis {
         Self { request, device, step, phase, holders, smallest_eviction, trials, is_pytorch, events_before }
     }
 
-    /// Returns the number of `event` in the whole recording.
+    /// Returns the index of `event` in the whole recording.
     pub fn number(&self, event: EventId) -> u64 {
         self.events_before + u64::from(event.0)
     }
@@ -168,14 +168,14 @@ impl OomAnalysis {
         self.trials.as_ref().is_ok_and(|trials| trials.cause().is_some())
     }
 
-    /// Formats how full the device was: `2.96 GiB of 4 GiB allocated in live blocks`.
+    /// Formats the use of the device's memory, such as `2.96 GiB of 4 GiB allocated in live blocks`.
     pub fn fill(&self) -> String {
         let [allocated, all] = [self.request.allocated, self.request.device_memory().bytes].map(format_bytes);
         format!("{allocated} of {all} allocated in live blocks")
     }
 
-    /// Formats the operation and module that made the request: ` by matmul of net.fc`, with a leading space; empty if
-    /// unknown.
+    /// Formats the operation and module that made the request, such as ` by matmul of net.fc`, with a leading space;
+    /// empty if unknown.
     pub fn by(&self) -> String {
         let FailedRequest { op, scope, .. } = &self.request;
         match (op.is_empty(), scope.is_empty()) {
@@ -186,7 +186,7 @@ impl OomAnalysis {
         }
     }
 
-    /// Returns the cause and how certain it is, as a clause.
+    /// Returns the cause and its certainty, as a clause.
     pub(crate) fn verdict_text(&self) -> String {
         let cause = match self.cause() {
             Verdict::Capacity => "the device is too small",
@@ -196,7 +196,7 @@ impl OomAnalysis {
         format!("{certainty}: {cause}")
     }
 
-    /// Returns the cause as a sentence that includes how certain it is.
+    /// Returns the cause and its certainty, as a sentence.
     pub fn cause_text(&self) -> String {
         let verdict = self.verdict_text();
         match &self.trials {
@@ -269,7 +269,8 @@ impl OomAnalysis {
         (!listed.is_empty()).then(|| format!("Would not have helped{}: {}.", trials.in_replay(), listed.join("; ")))
     }
 
-    /// Returns remedies as noun phrases, combining several values of one setting: `max_split_size_mb:512 (or 128)`.
+    /// Returns remedies as noun phrases. Several values of one setting are combined, such as `max_split_size_mb:512 (or
+    /// 128)`.
     fn names(&self, remedies: &[&Remedy]) -> Vec<String> {
         let key = |remedy: &Remedy| match remedy {
             Remedy::Settings(text) => text.split_once(':').map(|(key, value)| (key.to_owned(), value.to_owned())),

@@ -12,7 +12,7 @@ pub const RULE: &str = "A rank stands out if its peak differs from the median of
 /// The position of a peak among comparable ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// No outlier, or too few peaks to compare.
+    /// Not an outlier, or too few peaks to compare.
     Usual,
     /// An outlier among `of` peaks.
     Out {
@@ -35,8 +35,8 @@ pub struct Middle {
 }
 
 impl Standing {
-    /// Returns a phrase for an outlier: `812 MiB above the median of 8 ranks`; else `None`. `what` names the compared
-    /// items, in the plural.
+    /// Returns a phrase for an outlier, such as `812 MiB above the median of 8 ranks`, or `None` for other peaks.
+    /// `what` names the compared items, in the plural.
     pub fn words(self, what: &str) -> Option<String> {
         let Self::Out { by, of } = self else { return None };
         let side = if by > 0 { "above" } else { "below" };
@@ -44,17 +44,17 @@ impl Standing {
     }
 }
 
-/// An outlier differs from the median by more than this many median absolute deviations …
+/// Minimum distance of an outlier from the median, in median absolute deviations.
 const MIN_DEVIATIONS: u64 = 5;
-/// … and by more than a twentieth of the median …
+/// Minimum distance of an outlier from the median, as this fraction of the median (one divided by this).
 const MIN_SHARE: u64 = 20;
-/// … and by more than this many bytes.
+/// Minimum distance of an outlier from the median in bytes.
 const MIN_BYTES: u64 = 64 << 20;
-/// Minimum number of peaks for there to be outliers.
+/// Minimum number of peaks required to detect outliers.
 const MIN_PEAKS: usize = 3;
 
-/// Compares each peak with those of the same kind. Each peak is given as kind (such as the device's capacity) and
-/// bytes.
+/// Compares each peak with those of the same kind. Each peak is given as its kind (such as the device's capacity) and
+/// its bytes.
 pub fn standings(peaks: &[(u64, u64)]) -> Vec<Standing> {
     let middles = middles(peaks);
     let standing = |(&(_, bytes), middle): (&(u64, u64), &Middle)| {

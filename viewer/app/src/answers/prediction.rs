@@ -25,7 +25,7 @@ pub const DEVICE_SIZES: [(&str, &str); 9] = [
 
 /// Returns a device size to suggest for a what-if replay: the largest common size between the peaks of allocated and of
 /// reserved memory; for a recording that ends in an out-of-memory error, the smallest one above its device's size, or
-/// above the peak of reserved memory if that size is unknown. `None` if there is none.
+/// above the peak of reserved memory if that size is unknown. `None` if no common size qualifies.
 pub fn suggested_capacity(prediction: &Prediction) -> Option<&'static str> {
     let [allocated, reserved] = [Metric::Allocated, Metric::Reserved].map(|one| prediction.measured.peak_bytes(one));
     let mut sizes = DEVICE_SIZES.iter().filter_map(|(size, _)| Some((*size, parse_bytes(size).ok()?)));
@@ -72,7 +72,7 @@ impl FromStr for SizePart {
 }
 
 impl SizePart {
-    /// Formats the share in lowest terms: `1/2`.
+    /// Formats the share in lowest terms, such as `1/2`.
     fn text(self) -> String {
         let (mut divisor, mut rest) = (self.numerator, self.denominator);
         while rest != 0 {
@@ -113,7 +113,7 @@ impl Change {
         self.alloc_conf.is_some() || self.capacity.is_some() || self.changes_blocks()
     }
 
-    /// Returns whether blocks are changed.
+    /// Returns whether the change affects blocks.
     pub(crate) fn changes_blocks(&self) -> bool {
         !self.without.is_empty()
             || !self.until_last_use.is_empty()
@@ -121,7 +121,7 @@ impl Change {
             || !self.checkpoint.is_empty()
     }
 
-    /// Returns whether the change needs the whole life of blocks, so that the recording must be in memory.
+    /// Returns whether the change depends on the whole lifetime of blocks, so that the recording must be in memory.
     pub fn follows_blocks(&self) -> bool {
         let mut filters = self.without.iter().chain(self.scale.iter().map(|(_, filter)| filter));
         let asks_for_lifetimes = filters.any(Filter::asks_for_lifetimes);
@@ -159,9 +159,9 @@ pub fn in_words(
 /// Totals and peaks of a recording, measured or replayed.
 #[derive(Clone, Debug)]
 pub struct Figures {
-    /// The device's peaks, its totals at the end, and the counts of its events.
+    /// The device's peaks, its totals at the end, and its event counts.
     pub summary: DeviceSummary,
-    /// The event number of the first failed request.
+    /// The index of the event of the first failed request.
     pub failure: Option<u64>,
 }
 
@@ -215,13 +215,13 @@ pub struct Unchanged {
 /// A difference of a replay from its recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deviation {
-    /// The number of the first event that differs.
+    /// The index of the first event that differs.
     pub event: u64,
     /// The difference, as a sentence.
     pub text: String,
     /// The maximum difference of reserved bytes after any event.
     pub largest_bytes: u64,
-    /// Number of blocks that the replay places at another address.
+    /// Number of blocks that have another address in the replay.
     pub placed_elsewhere: u64,
 }
 
@@ -239,31 +239,32 @@ pub struct Concerned {
 pub struct Changed {
     /// The changed recording.
     pub recording: Source<'static>,
-    /// The recorded event that corresponds to each of its events; empty if the recording is not in memory.
+    /// The recorded event that corresponds to each event of the changed recording; empty if that is not in memory.
     pub source: Vec<EventId>,
-    /// The totals and peaks, up to its end.
+    /// The totals and peaks up to the end of the replay.
     pub figures: Figures,
     /// The resulting allocator settings in canonical form; empty for the defaults.
     pub alloc_conf: String,
     /// Bytes that the allocator could reserve; `None` if unlimited.
     pub capacity: Option<u64>,
-    /// Where that figure comes from, as text.
+    /// The source of the capacity, as text.
     pub capacity_from: String,
-    /// The request that fails in the replay; `None` if all succeed.
+    /// The request that fails in the replay; `None` if all requests succeed.
     pub oom: Option<Failed>,
-    /// The event numbers of requests that fail in the recording but not in the replay.
+    /// The indices of the events whose requests fail in the recording but not in the replay.
     pub rescued: Vec<u64>,
-    /// The event number of the failed request with which the recording ends, on any device: later requests are unknown.
+    /// The event index of the failed request with which the recording ends, on any device: later requests are unknown.
     pub ends_in_oom: Option<u64>,
-    /// The reason why the run may need more than the recording shows, apart from failed requests.
+    /// The reason the run may need more than the recording shows, apart from failed requests.
     pub doubt: Option<Doubt>,
-    /// A device size that is sufficient for every recorded request: the smallest one found by replays, if a request
-    /// fails here, or one that failed in the recording succeeds here. `None` otherwise, and if no size is sufficient.
+    /// A device size that suffices for every recorded request: the smallest one found by replays. Searched only if a
+    /// request fails in this replay, or if one that failed in the recording succeeds; otherwise, and if no size
+    /// suffices, `None`.
     pub suffices: Option<u64>,
     /// Maximum bytes in live blocks and in use by other processes: a lower bound for the memory that the recorded
     /// requests need.
     pub live_bytes: u64,
-    /// The blocks that are omitted, freed earlier, and scaled.
+    /// The blocks that are omitted, freed earlier, and scaled, in this order.
     pub concerned: [Concerned; 3],
     /// The modules that are recomputed.
     pub recomputation: Option<Recomputation>,
@@ -286,11 +287,11 @@ impl Changed {
 /// A request that fails in a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
-    /// The number of the recorded event of the request.
+    /// The index of the recorded event of the request.
     pub event: u64,
     /// The training step of the request; `None` outside all steps.
     pub step: Option<u32>,
-    /// The phase; `None` if the recording has no phases.
+    /// The phase of the request; `None` if the recording has no phases.
     pub phase: Option<Phase>,
     /// Requested bytes.
     pub requested: u64,
@@ -302,7 +303,7 @@ pub struct Failed {
     pub report: String,
 }
 
-/// One of the settings that are tried if no change is given.
+/// Settings that are tried if no change is given, and their result.
 #[derive(Clone, Debug)]
 pub struct Tried {
     /// The settings that are added to the recorded ones.
@@ -311,9 +312,9 @@ pub struct Tried {
     pub alloc_conf: String,
     /// The figures of the replay with these settings.
     pub figures: Figures,
-    /// The event number of the request that fails; `None` if all succeed.
+    /// The event index of the request that fails; `None` if all succeed.
     pub oom: Option<u64>,
-    /// Whether the request with which the recording ends fails there but succeeds here: later requests are unknown.
+    /// Whether the request with which the recording ends succeeds with these settings: later requests are unknown.
     pub gets_past_failure: bool,
 }
 
@@ -326,7 +327,7 @@ pub struct Prediction {
     pub measured: Figures,
     /// The recorded settings in canonical form; empty for the defaults.
     pub recorded_conf: String,
-    /// The event number of the failed request with which the recording ends, on any device.
+    /// The event index of the failed request with which the recording ends, on any device.
     pub ends_in_oom: Option<u64>,
     /// The replay without changes.
     pub unchanged: Unchanged,

@@ -8,13 +8,13 @@ use highwater_snapshots::{DeviceId, Phase, ScopePattern, Trace};
 /// A summary of the recomputed modules, for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recomputation {
-    /// The patterns, as given.
+    /// The patterns, as given by the user.
     pub patterns: Vec<ScopePattern>,
     /// Number of modules that match.
     pub modules: usize,
     /// Number of recomputed calls; modules that save nothing for backward have none.
     pub calls: usize,
-    /// How the recording shows when forward no longer needs a block.
+    /// The evidence in the recording for when forward no longer needs a block.
     pub evidence: Evidence,
 }
 
@@ -22,7 +22,7 @@ pub struct Recomputation {
 ///
 /// # Errors
 ///
-/// Returns why that is impossible, and what to record instead.
+/// Returns the reason recomputation is impossible, and the options to record with instead.
 pub fn recompute(
     trace: &Trace,
     device: DeviceId,
@@ -44,7 +44,7 @@ pub fn recompute(
 ///
 /// # Errors
 ///
-/// Returns the reason why not, and what to record instead.
+/// Returns the reason recomputation is impossible, and the options to record with instead.
 pub(crate) fn check_patterns(trace: &Trace, patterns: &[ScopePattern]) -> Result<(), String> {
     let known = modules(trace);
     if known.is_empty() {

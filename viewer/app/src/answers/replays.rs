@@ -58,7 +58,8 @@ fn check_pages(config: &AllocConfig) -> Result<(), String> {
     config.check_driver(&AccountingDriver::new(0)).map_err(|why| why.to_string())
 }
 
-/// Analyses `request` with all replays; `None` if its event is not in `trace`. `live` belongs to its device.
+/// Analyses `request` with all replays; `None` if its event is not in `trace`. `live` must be the live blocks of the
+/// same device.
 pub fn analyse(trace: &Trace, request: FailedRequest, live: &LiveIndex) -> Option<OomAnalysis> {
     let device = *trace.events.device.get(request.event.0 as usize)?;
     let test = |request: &FailedRequest, holders: &_| trials::test(trace, device, request, holders);
@@ -141,8 +142,8 @@ fn check_events(trace: &Trace) -> Result<(), String> {
     Err(format!("{}: there is nothing to replay, so record the program's events", Doubt::NoEvents.text(trace)))
 }
 
-/// Chooses the tie-break rule with which a replay without changes, made by `run`, agrees with the recording longest;
-/// `end` returns where they start to differ.
+/// Runs replays without changes with each tie-break rule, and chooses the rule with which the replay agrees with the
+/// recording longest; `run` makes a replay, and `end` returns the point from which it differs.
 fn follow_longest<R, E>(
     run: impl Fn(TieBreak) -> Result<R, E>,
     end: impl Fn(&R) -> Option<u64>,
@@ -157,8 +158,8 @@ fn follow_longest<R, E>(
     Ok((chosen, TieBreak::OldestSegment))
 }
 
-/// Replays without changes, with the tie-break rule that agrees with the recording longest; with `target`, only up to
-/// that request.
+/// Replays without changes, with the tie-break rule for which the replay agrees with the recording longest; with
+/// `target`, only up to that request.
 fn follow(trace: &Trace, device: DeviceId, config: &AllocConfig, target: Option<Target>) -> (Replay, TieBreak) {
     let device_total = recorded_total(trace, device);
     let run = |tie_break: TieBreak| {
@@ -207,7 +208,7 @@ fn causes(trace: &Trace, problems: Vec<String>) -> Vec<String> {
 
 /// The inputs shared by all replays of a recording.
 struct Base<'a> {
-    /// The recording; if it is not in memory, a window before its first event.
+    /// The recording; if it is not in memory, a window of it before its first event.
     trace: &'a Trace,
     device: DeviceId,
     recorded: &'a AllocConfig,
@@ -241,14 +242,14 @@ impl Base<'_> {
         }
     }
 
-    /// Whether blocks from before the recording are omitted or resized.
+    /// Returns whether blocks from before the recording are omitted or resized.
     fn changes_start(&self, overrides: &[BlockOverride]) -> bool {
         let start = overrides.iter().zip(&self.trace.blocks.alloc).take_while(|(_, alloc)| !alloc.is_some());
         start.into_iter().any(|(block_override, _)| block_override.is_removed || block_override.share != Share::WHOLE)
     }
 }
 
-/// A recording for which a prediction is made.
+/// A recording and the change for which a prediction is made.
 struct Predicting<'a> {
     base: Base<'a>,
     replays: Replays<'a>,
@@ -257,7 +258,7 @@ struct Predicting<'a> {
 }
 
 impl Predicting<'_> {
-    /// Replays with modules recomputed, and the other changes applied to the result.
+    /// Replays the recording with modules recomputed and the other changes applied to the result.
     fn replay_recomputed(&self, change: &Change, config: &AllocConfig) -> Result<Changed, NoPrediction> {
         let Base { trace, device, .. } = self.base;
         let (recomputed, recomputation) = recompute(trace, device, &change.checkpoint)?;

@@ -11,11 +11,11 @@ pub struct RequestFailure {
     pub device: DeviceId,
     /// The event, in the trace that contains it.
     pub event: EventId,
-    /// The number of its event in the whole recording.
+    /// The index of the event in the whole recording.
     pub number: u64,
     /// The training step of the request; `None` outside of steps.
     pub step: Option<u32>,
-    /// The phase; `None` if the recording has no phases.
+    /// The phase of the request; `None` if the recording has no phases.
     pub phase: Option<Phase>,
     /// Requested bytes.
     pub requested: u64,
@@ -24,7 +24,7 @@ pub struct RequestFailure {
 }
 
 impl RequestFailure {
-    /// Returns the first failed requests on `device`, at most `most`.
+    /// Returns the first failed requests on `device`, at most `most` of them.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ impl RequestFailure {
         last.map_or(Ok(None), |event| Self::at(source, event))
     }
 
-    /// Returns the event numbers of the failed requests on `device`.
+    /// Returns the event indices of the failed requests on `device`.
     fn events(source: &Source<'_>, device: DeviceId) -> Result<Vec<u64>> {
         if source.count(device, EventKind::Oom) == 0 {
             return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! Sentences about the cause of a peak and of a failed request, for every place that names one.
+//! Sentences about the cause of a peak and of a failed request.
 
 use highwater_analysis::{Leaks, Moment, PeakCause, leading_frame};
 use highwater_snapshots::line_text::{shorten_line, unique_suffixes};
@@ -25,7 +25,7 @@ pub(crate) fn cause_text(
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// `336 MiB (59%) leaked by 3 lines, most by train.py:14 forward`.
+/// Formats leaks, such as `336 MiB (59%) leaked by 3 lines, most by train.py:14 forward`.
 fn leak_text(leaks: &Leaks, bytes: u64, peak: u64) -> String {
     let names = unique_suffixes(&leaks.lines.iter().map(|leak| leak.line.as_str()).collect::<Vec<_>>());
     let most =
@@ -34,8 +34,8 @@ fn leak_text(leaks: &Leaks, bytes: u64, peak: u64) -> String {
     format!("{} ({}) leaked by {by}", format_bytes(bytes), format_share(bytes, peak))
 }
 
-/// `2.87 GiB allocated in this step: activation from forward (linear)`; of blocks that are older than the peak's step,
-/// their share of the peak.
+/// Formats the main cause of a peak, such as `2.87 GiB allocated in this step: activation from forward (linear)`. For
+/// blocks that are older than the peak's step, gives their share of the peak.
 fn rise_text(trace: &Trace, peak: &Moment, cause: &PeakCause) -> String {
     let bytes = format_bytes(cause.bytes);
     let amount = match peak.step {
@@ -55,7 +55,8 @@ fn rise_text(trace: &Trace, peak: &Moment, cause: &PeakCause) -> String {
     }
 }
 
-/// `Out of memory: 157.53 MiB requested by adam.state`, with the line if no operation is known.
+/// Formats a failed request, such as `Out of memory: 157.53 MiB requested by adam.state`, with the source line if the
+/// operation is unknown.
 pub(crate) fn failure_title(trace: &Trace, failure: &RequestFailure) -> String {
     let row = failure.event.index();
     let oom = row.and_then(|row| trace.ooms.get(trace.events.subject[row] as usize));

@@ -21,13 +21,13 @@ pub fn attributes_of(trace: &Trace, id: EventId) -> BTreeMap<&str, &str> {
 /// The facts of an event; `None` if they do not apply to its kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EventFacts {
-    /// The block, by its row in the trace.
+    /// The block, as its row in the trace.
     pub block: Option<BlockId>,
     /// The segment or mapping.
     pub segment: Option<SegmentId>,
     /// The address of the block or segment.
     pub address: Option<u64>,
-    /// Requested bytes of a block or a failed request, bytes of a segment, bytes in use on the device.
+    /// The size in bytes of the block, segment or failed request, or the bytes in use on the device.
     pub size: Option<u64>,
     allocated: Option<u64>,
     stream: Option<u64>,
@@ -36,7 +36,7 @@ pub struct EventFacts {
     pub category: Option<Category>,
     /// The operation that requested the block.
     pub op: OpId,
-    /// The module that requested it.
+    /// The module that requested the block.
     pub scope: ScopeId,
     /// The text of a mark.
     text: StringId,
@@ -86,7 +86,7 @@ impl EventFacts {
     }
 }
 
-/// A table of some events of a window. Tables of the same recording share `stacks`.
+/// Returns a table of some events of a window. Tables of the same recording share `stacks`.
 pub fn events_table<'t>(
     trace: &'t Trace,
     ids: &'t [EventId],

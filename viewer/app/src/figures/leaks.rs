@@ -7,7 +7,7 @@ use highwater_snapshots::{count_of, format_bytes};
 /// Maximum number of leaks listed per device.
 const SHOWN_LEAKS: usize = 5;
 
-/// Returns a sentence for each of the largest `leaks` found over `window`, and one for all others.
+/// Returns a sentence for each of the largest `leaks` found over `window`, and one for the rest.
 pub fn leak_texts(leaks: &[Leak], window: &StepWindow) -> Vec<String> {
     let unit = window.between.unit();
     let all = count_of(window.steps.len() as u64, unit);
@@ -22,7 +22,7 @@ pub fn leak_texts(leaks: &[Leak], window: &StepWindow) -> Vec<String> {
     leak_lines(leaks, unit).into_iter().zip(0..).map(leak).collect()
 }
 
-/// Returns the verdict on several steps or bursts without a leak.
+/// Returns the sentence for several steps or bursts without a leak.
 pub fn no_leak_text(between: Between) -> &'static str {
     match between {
         Between::Steps => "No leak: no source line leaves memory in every step.",
@@ -30,8 +30,8 @@ pub fn no_leak_text(between: Between) -> &'static str {
     }
 }
 
-/// Lists the largest `leaks` with their bytes per step (named by `unit`), and the sum of all others, as sentences
-/// without full stops.
+/// Lists the largest `leaks` with their bytes per step (named by `unit`), and the sum of the rest, as sentences without
+/// full stops.
 pub fn leak_lines(leaks: &[Leak], unit: &str) -> Vec<String> {
     let names = unique_suffixes(&leaks.iter().map(|leak| leak.line.as_str()).collect::<Vec<_>>());
     let leak = |(leak, name): (&Leak, String)| format!("{name} leaks {} a {unit}", format_bytes(leak.bytes_per_step));
@@ -44,8 +44,8 @@ pub fn leak_lines(leaks: &[Leak], unit: &str) -> Vec<String> {
     lines
 }
 
-/// Describes by how much reserved memory grows while live memory does not, and why, as a predicate without subject and
-/// full stop. `None` if this is not the case, or unknown.
+/// Describes by how much and why reserved memory grows while live memory does not, as a predicate without subject and
+/// full stop. `None` if reserved memory does not grow in this way, or the growth is unknown.
 pub fn reserved_growth(live: &Growth, reserved: &Growth) -> Option<String> {
     if live.net() > 0 || reserved.net() <= 0 || reserved.step_count() == 1 || !live.window.is_whole() {
         return None;

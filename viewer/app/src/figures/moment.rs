@@ -10,29 +10,31 @@ pub fn micros_since_1970(header: &Header, time_ns: u64) -> u64 {
     header.started_unix_us.saturating_add(time_ns / 1000)
 }
 
-/// The peak of a total in a JSON object: bytes, its event and time.
+/// Returns the peak of a total as fields of a JSON object: its bytes, event and time.
 pub fn peak_facts(header: &Header, moment: &Moment) -> Vec<(&'static str, Field)> {
     let time_us = moment.time_ns.map(|time| micros_since_1970(header, time));
     vec![("bytes", moment.bytes.into()), ("event", moment.number().into()), ("time_us", time_us.into())]
 }
 
-/// A moment in a JSON object: the facts of [`peak_facts`], with the step and the phase.
+/// Returns a moment as fields of a JSON object: those of [`peak_facts`], the step and the phase.
 pub fn moment_facts(header: &Header, moment: &Moment) -> Vec<(&'static str, Field)> {
     let place = [("step", moment.step.into()), ("phase", moment.phase.name().into())];
     peak_facts(header, moment).into_iter().chain(place).collect()
 }
 
-/// A moment as a JSON object.
+/// Returns a moment as a JSON object.
 pub fn moment_value(header: &Header, moment: &Moment) -> Value {
     Value::Map(moment_facts(header, moment))
 }
 
-/// The name of the point at which a total is largest: `Peak`, or for a recording without events, its only state.
+/// Returns the name of the point at which a total is largest: `Peak`, or another name for a recording that consists of
+/// a single state.
 pub fn peak_name(peak: &Moment) -> &'static str {
     if peak.is_state { "State at the dump" } else { "Peak" }
 }
 
-/// Describes when a moment is: `at event 12,345, step 1, optimizer`; without a phase if the recording has none.
+/// Formats the position of a moment, such as `at event 12,345, step 1, optimizer`; without a phase if the recording has
+/// none.
 pub fn when(moment: &Moment) -> String {
     match moment.number() {
         None if moment.is_state => "in the state at the dump".to_owned(),
@@ -41,27 +43,27 @@ pub fn when(moment: &Moment) -> String {
     }
 }
 
-/// Describes the state after an event, like [`when`].
+/// Formats the position of the state after an event, like [`when`].
 pub fn at_event(event: u64, step: Option<u32>, phase: Option<Phase>) -> String {
     let step = step.map_or_else(String::new, |step| format!(", step {step}"));
     let phase = phase.map_or_else(String::new, |phase| format!(", {phase}"));
     format!("at event {}{step}{phase}", format_count(event))
 }
 
-/// Formats a total and when it is reached: `5.67 GiB requested, at event 12,345, step 1, optimizer`; only the total for
-/// a recording without events.
+/// Formats a total and the moment at which it is reached, such as `5.67 GiB requested, at event 12,345, step 1,
+/// optimizer`; only the total for a recording without events.
 pub fn how_much_and_when(moment: &Moment) -> String {
     let metric = total_name(moment.metric);
     let when = if moment.is_state { String::new() } else { format!(", {}", when(moment)) };
     format!("{} {metric}{when}", format_bytes(moment.bytes))
 }
 
-/// Returns the name of a total in a sentence: `device used`.
+/// Returns the name of a total within a sentence, such as `device used`.
 pub fn total_name(metric: Metric) -> String {
     metric.name().replace('_', " ")
 }
 
-/// Formats a count with its noun and the verb that agrees with it: `1 step is`, `1,234 steps are`.
+/// Formats a count with its noun and verb, such as `1 step is` or `1,234 steps are`.
 pub fn count_with(count: u64, noun: &str, [one, several]: [&str; 2]) -> String {
     format!("{} {}", count_of(count, noun), if count == 1 { one } else { several })
 }
@@ -76,7 +78,7 @@ pub fn elsewhere_text(elsewhere: &[Moment]) -> Option<String> {
     Some(format!("The same peak is also reached {}{more}.", when(first)))
 }
 
-/// Formats microseconds since 1970 as date and time in UTC: `2026-03-01 12:00:05 UTC`.
+/// Formats microseconds since 1970 as date and time in UTC, such as `2026-03-01 12:00:05 UTC`.
 pub fn utc(micros: u64) -> String {
     let seconds = micros / 1_000_000;
     let (days, second) = (seconds / 86_400, seconds % 86_400);

@@ -7,18 +7,18 @@ use crate::answers::plan::{
 };
 use crate::report::{Column, Table, Value};
 
-/// Printed if a search for modules reached its work limit.
+/// A sentence printed if a search for modules reached its work limit.
 pub const NOT_OPTIMAL: &str = "The search for modules ended at its limit: a cheaper set may exist.";
 
-/// The beginning of an answer if the recording does not show everything that the run needs.
+/// The beginning of an answer if the recording does not cover everything that the run needs.
 const NOT_CONFIRMED: &str = "Cannot be confirmed to fit";
 
-/// The memory that a training step must fit into.
+/// The amount of memory into which a training step must fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
     /// The device's memory, in bytes.
     pub bytes: u64,
-    /// The part of it that is reserved for memory outside of the allocator, in bytes.
+    /// The part of `bytes` reserved for memory outside of the allocator.
     pub reserve: u64,
 }
 
@@ -28,7 +28,7 @@ impl Budget {
         self.bytes.saturating_sub(self.reserve)
     }
 
-    /// Formats the budget: `24 GiB less 600 MiB`.
+    /// Formats the budget, such as `24 GiB less 600 MiB`.
     pub fn text(self) -> String {
         match self.reserve {
             0 => format_bytes(self.bytes),
@@ -37,13 +37,13 @@ impl Budget {
     }
 }
 
-/// Returns a sentence that `bytes` of a budget are in use outside of the allocator; `None` if it is 0.
+/// Returns a sentence that states that `bytes` of a budget are in use outside of the allocator; `None` if `bytes` is 0.
 pub fn counted_outside(bytes: u64) -> Option<String> {
     let used = format_bytes(bytes);
     (bytes > 0).then(|| format!("Others use {used} of the budget, according to the recording's samples."))
 }
 
-/// Returns the answer, as a sentence.
+/// Returns the result of a search for plans as a sentence.
 pub fn answer(search: &Search, budget: Budget) -> String {
     match search.plans.first() {
         _ if search.fits_as_is => fits_as_is(search, budget),
@@ -67,7 +67,7 @@ fn fits_as_is(search: &Search, budget: Budget) -> String {
     }
 }
 
-/// Returns a sentence that the step fits with `setup`, with the certainty of `search`.
+/// Returns a sentence that states that the step fits with `setup`, with the certainty of `search`.
 pub fn fits(setup: &Setup, trial: &Trial, search: &Search, budget: Budget) -> String {
     let [requested, before] = [trial.requested, search.as_is.requested].map(format_bytes);
     let (budget, name) = (budget.text(), name(setup));
@@ -113,7 +113,7 @@ pub(crate) fn up_to(reach: &Reach) -> &'static str {
     }
 }
 
-/// Returns a sentence that a step that fits could also fit with less work; `None` if it could not.
+/// Returns a sentence that states that a step that fits could fit with less work; `None` if it could not.
 pub fn less_work(search: &Search) -> Option<String> {
     let plan = search.best().filter(|_| search.fits_as_is)?;
     let also = match search.reach {
@@ -155,10 +155,10 @@ pub fn least(search: &Search) -> String {
     format!("Lowest peak found: {} requested{up_to}, with {}.", format_bytes(*requested), name(setup))
 }
 
-/// A phrase that explains why a device can be smaller than the memory reserved on a larger one.
+/// A phrase that explains why a device may be smaller than the memory reserved on a larger one.
 const INCLUDED: &str = "reserved memory included and cached memory released when it is full";
 
-/// Returns a device size that is sufficient for the lowest memory use, as a sentence; `None` if there is none.
+/// Returns a sentence with a device size that suffices for the lowest memory use; `None` if no size is known.
 pub fn large_enough(search: &Search, budget: Budget) -> Option<String> {
     let size = format_required_bytes(search.minimum.device_bytes?.saturating_add(budget.reserve));
     let with = if search.minimum.setup.size() == 0 { "As it is," } else { "With these changes" };
@@ -173,8 +173,8 @@ pub fn large_enough(search: &Search, budget: Budget) -> Option<String> {
     })
 }
 
-/// Returns over how many ranks the optimizer state would have to be sharded, as a sentence; `None` if no number is
-/// sufficient. `parts` is the composition of the lowest peak.
+/// Returns a sentence with the number of ranks over which the optimizer state would have to be sharded; `None` if no
+/// number suffices. `parts` is the composition of the lowest peak.
 pub fn sharding(parts: &[(String, u64)], minimum: &Minimum, budget: Budget) -> Option<String> {
     let (ranks, bytes) = sharded(parts, minimum.requested, budget.capacity())?;
     let bytes = format_bytes(bytes);
@@ -186,7 +186,7 @@ pub fn shares(search: &Search, plan: &Plan) -> [Option<f64>; 2] {
     plan.trial.work.beyond(search.base).shares(search.base)
 }
 
-/// Returns the costs of a change of `class`, with the additional shares of FLOPs and moved bytes.
+/// Describes the cost of a change of `class`, with the additional shares of FLOPs and moved bytes.
 pub fn costs(proof: Proof, class: Class, [flops, moved]: [Option<f64>; 2]) -> String {
     let more = |share: Option<f64>| share.filter(|share| *share >= 0.0005).map(|share| percent(proof, share));
     let work =
@@ -199,7 +199,8 @@ pub fn costs(proof: Proof, class: Class, [flops, moved]: [Option<f64>; 2]) -> St
     }
 }
 
-/// The changes of a plan in order, with the memory used with each; with times in printed tables if they are estimated.
+/// Returns a table of the changes of a plan in order, with the memory used with each; printed tables include times if
+/// these are estimated.
 pub fn changes_table(lines: &[PlanLine], proof: Proof, has_times: bool) -> Table<'_> {
     let trial = |row: usize| &lines[row].trial;
     let times = Column::number("estimated_us", "estimated", |row| lines[row].estimated_us.map(i128::from))

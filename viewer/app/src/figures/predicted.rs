@@ -8,14 +8,14 @@ use crate::answers::prediction::{Changed, Concerned, Deviation, Figures, Predict
 use crate::answers::recomputation::Recomputation;
 use crate::report::{Column, Rows, Table};
 
-/// Printed if no block matches the conditions.
+/// A sentence printed if no block matches the conditions.
 pub const NO_BLOCK: &str = "No block matches the conditions: nothing is changed.";
 
-/// Printed if the replay uses the tie-break rule of older versions.
+/// A sentence printed if the replay uses the tie-break rule of older versions.
 pub const LOWEST_ADDRESS: &str = "Of free ranges of equal size the replay takes the one at the lowest address (PyTorch up to about version 2.6), \
      because this reproduces the recorded addresses.";
 
-/// Maximum number of settings that are named in addition to the best.
+/// Maximum number of settings named in addition to the best.
 const MAX_OTHERS: usize = 2;
 
 /// Names the settings that help: those with which the last failed request succeeds, or else those that lower the peak
@@ -84,7 +84,8 @@ pub fn unchanged(prediction: &Prediction) -> String {
     }
 }
 
-/// Returns the result of `change` as a sentence, including whether the recording fits if it changes the device's size.
+/// Returns the result of `change` as a sentence, which states whether the program fits if the device's size was
+/// changed.
 pub fn verdict(prediction: &Prediction, changed: &Changed, change: &str, changes_capacity: bool) -> String {
     let change = as_condition(change);
     if let Some(oom) = &changed.oom {
@@ -120,7 +121,7 @@ pub fn verdict(prediction: &Prediction, changed: &Changed, change: &str, changes
     format!("{fits}{}{}: {peaks}.", change[..1].to_uppercase(), &change[1..])
 }
 
-/// Formats a change as a condition: `with 24 GiB of memory`, `without category=gradient`.
+/// Formats a change as a condition, such as `with 24 GiB of memory` or `without category=gradient`.
 pub fn as_condition(change: &str) -> String {
     if change.starts_with("without ") { change.to_owned() } else { format!("with {change}") }
 }
@@ -151,7 +152,8 @@ fn lower_bound(changed: &Changed) -> String {
     }
 }
 
-/// Returns the peaks with the change and as recorded: of reserved memory, or of allocated memory if only that changes.
+/// Formats the peaks with the change and as recorded: those of reserved memory, or of allocated memory if only these
+/// differ.
 fn peaks_text(prediction: &Prediction, changed: &Changed) -> String {
     let [reserved, allocated] = [Metric::Reserved, Metric::Allocated]
         .map(|metric| [&prediction.measured, &changed.figures].map(|one| one.peak_bytes(metric)));
@@ -171,7 +173,7 @@ fn peaks_text(prediction: &Prediction, changed: &Changed) -> String {
     format!("{}; reserved memory stays at {}{from}", text("allocated", allocated), format_bytes(reserved[1]))
 }
 
-/// Returns which modules are recomputed, and which blocks are omitted, freed earlier and scaled, one sentence each;
+/// Returns sentences on the modules that are recomputed, and on the blocks that are omitted, freed earlier and scaled;
 /// empty if there are none.
 pub fn concerned(changed: &Changed) -> Vec<String> {
     let [removed, shortened, scaled] = changed.concerned;
@@ -196,13 +198,13 @@ fn recomputed(recomputation: &Recomputation) -> String {
     }
 }
 
-/// Returns the settings and the memory of a replay.
+/// Formats the settings and the memory limit of a replay.
 pub fn settings_and_memory(changed: &Changed) -> String {
     let settings = if changed.alloc_conf.is_empty() { "default" } else { &changed.alloc_conf };
     format!("Allocator settings: {settings}. Memory: {}.", changed.capacity_from)
 }
 
-/// Returns where a replay without changes differs from the recording.
+/// Describes the first difference between a replay without changes and the recording.
 pub fn deviation(deviation: &Deviation) -> String {
     format!(
         "Not exact: with nothing changed, the replay differs from the recording from event {} on: {}. Reserved bytes \
@@ -219,7 +221,7 @@ pub fn deviation(deviation: &Deviation) -> String {
 pub struct Compared {
     /// The name of the figure.
     pub name: String,
-    /// Bytes as recorded, and with the change.
+    /// Bytes in the recording and with the change.
     pub bytes: [u64; 2],
     /// The peak with the change; its event is in the changed recording. `None` if the figure is not a peak.
     pub peak: Option<Moment>,
@@ -238,7 +240,7 @@ pub fn compared(measured: &Figures, changed: &Figures) -> Vec<Compared> {
     peaks.into_iter().chain([unused]).collect()
 }
 
-/// A table of the peaks; if a request failed, of those before it.
+/// Returns a table of the peaks; if a request failed, of the peaks before it.
 pub fn compared_table(rows: Vec<Compared>, failed: bool) -> Table<'static> {
     let rows: Rows<Compared> = rows.into_iter().collect();
     let place = |one: &Compared| {
@@ -268,7 +270,7 @@ pub struct TriedSettings<'a> {
     pub asked: Option<&'a str>,
     /// The totals and peaks with these settings.
     pub figures: &'a Figures,
-    /// How the replay ends: where a request fails, or that none does.
+    /// The end of the replay: the request that fails, or a text that none does.
     pub end: String,
 }
 
@@ -293,7 +295,7 @@ pub fn tried(prediction: &Prediction) -> Vec<TriedSettings<'_>> {
     all
 }
 
-/// A table of the recorded settings and those that were tried.
+/// Returns a table of the recorded settings and the settings tried.
 pub fn tried_table(prediction: &Prediction) -> Table<'_> {
     let rows: Rows<TriedSettings<'_>> = tried(prediction).into_iter().collect();
     let peak = |metric: Metric| rows.of(move |one| one.figures.peak_bytes(metric));
@@ -314,10 +316,10 @@ pub fn tried_table(prediction: &Prediction) -> Table<'_> {
     Table::new(rows.count(), columns)
 }
 
-/// Printed for a replay in which no request fails.
+/// A phrase for a replay in which no request fails.
 const RUNS_TO_THE_END: &str = "runs to the end";
 
-/// Returns how a recording ends: whether requests fail in it.
+/// Describes the end of a recording: whether a request fails in it.
 fn ending(figures: &Figures) -> String {
     match (figures.failure, figures.summary.oom_events) {
         (None, _) if is_of_state(figures) => "not replayed".to_owned(),

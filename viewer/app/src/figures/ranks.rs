@@ -14,7 +14,7 @@ use crate::answers::outliers::{Middle, Standing};
 use crate::files::fleet::{Fleet, Rank, ranges_text};
 use crate::report::{Column, Field, Table, Value};
 
-/// The totals in which outliers are searched.
+/// The totals that are searched for outliers.
 pub const COMPARED: [Metric; 2] = [Metric::Allocated, Metric::Reserved];
 
 /// Maximum number of outliers and unreadable files that are listed.
@@ -35,7 +35,7 @@ pub struct Outlier {
     middle: Middle,
 }
 
-/// Returns the outliers, the one furthest from the median first.
+/// Returns the outliers, ordered by distance from the median, the largest first.
 pub fn outliers(fleet: &Fleet, metric: Metric) -> Vec<Outlier> {
     let rows = fleet.ranks.iter().zip(fleet.standings(metric)).zip(fleet.middles(metric));
     let mut outliers: Vec<Outlier> = rows
@@ -59,7 +59,7 @@ pub fn outliers(fleet: &Fleet, metric: Metric) -> Vec<Outlier> {
     outliers
 }
 
-/// Returns which ranks ran out of memory, which has the highest peak, which are outliers, and which are missing.
+/// Returns sentences on the ranks that ran out of memory, the highest peak, outliers, and missing ranks.
 pub fn headlines(fleet: &Fleet) -> Vec<String> {
     let Some(top) = fleet.highest(Metric::Allocated).map(|row| &fleet.ranks[row]) else { return Vec::new() };
     let failed = fleet.ranks.iter().filter_map(|rank| Some((rank, failure_text(rank.failure.as_ref()?))));
@@ -105,28 +105,28 @@ pub fn headlines(fleet: &Fleet) -> Vec<String> {
 /// A note on the accuracy of the recordings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caveat {
-    /// Whether something was lost or is wrong; limits that apply to every recording of its kind, such as guessed
+    /// Whether the note reports a loss or an error; limits that apply to every recording of its kind, such as guessed
     /// categories, are not warnings.
     pub is_warning: bool,
     /// The sentence, with the ranks that it concerns.
     pub text: String,
 }
 
-/// Returns the limits of the accuracy and the unreadable files, a sentence each. A sentence that applies to many ranks
-/// is listed once.
+/// Returns the limits of the accuracy and the unreadable files, one sentence each. A sentence that applies to many
+/// ranks is listed once.
 pub fn limits(fleet: &Fleet) -> Vec<Caveat> {
     sentences(fleet, |rank| &rank.trust_sentences)
 }
 
-/// Returns problems of the recordings and files that could not be read, a sentence each.
+/// Returns problems of the recordings and files that could not be read, one sentence each.
 pub fn problems(fleet: &Fleet) -> Vec<Caveat> {
     sentences(fleet, |_| &[])
 }
 
-/// The ranks that a sentence concerns, and the files of those without a number.
+/// The ranks that a sentence concerns, and the files of recordings without a rank.
 type RanksConcerned<'a> = (Vec<RangeInclusive<u32>>, Vec<&'a str>);
 
-/// Returns the problems of a fleet, and the sentences of `trust` for each rank.
+/// Returns the problems of a fleet, and the sentences that `trust` returns for each rank.
 fn sentences(fleet: &Fleet, trust: impl Fn(&Rank) -> &[String]) -> Vec<Caveat> {
     let warning = |text: String| Caveat { is_warning: true, text };
     let problems = fleet.problems();
@@ -181,7 +181,7 @@ pub fn capitalized(text: &str) -> String {
     }
 }
 
-/// Returns how many files were skipped, as a sentence.
+/// Returns a sentence with the number of skipped files.
 pub fn passed_by(skipped: usize) -> String {
     match skipped {
         1 => "Skipped: 1 file that is not a recording.".to_owned(),

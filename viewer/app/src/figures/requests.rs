@@ -7,8 +7,8 @@ use super::moment::at_event;
 use crate::answers::oom_analysis::OomAnalysis;
 use crate::answers::request_failure::RequestFailure;
 
-/// Formats a request, made at `stack`: `512 MiB requested by matmul of net.fc`, or `512 MiB requested at
-/// train.py:12 step` if no operation is known.
+/// Formats a request made at `stack`, such as `512 MiB requested by matmul of net.fc`, or `512 MiB requested at
+/// train.py:12 step` if the operation is unknown.
 pub fn requested(trace: &Trace, case: &OomAnalysis, stack: StackId) -> String {
     let by = match (case.by(), leading_frame(&trace.tables, stack)) {
         (by, Some(frame)) if by.is_empty() => format!(" at {}", place(trace, frame)),
@@ -17,15 +17,15 @@ pub fn requested(trace: &Trace, case: &OomAnalysis, stack: StackId) -> String {
     format!("{} requested{by}", format_bytes(case.request.requested))
 }
 
-/// Formats a failed request as a clause: `1 GiB requested with 5 MiB free on the device, at event 7`.
+/// Formats a failed request as a clause, such as `1 GiB requested with 5 MiB free on the device, at event 7`.
 pub fn failure_text(failure: &RequestFailure) -> String {
     let [requested, free] = format_bytes_apart([failure.requested, failure.device_free]);
     let when = at_event(failure.number, failure.step, failure.phase);
     format!("{requested} requested with {free} free on the device, {when}")
 }
 
-/// Describes the memory that was free: `5 MiB free on the device, 2 GiB free in segments`. If the sum of both would be
-/// sufficient, it names fragmentation.
+/// Describes the free memory, such as `5 MiB free on the device, 2 GiB free in segments`. If the sum of both would
+/// suffice, the text names fragmentation.
 pub(crate) fn free_text(failure: &RequestFailure, free_in_segments: u64) -> String {
     let [device, segments] = [failure.device_free, free_in_segments].map(format_bytes);
     let enough = failure.device_free.saturating_add(free_in_segments);
@@ -35,13 +35,13 @@ pub(crate) fn free_text(failure: &RequestFailure, free_in_segments: u64) -> Stri
     }
 }
 
-/// Formats the stream: `on stream 3`; if guessed, `probably on stream 3`. `None` if unknown.
+/// Formats the stream, such as `on stream 3`, or `probably on stream 3` if guessed. `None` if unknown.
 pub fn stream_text(request: &FailedRequest) -> Option<String> {
     let probably = if request.stream_is_guessed { "probably " } else { "" };
     request.stream.map(|stream| format!("{probably}on stream {}", stream.0))
 }
 
-/// Formats a source line without the folders of its file: `train.py:12 step`.
+/// Formats a source line without the folders of its file, such as `train.py:12 step`.
 pub(super) fn place(trace: &Trace, frame: LeadingFrame) -> String {
     let Some(line) = frame.line() else { return frame.text(&trace.tables) };
     let [function, file] = [line.function, line.file].map(|text| trace.tables.string(text));

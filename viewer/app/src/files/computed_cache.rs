@@ -17,7 +17,7 @@ use flate2::Crc;
 /// Maximum number of cached recordings.
 const MAX_ENTRIES: usize = 64;
 
-/// Maximum size of all entries together, in bytes.
+/// Maximum total size of the cache in bytes.
 const MAX_BYTES: u64 = 1 << 30;
 
 /// Number of bytes at the end of a recording that are checksummed to detect changes.
@@ -27,15 +27,15 @@ const COMPARED_BYTES: u64 = 1 << 16;
 #[derive(Debug)]
 pub(crate) struct ComputedCache {
     entry: PathBuf,
-    /// The required start of the entry; an entry with another start is from another version of the program, or for an
-    /// earlier state of the recording.
+    /// The required first bytes of the entry. An entry that starts differently is from another version of the program,
+    /// or for an earlier state of the recording.
     head: Vec<u8>,
     most_events: u64,
 }
 
 impl ComputedCache {
-    /// Locates the cache entry in `folder` for the recording in `files`, which is used if computing its summaries takes
-    /// more than `most_events` events.
+    /// Locates the cache entry in `folder` for the recording in `files`. The cache is used if computing the summaries
+    /// takes more than `most_events` events.
     ///
     /// # Errors
     ///
@@ -106,7 +106,7 @@ fn identity(path: &Path) -> io::Result<String> {
     Ok(format!("{} {modified} {:08x}", facts.len(), crc.sum()))
 }
 
-/// Removes the least recently used entries until at most `most` remain, of at most `bytes` bytes together.
+/// Removes the least recently used entries until at most `most` entries with at most `bytes` bytes in total remain.
 fn keep_to(folder: &Path, most: usize, bytes: u64) -> io::Result<()> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -138,12 +138,13 @@ pub fn cache_folder() -> Option<PathBuf> {
     Some(absolute("HOME")?.join(in_home).join("highwater"))
 }
 
-/// Opens a `.snap` file, or the files of a rotation, of more than `most` events. `None` if it has no more, or is none.
-/// If the summaries of more than `most` events have to be computed, they are kept in the user's cache folder.
+/// Opens a `.snap` file, or the files of a rotation, with more than `most` events; `None` for a shorter recording or
+/// another format. If the summaries of more than `most` events have to be computed, they are kept in the user's cache
+/// folder.
 ///
 /// # Errors
 ///
-/// Fails if the recording cannot be read in parts, or with [`Error::Cancelled`] if `watch` breaks.
+/// Fails if the recording cannot be read in parts. Returns [`Error::Cancelled`] if `watch` breaks.
 pub fn open_long(
     path: &Path,
     most: u64,

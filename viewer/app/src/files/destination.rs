@@ -49,17 +49,17 @@ impl Kind {
         ("pftrace", Self::Perfetto),
     ];
 
-    /// Whether it can be written without having the whole recording in memory.
+    /// Returns whether the format can be written without having the whole recording in memory.
     pub fn is_streamed(self) -> bool {
         !matches!(self, Self::Pickle | Self::Json)
     }
 
-    /// Whether it contains stacks and other information about the program that `--no-stacks` omits.
+    /// Returns whether the format contains stacks and other information about the program that `--no-stacks` omits.
     pub fn has_stacks(self) -> bool {
         !matches!(self, Self::Perfetto | Self::Chrome)
     }
 
-    /// Returns its name in reports.
+    /// Returns the format's name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Snap => "snap",
@@ -90,7 +90,7 @@ impl Destination {
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot or should not be written while `input` is read.
+    /// Fails if a file of this format cannot be written, or would overwrite `input`.
     pub fn new(path: &Path, input: &Path) -> Result<Self, Failure> {
         if is_stdin(path) {
             return Err(usage("OUT is '-': name a file, whose extension selects the format".to_owned()));
@@ -108,7 +108,7 @@ impl Destination {
         Ok(Self { path: path.to_owned(), kind, is_gzipped })
     }
 
-    /// Calls `write` to write the file as [`write_whole`] does, compressed if requested.
+    /// Writes the file with `write`, like [`write_whole`], and compresses it if requested.
     ///
     /// # Errors
     ///
@@ -134,7 +134,8 @@ impl Destination {
 ///
 /// # Errors
 ///
-/// Fails if `write` does, if the file cannot be written, or if the user stops the program; then nothing is left.
+/// Fails if `write` does, if the file cannot be written, or if the user stops the program; no partial file is left
+/// then.
 pub fn write_whole<T>(
     path: &Path,
     write: impl FnOnce(&mut (dyn Write + Send)) -> Result<T, Error>,
@@ -142,8 +143,8 @@ pub fn write_whole<T>(
     write_as(path, Rights::OfNewFiles, write)
 }
 
-/// Like [`write_whole`], but replaces an existing file, keeps its permissions, and does so only once the new one is on
-/// disk.
+/// Like [`write_whole`], but replaces an existing file and keeps its permissions. The file is replaced only once the
+/// new one is on disk.
 ///
 /// # Errors
 ///
@@ -159,7 +160,7 @@ pub fn rewrite<T>(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rights {
     OfNewFiles,
-    /// Those of the replaced file, whose content must not be lost even if the machine crashes.
+    /// The permissions of the replaced file. Its content must not be lost even if the machine crashes.
     Kept,
 }
 
@@ -176,7 +177,8 @@ fn write_as<T>(
 ///
 /// # Errors
 ///
-/// Fails if `write` does, if the folder cannot be written, or if the user stops the program; then nothing is left.
+/// Fails if `write` does, if the folder cannot be written, or if the user stops the program; no partial folder is left
+/// then.
 pub fn write_folder<T>(path: &Path, write: impl FnOnce(&Partial<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
     unless_stopped(path, |stop| {
         let failed = |why: io::Error| cannot_write(path, &why);
@@ -204,7 +206,7 @@ pub struct Partial<'a> {
 }
 
 impl Partial<'_> {
-    /// Calls `write` to write the file `name` in it. Returns the file's length.
+    /// Creates the file `name` in the folder with `write`. Returns the file's length.
     ///
     /// # Errors
     ///
@@ -223,7 +225,7 @@ impl Partial<'_> {
     }
 }
 
-/// Runs `work` while watching for signals; if there was one, reports a failure as stopped by the user.
+/// Runs `work` while watching for signals. If a signal arrived, reports a failure as stopped by the user.
 fn unless_stopped<T>(path: &Path, work: impl FnOnce(&Stop) -> Result<T, Failure>) -> Result<T, Failure> {
     let stop = Stop::watch();
     let outcome = work(&stop);
@@ -281,12 +283,12 @@ fn usage(text: String) -> Failure {
     Failure::Usage(text)
 }
 
-/// Converts an error of writing into one of this project's errors.
+/// Converts an I/O error of writing into an [`Error`].
 pub fn io_error(source: io::Error) -> Error {
     Error::Io { doing: "write", source, path: PathBuf::new() }
 }
 
-/// Returns the kind of file and whether to compress it, by the extension of `path`.
+/// Returns the kind of file and whether to compress it, as determined by the extension of `path`.
 fn kind_of(path: &Path) -> Result<(Kind, bool), Failure> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     let is_gzipped = name.ends_with(".gz");
@@ -307,7 +309,7 @@ fn kind_of(path: &Path) -> Result<(Kind, bool), Failure> {
     }))
 }
 
-/// Returns whether two names refer to one existing file.
+/// Returns whether two paths refer to the same existing file.
 pub fn same(one: &Path, other: &Path) -> bool {
     match (std::fs::canonicalize(one), std::fs::canonicalize(other)) {
         (Ok(one), Ok(other)) => one == other,
@@ -327,7 +329,7 @@ fn builder() -> tempfile::Builder<'static, 'static> {
     builder
 }
 
-/// A file to which writes fail once the user has stopped the program.
+/// A file whose writes fail once the user has stopped the program.
 struct Watched<'a> {
     file: &'a mut File,
     stop: &'a Stop,
@@ -351,7 +353,7 @@ impl Write for Watched<'_> {
 #[derive(Clone, Debug, Default)]
 struct Stop {
     signal: Arc<AtomicUsize>,
-    /// Whether signals have their default effect again.
+    /// Whether signals have their default effect again, because watching ended.
     is_over: Arc<AtomicBool>,
 }
 

@@ -8,10 +8,10 @@
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
-/// Maximum time to wait until other threads have dropped the value; drawing a picture takes less.
+/// Maximum time to wait until other threads have dropped the value. Drawing a picture takes less time.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Maximum time that freeing the largest recording takes.
+/// Time after which memory is returned again; freeing the largest recording takes less.
 const AFTERWARDS: Duration = Duration::from_secs(1);
 
 /// Drops `thing` on a separate thread, waits there until no references to the target of `owner` remain, and returns the

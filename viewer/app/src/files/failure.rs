@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// A failure of a command: what failed, where, and what to do. The exit status is 2; if the user stopped the program,
-/// 128 plus the signal's number as in shells; and 0 if the reader of the output closed it.
+/// A failure of a command: what failed, where, and how to fix it. The exit status is 2; 128 plus the signal number, as
+/// in shells, if the user stopped the program; and 0 if the reader of the output closed it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
@@ -14,7 +14,7 @@ pub enum Failure {
     Read {
         /// The path as given.
         file: PathBuf,
-        /// The reason that it could not be read.
+        /// The reason the file could not be read.
         source: highwater_snapshots::Error,
     },
     /// A file was opened, but no event of it could be read.
@@ -22,7 +22,7 @@ pub enum Failure {
     Unreadable {
         /// The path as given.
         file: PathBuf,
-        /// The reason that no event could be read.
+        /// The reason no event could be read.
         why: String,
     },
     /// The options refer to something that the recording does not have, or contradict each other.
@@ -39,7 +39,7 @@ pub enum Failure {
     Stopped {
         /// The file being written.
         file: PathBuf,
-        /// The number of the signal.
+        /// The signal number.
         signal: u8,
     },
     /// Standard output cannot be written.
@@ -75,7 +75,7 @@ impl From<serde_json::Error> for Failure {
     }
 }
 
-/// Returns the error's text, with the file's name added if it is missing.
+/// Returns the error's text, prefixed with the file name if it lacks one.
 fn unreadable(file: &Path, source: &highwater_snapshots::Error) -> String {
     match source {
         highwater_snapshots::Error::Io { .. } => source.to_string(),

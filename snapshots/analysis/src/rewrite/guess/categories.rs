@@ -9,8 +9,8 @@
 //!   their state are classified; the rest stays unknown.
 //! - **model set-up**: modules allocate parameters and buffers when they are built, moved or loaded, and free the
 //!   copies in between. Parameters and buffers look alike, so a buffer counts as a parameter unless a frame says
-//!   `register_buffer` or `reset_running_stats`. A constructor of the user's code may build anything: what it keeps is
-//!   a parameter only if a gradient or a block of optimizer state on the device has its size.
+//!   `register_buffer` or `reset_running_stats`. A constructor of the user's code may build anything: a block it keeps
+//!   is a parameter only if a gradient or a block of optimizer state on the device has its size.
 //! - **caches**: attention keys and values are allocated by recognizable functions: vLLM's, SGLang's, transformers'.
 //!   They are buffers, except those kept for backward.
 //! - **inference**: vLLM, SGLang and `generate` of transformers keep nothing for backward. Blocks that their models

@@ -21,15 +21,15 @@ const MAX_WORK: u64 = 200_000;
 pub struct AdvicePeaks {
     /// The repeated blocks of the model, outermost only, and the peak if all are recomputed.
     pub all: Option<(Vec<String>, u64)>,
-    /// The subset with the lowest peak that was found, and that peak.
+    /// The subset of these blocks with the lowest peak found, and that peak.
     pub lowest: Option<(Vec<String>, u64)>,
     /// The peak with a fused optimizer instead of one with temporaries, and without recomputation.
     pub fused: Option<Trial>,
-    /// The peak with both: a fused optimizer, and the modules with the lowest peak in that case.
+    /// The peak with a fused optimizer and the modules whose recomputation then gives the lowest peak.
     pub both: Option<u64>,
     /// Whether the figures come from replays.
     pub is_replayed: bool,
-    /// Whether they are estimates, because uses and references were not recorded in every step.
+    /// Whether the peaks are estimates, because uses and references were not recorded in every step.
     pub is_estimate: bool,
     /// The reason why recorded references are insufficient; `None` if they suffice or there are none.
     pub shortfall: Option<String>,
@@ -38,7 +38,7 @@ pub struct AdvicePeaks {
 impl AdvicePeaks {
     /// Computes the peaks with recomputed blocks of `device` in `trace`, and with a fused optimizer.
     ///
-    /// For a recording without events there are none, since neither phases nor lifetimes are known.
+    /// Returns no peaks for a recording without events, since neither phases nor lifetimes are known.
     pub fn of(trace: &Trace, device: DeviceId) -> Self {
         if trace.is_state() {
             return Self::default();
@@ -47,7 +47,7 @@ impl AdvicePeaks {
         replayed.unwrap_or_else(|| Self::predicted(trace, device))
     }
 
-    /// Computes them by replaying changed recordings; `None` if the device cannot be replayed.
+    /// Computes the peaks by replaying changed recordings; `None` if the device cannot be replayed.
     fn replayed(trace: &Trace, device: DeviceId) -> Option<Self> {
         let step = Recorded::new(Arc::new(trace.clone()), device, &[]).ok()?;
         let trial = |changes: &[Change], modules: &[String]| {
@@ -74,7 +74,7 @@ impl AdvicePeaks {
         })
     }
 
-    /// Computes them from the linear program of the recomputed modules alone.
+    /// Computes the peaks from the linear program of the recomputed modules alone.
     fn predicted(trace: &Trace, device: DeviceId) -> Self {
         let Ok(found) = candidates_of(trace, &[]) else { return Self::default() };
         if found.is_empty() {
@@ -128,7 +128,7 @@ impl AdvicePeaks {
     }
 }
 
-/// Returns all choices except those nested within another one.
+/// Returns all modules of `program` except those nested within another one.
 fn outermost(program: &Program) -> Vec<u32> {
     let mut chosen: Vec<u32> = Vec::new();
     for choice in 0..program.choices.len() as u32 {

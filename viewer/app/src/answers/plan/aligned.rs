@@ -4,7 +4,8 @@ use highwater_snapshots::trace::Span;
 use highwater_snapshots::{EventId, Trace};
 
 /// Returns, for each event of `run`, the event of `recorded` at the same relative position within the same phase of the
-/// same step. Events of phases that `recorded` lacks are mapped to its last event before. The result is non-decreasing.
+/// same step. Events of phases that `recorded` lacks are mapped to its last preceding event. The result is
+/// non-decreasing.
 pub fn aligned(recorded: &Trace, run: &Trace) -> Vec<EventId> {
     let end = recorded.events.len().saturating_sub(1);
     let spans = recorded.spans.rows();

@@ -21,7 +21,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// Returns the meaning of the class for users.
+    /// Describes the class for users.
     pub fn about(self) -> &'static str {
         match self {
             Self::Free => "same numbers, free",
@@ -130,7 +130,7 @@ highwater_snapshots::vocabulary!(
     Forbidden {
         /// Update each parameter in one pass, by a fused optimizer.
         Fused = "fused",
-        /// An optimizer step in backward, which does not go together with clipping the norm of all gradients.
+        /// Take optimizer steps during backward, which is incompatible with clipping the norm of all gradients.
         InBackward = "in-backward",
         /// Split the batch into micro-batches whose gradients are accumulated.
         MicroBatches = "micro-batches",
@@ -154,7 +154,7 @@ impl FromStr for Forbidden {
 /// A set of changes to a training step. The default is to change nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Setup {
-    /// The changes, other than those below.
+    /// Changes other than recomputation and allocator settings.
     pub changes: Vec<Change>,
     /// The paths of the modules to recompute; `None` for those that the program already recomputes.
     pub recomputed: Option<Vec<String>>,

@@ -16,26 +16,26 @@ pub struct Code {
 }
 
 impl Code {
-    /// Returns the environment variables in shell syntax: `NAME=value`.
+    /// Returns the environment variables as shell assignments of the form `NAME=value`.
     pub fn environment_words(&self) -> Vec<String> {
         self.environment.iter().map(|(name, value)| format!("{name}={value}")).collect()
     }
 }
 
-/// The assumption to state if modules with running statistics are recomputed.
+/// The assumption stated if modules with running statistics are recomputed.
 pub(super) const STATISTICS: &str = "the generated lines that recompute modules with batch normalization are used \
                                      unchanged: otherwise recomputation updates running statistics a second time";
 
-/// The assumption to state if modules that fill a key-value cache are recomputed.
+/// The assumption stated if modules that fill a key-value cache are recomputed.
 pub(super) const CACHE: &str = "the generated lines disable the key-value cache (use_cache), which training does not \
                                 need and recomputation would fill twice";
 
-/// State that forward updates, and that a recomputation would update a second time.
+/// State that forward updates, and that recomputation would update a second time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Updates {
     /// The paths of modules with running statistics.
     pub statistics: BTreeSet<String>,
-    /// Whether a key-value cache is filled.
+    /// Whether the program fills a key-value cache.
     pub cache: bool,
 }
 
@@ -84,7 +84,7 @@ pub fn python(setup: &Setup, recorded: &str, updates: &Updates) -> Code {
     code
 }
 
-/// Makes an optimizer fused; it must not have stepped yet.
+/// Lines that replace an optimizer with a fused one; it must not have taken a step yet.
 const FUSED: [&str; 6] = [
     "# Before the first step, or pass fused=True where the optimizer is made:",
     "for group in optimizer.param_groups:",
@@ -93,7 +93,7 @@ const FUSED: [&str; 6] = [
     "    if \"step\" in state:  # on the CPU: Adagrad has it before the first step",
     "        state[\"step\"] = state[\"step\"].to(parameter.device)",
 ];
-/// Disables the key-value cache of a transformers model.
+/// Lines that disable the key-value cache of a transformers model.
 const NO_CACHE: [&str; 5] = [
     "# Training needs no cache of keys and values, and a second forward would fill it twice:",
     "for module in model.modules():",
@@ -101,12 +101,12 @@ const NO_CACHE: [&str; 5] = [
     "        module.config.use_cache = False",
     "",
 ];
-/// Recomputes the module at `path`.
+/// Lines that recompute the module at `path`.
 const RECOMPUTE: [&str; 2] = [
     "    module = model.get_submodule(path)",
     "    module.forward = functools.partial(checkpoint, module.forward, use_reentrant=False)",
 ];
-/// Recomputes the module at `path` without updating its running statistics a second time.
+/// Lines that recompute the module at `path` without updating its running statistics a second time.
 const RECOMPUTE_KEEPING: [&str; 5] = [
     "    module = model.get_submodule(path)",
     "    contexts = functools.partial(lambda module: (contextlib.nullcontext(), keep_statistics(module)), module)",
@@ -114,7 +114,7 @@ const RECOMPUTE_KEEPING: [&str; 5] = [
     "        checkpoint, module.forward, use_reentrant=False, context_fn=contexts",
     "    )",
 ];
-/// Prevents updates of the running statistics in a module.
+/// Lines that prevent updates of the running statistics in a module.
 const KEEP_STATISTICS: [&str; 12] = [
     "@contextlib.contextmanager",
     "def keep_statistics(module):",
@@ -133,13 +133,13 @@ const KEEP_STATISTICS: [&str; 12] = [
 /// Facts about the program, other than the changes, on which the generated Rust code depends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RustProgram {
-    /// The optimizer's rule: `AdamW`.
+    /// The optimizer's rule, such as `AdamW`.
     pub rule: String,
-    /// The fields of the rule that differ from its default: `learning_rate: 0.1`.
+    /// The fields of the rule that differ from its default, such as `learning_rate: 0.1`.
     pub fields: Vec<String>,
     /// Whether the optimizer already steps in backward.
     pub steps_in_backward: bool,
-    /// Whether the loss is a mean over the batch, and not a sum.
+    /// Whether the loss is a mean over the batch rather than a sum.
     pub loss_is_mean: bool,
     /// The settings that the allocator already has.
     pub alloc_conf: String,
@@ -237,7 +237,7 @@ pub fn rust(setup: &Setup, program: &RustProgram) -> Code {
 
 /// The name of the engine's crate, in the `use` declarations of the generated lines.
 const ENGINE: &str = "highwater_engine";
-/// Freezes the parameters of the modules named in `frozen`.
+/// Lines that freeze the parameters of the modules named in `frozen`.
 const FREEZE: [&str; 6] = [
     "for parameter in model.parameters() {",
     "    let is_within = |name: &str| format!(\"{}.\", parameter.path).starts_with(&format!(\"{name}.\"));",

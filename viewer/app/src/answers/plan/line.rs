@@ -15,7 +15,7 @@ pub struct PlanLine {
     pub change: String,
     /// The paths of recomputed modules; empty for other changes.
     pub scopes: Vec<String>,
-    /// The cost class of the change.
+    /// The cost class of this change.
     pub class: Class,
     /// The additional FLOPs and moved bytes, as shares of those of the unchanged step.
     pub shares: [Option<f64>; 2],
@@ -26,16 +26,17 @@ pub struct PlanLine {
     pub estimated_us: Option<i64>,
     /// The step of the peak of requested bytes.
     pub step: Option<u32>,
-    /// The phase of that peak; `None` if the recording has no phases.
+    /// The phase of the peak of requested bytes; `None` if the recording has no phases.
     pub phase: Option<Phase>,
 }
 
 impl PlanLine {
-    /// Runs or replays the changes of `setup` one after another, for an allocator that may reserve `capacity` bytes.
+    /// Runs or replays the step with the changes of `setup`, added one after another, for an allocator that may reserve
+    /// `capacity` bytes.
     ///
     /// # Errors
     ///
-    /// Returns why `step` cannot be run.
+    /// Returns the reason `step` cannot be run.
     pub fn all(step: &dyn TrainingStep, setup: &Setup, capacity: u64) -> Result<Vec<Self>, String> {
         let unchanged = step.trial(&Setup { recomputed: Some(Vec::new()), ..Setup::default() }, None)?;
         let base = unchanged.work;
@@ -58,7 +59,7 @@ impl PlanLine {
         Ok(lines)
     }
 
-    /// Returns when the peak occurs: `step 1, backward`; empty if unknown.
+    /// Formats the step and phase of the peak, such as `step 1, backward`; empty if unknown.
     pub fn place(&self) -> String {
         let step = self.step.map(|step| format!("step {step}"));
         step.into_iter().chain(self.phase.map(|phase| phase.to_string())).collect::<Vec<_>>().join(", ")
@@ -101,7 +102,7 @@ pub fn names(setup: &Setup) -> Vec<String> {
     if named.is_empty() { vec!["nothing changed".to_owned()] } else { named }
 }
 
-/// Returns all changes in one phrase: `a, b and c`.
+/// Returns all changes in one phrase, such as `a, b and c`.
 pub fn name(setup: &Setup) -> String {
     match names(setup).as_slice() {
         [one] => one.clone(),
@@ -125,8 +126,8 @@ pub fn composition(trace: &Trace) -> Vec<(String, u64)> {
     all
 }
 
-/// Returns over how many ranks the optimizer state would have to be sharded so that a peak of `requested` bytes, which
-/// consists of `parts`, fits into `capacity`, and the resulting peak; `None` if no number is sufficient.
+/// Returns the number of ranks over which the optimizer state would have to be sharded so that a peak of `requested`
+/// bytes, which consists of `parts`, fits into `capacity`, and the resulting peak; `None` if no number suffices.
 pub fn sharded(parts: &[(String, u64)], requested: u64, capacity: u64) -> Option<(u64, u64)> {
     let state = parts.iter().find(|(name, _)| name == Category::OptimizerState.name())?.1;
     let rest = requested.saturating_sub(state);

@@ -38,7 +38,8 @@ pub struct Recorded {
     device: DeviceId,
     replayer: Replayer,
     candidates: Vec<(ScopeId, String)>,
-    /// The bytes that forward allocates, in total and in each candidate, by which their work is estimated.
+    /// The bytes that forward allocates, in total and in each candidate, from which the work of recomputation is
+    /// estimated.
     forward_bytes: (u64, HashMap<String, u64>),
     /// For each block, whether it is a temporary of the optimizer that a fused one does not allocate.
     temporaries: Vec<bool>,
@@ -46,7 +47,7 @@ pub struct Recorded {
     has_counters: Option<bool>,
     /// The state that a recomputation of the candidates would update a second time.
     updates: Updates,
-    /// The last changed recording, before its replay, as a cache.
+    /// A cache of the last changed recording, before its replay.
     last: RefCell<Option<(Setup, Edited)>>,
 }
 
@@ -56,7 +57,7 @@ impl Recorded {
     ///
     /// # Errors
     ///
-    /// Returns the pattern that matches no module, or why the device cannot be replayed.
+    /// Returns an error that names the pattern that matches no module, or the reason the device cannot be replayed.
     pub fn new(trace: Arc<Trace>, device: DeviceId, patterns: &[ScopePattern]) -> Result<Self, String> {
         let replayer = Replayer::of(&trace, device)?;
         let candidates = candidates_of(&trace, patterns)?;
@@ -115,8 +116,8 @@ impl Recorded {
     }
 }
 
-/// Returns the arguments in the command line that made `trace`, after the program's name; `None` unless it is a
-/// recording of `highwater record`, whose step can be run again.
+/// Returns the arguments, without the program's name, of the command that made `trace`; `None` unless it is a recording
+/// of `highwater record`, whose step can be run again.
 pub fn record_words(trace: &Trace) -> Option<Vec<&str>> {
     let mut words = trace.header.program.split_whitespace();
     let binary = words.next()?.rsplit(['/', '\\']).next()?;

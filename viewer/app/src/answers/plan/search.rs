@@ -18,7 +18,7 @@ const EXPANDABLE: &str = "expandable_segments:True";
 const MAX_PLANS: usize = 12;
 /// Maximum number of sets of modules that are tried in order of cost.
 const MAX_SETS: usize = 64;
-/// Number of coarse steps in requested bytes, between the last set that was tried and the lowest peak.
+/// Number of coarse steps in requested bytes, between the last set tried and the lowest peak.
 const COARSE_STEPS: u128 = 16;
 /// The search for a cheaper set stops when its limit is known to within the budget divided by this.
 const RESOLUTION: u64 = 1024;
@@ -89,7 +89,7 @@ pub struct Search {
 }
 
 impl Search {
-    /// Returns whether the step fits, unchanged or with a plan; `None` if it does but the trials do not cover the whole
+    /// Returns whether the step fits, unchanged or with a plan; `None` if it fits but the trials do not cover the whole
     /// run.
     pub fn fits(&self) -> Option<bool> {
         match (self.plans.is_empty() && !self.fits_as_is, &self.reach) {
@@ -110,7 +110,7 @@ impl Search {
 ///
 /// # Errors
 ///
-/// Returns why the step cannot be run or predicted.
+/// Returns the reason the step cannot be run or predicted.
 pub fn search(step: &dyn TrainingStep, query: &Query) -> Result<Search, String> {
     let can_recompute = !query.forbidden.contains(&Forbidden::Recompute);
     let mut bench = Bench { step, query, trials: 0, is_optimal: true };
@@ -199,7 +199,7 @@ pub fn search(step: &dyn TrainingStep, query: &Query) -> Result<Search, String> 
 ///
 /// # Errors
 ///
-/// Returns why the step cannot be run or predicted.
+/// Returns the reason the step cannot be run or predicted.
 pub fn plan_with(step: &dyn TrainingStep, query: &Query, allowance: Allowance) -> Result<Option<Plan>, String> {
     let mut bench = Bench { step, query, trials: 0, is_optimal: true };
     let nothing = Setup { recomputed: Some(Vec::new()), ..Setup::default() };
@@ -256,8 +256,7 @@ fn undominated(mut plans: Vec<Plan>) -> Vec<Plan> {
     plans
 }
 
-/// Modules to recompute with which the step fits, and the setup, with other allocator settings if needed, and its
-/// trial.
+/// Modules to recompute so that the step fits; the setup, with other allocator settings if needed; and its trial.
 type Fitting = (Solution, Setup, Trial);
 
 /// Runs the trials of one search.
@@ -278,7 +277,7 @@ impl Bench<'_> {
         self.step.has_settings() && !self.query.forbidden.contains(&Forbidden::Settings)
     }
 
-    /// Returns the cheapest modules to recompute with `changes`, which themselves cost `cost`.
+    /// Returns the cheapest modules to recompute in addition to `changes`, whose own cost is `cost`.
     fn cheapest(&mut self, changes: &[Change], cost: u64, model: &Model) -> Result<Option<Plan>, String> {
         let Some((solution, setup, trial)) = self.cheapest_fitting(changes, model)? else { return Ok(None) };
         let (setup, trial, spared) = self.minimal(setup, trial, model)?;

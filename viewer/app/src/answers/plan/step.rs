@@ -9,10 +9,11 @@ use highwater_snapshots::{DeviceId, EventId, Trace};
 use super::change::{Allowance, Change, Forbidden, Setup};
 use super::code::Code;
 
-/// Returns the step of a recording if it can be run again, which is preferred to replaying it; `None` if it cannot.
+/// Returns the step of a recording if it can be run again, which is preferred to replaying the recording; `None` if it
+/// cannot.
 pub type RerunOf = fn(&Arc<Trace>) -> Option<Result<Box<dyn TrainingStep + Send>, String>>;
 
-/// How it was verified that a plan fits.
+/// The method by which a plan was verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
     /// The step was run on a device with the budget's size, for this number of steps.
@@ -29,7 +30,7 @@ pub enum Reach {
     End,
     /// The run up to a request that failed in the recording; later behaviour is unknown.
     FailedRequest,
-    /// The recorded part of the run, which is not all that it needs, for this reason.
+    /// The recorded part of the run; the text states why it does not cover all that the run needs.
     Recorded(String),
 }
 
@@ -43,7 +44,7 @@ impl Reach {
         }
     }
 
-    /// Returns why the trials do not show everything that the run needs; `None` if they do, or if a request failed.
+    /// Returns why the trials do not cover everything that the run needs; `None` if they do, or if a request failed.
     pub fn doubt(&self) -> Option<&str> {
         match self {
             Self::End | Self::FailedRequest => None,
@@ -57,36 +58,36 @@ impl Reach {
 pub struct Changed {
     /// The changed recording, up to its end.
     pub trace: Trace,
-    /// The recorded event that corresponds to each of its events; non-decreasing.
+    /// The recorded event that corresponds to each event of `trace`; non-decreasing.
     pub source: Vec<EventId>,
-    /// The recorded event of the failed request at which it ends; `None` if all requests succeed.
+    /// The recorded event of the failed request at which `trace` ends; `None` if all requests succeed.
     pub failure: Option<EventId>,
 }
 
-/// A training step whose memory can be measured with changes, by running it again or from a recording.
+/// A training step whose memory use with changes can be measured, by running it again or from a recording.
 pub trait TrainingStep {
-    /// Returns the combinations of changes to try, in any order; the first is without changes.
+    /// Returns the combinations of changes to try, in any order except that the first has no changes.
     fn combinations(&self, allowed: &[Allowance], forbidden: &[Forbidden]) -> Vec<Vec<Change>>;
 
     /// Returns the memory use for all sets of recomputed modules, with `changes`.
     ///
     /// # Errors
     ///
-    /// Returns why it is unknown.
+    /// Returns the reason the memory use is unknown.
     fn model(&self, changes: &[Change]) -> Result<Model, String>;
 
     /// Runs the step with `setup`: on a device of `capacity` bytes if given, else on a device that is large enough.
     ///
     /// # Errors
     ///
-    /// Returns why that is impossible. Running out of memory is not an error.
+    /// Returns the reason the step cannot be run. Running out of memory is not an error.
     fn trial(&self, setup: &Setup, capacity: Option<u64>) -> Result<Trial, String>;
 
     /// Returns the recording of the step with `setup`, on a device that is large enough.
     ///
     /// # Errors
     ///
-    /// Returns why there is none.
+    /// Returns the reason no recording can be made.
     fn recording(&self, setup: &Setup) -> Result<Trace, String>;
 
     /// Returns the changed recording with `setup`: on a device of `capacity` bytes if given, else on a device that is
@@ -94,20 +95,20 @@ pub trait TrainingStep {
     ///
     /// # Errors
     ///
-    /// Returns why there is none.
+    /// Returns the reason no recording can be made.
     fn changed(&self, setup: &Setup, capacity: Option<u64>) -> Result<Changed, String>;
 
     /// Returns the code that applies `setup`.
     ///
     /// # Errors
     ///
-    /// Returns why they are unknown.
+    /// Returns the reason the code is unknown.
     fn code(&self, setup: &Setup) -> Result<Code, String>;
 
     /// Returns the device whose memory is planned.
     fn device(&self) -> DeviceId;
 
-    /// Returns how trials verify a plan.
+    /// Returns the method by which trials verify a plan.
     fn proof(&self) -> Proof;
 
     /// Returns the part of the run that trials cover.
@@ -127,12 +128,12 @@ pub trait TrainingStep {
         true
     }
 
-    /// Returns the additional share of the step's FLOPs if the module `path` is recomputed; `None` if unknown.
+    /// Returns the share of the step's FLOPs that recomputing the module `path` adds; `None` if unknown.
     fn share_of(&self, _path: &str) -> Option<f64> {
         None
     }
 
-    /// Returns whether trials are fast enough to make one for each module.
+    /// Returns whether trials are fast enough to run one for each module.
     fn is_quick(&self) -> bool {
         true
     }
@@ -143,14 +144,14 @@ pub trait TrainingStep {
     }
 }
 
-/// The memory use for all sets of recomputed modules.
+/// The memory use for any set of recomputed modules.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     /// The paths of the modules that can be recomputed.
     pub modules: Vec<String>,
     /// The linear program of the requested bytes; its choices are the modules. Costs are in units of work.
     pub program: Program,
-    /// The part of each module's cost that is not work but ranks it after others; empty if there is none.
+    /// The part of each module's cost that is not work but ranks the module after others; empty if there is none.
     pub penalties: Vec<u64>,
 }
 
@@ -183,12 +184,12 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Runs `step` with `setup` on a device of `capacity` bytes if it fits, else on a larger one. A budget is met if
-    /// the reserved memory does not exceed it, after releasing cached memory if necessary.
+    /// Runs `step` with `setup` on a device of `capacity` bytes if it fits, else on a larger one. The step fits if the
+    /// reserved memory does not exceed `capacity`, after releasing cached memory if necessary.
     ///
     /// # Errors
     ///
-    /// Returns why the step cannot be run.
+    /// Returns the reason the step cannot be run.
     pub fn within(step: &dyn TrainingStep, setup: &Setup, capacity: u64) -> Result<Self, String> {
         let within = step.trial(setup, Some(capacity))?;
         if within.fits { Ok(within) } else { step.trial(setup, None) }
@@ -206,21 +207,21 @@ pub struct Work {
     pub calls: u64,
 }
 
-/// Floating-point operations that a GPU does in the time in which it moves one byte: an A100 does 312 · 10¹² in bf16
-/// and moves 2.0 · 10¹² bytes per second.
+/// Floating-point operations that a GPU performs in the time in which it moves one byte: an A100 performs 312 · 10¹²
+/// per second in bf16 and moves 2.0 · 10¹² bytes per second.
 const FLOPS_PER_BYTE: u64 = 156;
-/// Floating-point operations that it does in the time of an empty kernel launch, about 4 µs.
+/// Floating-point operations that a GPU performs in the time of an empty kernel launch, about 4 µs.
 const FLOPS_PER_CALL: u64 = 1_248_000_000;
 
 impl Work {
-    /// Returns the work as a single number, by which plans of a class are ranked: FLOPs, with bytes and launches
+    /// Returns the work as a single value in FLOPs, by which plans of a class are ranked; bytes and launches are
     /// converted to FLOPs.
     pub fn units(self) -> u64 {
         let moved = self.bytes.saturating_mul(FLOPS_PER_BYTE);
         self.flops.saturating_add(moved).saturating_add(self.calls.saturating_mul(FLOPS_PER_CALL))
     }
 
-    /// Returns the amount by which this exceeds `other`, or 0.
+    /// Returns the amount by which this work exceeds `other`, or 0.
     pub fn beyond(self, other: Self) -> Self {
         Self {
             flops: self.flops.saturating_sub(other.flops),
@@ -229,7 +230,7 @@ impl Work {
         }
     }
 
-    /// Returns this work as shares of `whole`, for FLOPs and bytes; `None` if the whole has none.
+    /// Returns the FLOPs and bytes of this work as shares of those of `whole`; `None` where `whole` has none.
     pub fn shares(self, whole: Self) -> [Option<f64>; 2] {
         let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
         [share(self.flops, whole.flops), share(self.bytes, whole.bytes)]

@@ -6,7 +6,7 @@ use highwater_snapshots::{DeviceId, Trace, format_bytes};
 
 /// The warning if no module can be recomputed.
 pub(super) const NO_MODULES: &str = "No module can be recomputed, since the recording has no module paths";
-/// Advice added to it, unless the recorder records modules.
+/// Advice added to [`NO_MODULES`], unless the recorder records modules.
 pub(super) const NAME_MODULES: &str =
     ": record with `highwater.record_memory_history` in Python, or with scopes in Rust";
 

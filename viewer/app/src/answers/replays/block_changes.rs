@@ -1,4 +1,4 @@
-//! Applies a change to the single blocks of a recording of any length.
+//! Applies a change to individual blocks of a recording of any length.
 
 use std::ops::ControlFlow;
 
@@ -8,7 +8,7 @@ use highwater_snapshots::{Result, Trace};
 
 use crate::answers::prediction::{Change, Concerned};
 
-/// Changes to single blocks in a what-if replay: omitted, freed earlier, or scaled.
+/// Changes to individual blocks in a what-if replay: omitted, freed earlier, or scaled.
 pub(super) struct BlockChanges {
     /// The change of each block, by row; if the recording is not in memory, only of the blocks live at its start.
     pub(super) overrides: Vec<BlockOverride>,
@@ -37,7 +37,7 @@ impl BlockChanges {
         Ok(changes)
     }
 
-    /// Returns the changes to the blocks allocated in a window, each with its event number, in order.
+    /// Returns the changes to the blocks allocated in a window, each with its event index, in order.
     pub(super) fn of_events(window: &Trace, change: &Change) -> Vec<(u64, BlockOverride)> {
         let Self { overrides, .. } = Self::of_rows(window, 0, change, None);
         let changed = window.blocks.alloc.iter().zip(overrides);
@@ -45,7 +45,7 @@ impl BlockChanges {
         changed.map(|(event, of)| (window.number(*event), of)).collect()
     }
 
-    /// Returns the changes to the blocks of a trace, by row, and how many of those from row `first` on are changed.
+    /// Returns the changes to the blocks of a trace, by row, and the counts of the changed blocks from row `first` on.
     fn of_rows(trace: &Trace, first: usize, change: &Change, last_uses: Option<&LastUses<'_>>) -> Self {
         let mut overrides = vec![BlockOverride::default(); trace.blocks.len()];
         let mut concerned = [Concerned::default(); 3];

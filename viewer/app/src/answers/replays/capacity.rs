@@ -13,18 +13,18 @@ const STEP: u64 = 2 << 20;
 /// Maximum number of replays in [`smallest_that_fits`].
 const MAX_REPLAYS: u32 = 16;
 
-/// The number of bytes that the allocator may reserve.
+/// The maximum number of bytes that the allocator may reserve.
 pub(super) struct Bound {
     /// The limit; `None` if unknown.
     pub(super) bytes: Option<u64>,
-    /// Bytes that other processes use on the device, which were subtracted.
+    /// Bytes that other processes use on the device, already subtracted from the limit.
     pub(super) outside: u64,
-    /// Where the figure comes from, as a clause.
+    /// The source of the limit, as a clause.
     pub(super) from: String,
 }
 
 impl Bound {
-    /// Returns the requested size, or else the size of the recorded device.
+    /// Returns the requested device size, or else the size of the recorded device.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Replays a recording of any length. If the recording is not in memory, the replay is written to a temporary file, of
-//! which only a few parts are in memory at a time.
+//! Replays a recording of any length. If the recording is not in memory, the replay is written to a temporary file,
+//! only a few parts of which are in memory at a time.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use crate::answers::prediction::{Change, Figures};
 /// Number of events that are written at a time.
 const CHUNK: usize = 1 << 16;
 
-/// A replay of a recording; events are identified by number.
+/// A replay of a recording; events are identified by their index.
 pub(super) struct Replayed {
     /// The recording of the replay.
     pub(super) recording: Source<'static>,
-    /// The recorded event that corresponds to each of its events; empty if the recording is not in memory.
+    /// The recorded event that corresponds to each event of the replay; empty if the recording is not in memory.
     pub(super) source: Vec<EventId>,
     pub(super) figures: Figures,
     pub(super) result: Streamed,
@@ -49,8 +49,8 @@ impl<'a> Replays<'a> {
     }
 
     /// Replays the recording with the settings and block changes of `plan`. If the recording is not in memory, `plan`
-    /// contains only changes to blocks that are live at its start, and `change` determines those of all others. `note`
-    /// is added to the header of the result.
+    /// contains only changes to blocks that are live at its start, and `change` determines the changes to all other
+    /// blocks. `note` is added to the header of the result.
     ///
     /// # Errors
     ///

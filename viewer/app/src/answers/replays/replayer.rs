@@ -12,7 +12,7 @@ use highwater_snapshots::{DeviceId, EventId, Trace};
 
 use super::{Bound, changed_config, check_events, follow};
 
-/// The allocator of a recording's device.
+/// Replays recordings through the allocator of a recording's device.
 #[derive(Clone, Debug)]
 pub struct Replayer {
     device: DeviceId,
@@ -21,18 +21,18 @@ pub struct Replayer {
     /// The events at which the program released cached memory.
     cache_flushes: Vec<u64>,
     recorded_capacity: Option<u64>,
-    /// Bytes that are reserved before the first event.
+    /// Bytes reserved before the first event.
     baseline_bytes: u64,
 }
 
-/// A changed recording; segments and addresses are the recorded ones.
+/// A changed recording. Its segments and addresses are those of the original recording.
 #[derive(Clone, Debug)]
 pub struct Edited {
     /// The changed recording.
     pub trace: Arc<Trace>,
-    /// The recorded event that corresponds to each of its events; `None` if its events are the recorded ones.
+    /// The recorded event that corresponds to each event of `trace`; `None` if the events are the recorded ones.
     source: Option<Arc<Vec<EventId>>>,
-    /// The indices of its events at which the program releases cached memory.
+    /// The indices of the events of `trace` at which the program releases cached memory.
     cache_flushes: Vec<u64>,
 }
 
@@ -53,11 +53,11 @@ impl Edited {
 }
 
 impl Replayer {
-    /// Determines the settings of the allocator of `device`, and how it chose between free ranges.
+    /// Determines the settings of the allocator of `device`, and its tie-break rule.
     ///
     /// # Errors
     ///
-    /// Returns the reason why the device has no such allocator.
+    /// Returns the reason the device has no such allocator.
     pub fn of(trace: &Trace, device: DeviceId) -> Result<Self, String> {
         let facts = trace.device_facts(device);
         if facts.is_some_and(|facts| facts.driver == PINNED_DRIVER) {

@@ -12,10 +12,10 @@ const MIB: u64 = 1 << 20;
 const MIN_LIMIT: u64 = 32 * MIB;
 /// Maximum number of limits that are powers of two, and of other limits.
 const MAX_LIMITS: [usize; 2] = [6, 2];
-/// Numbers of divisions between powers of two to try, from the smallest change to the largest.
+/// The values of `roundup_power2_divisions` to try, from the smallest change to the largest.
 const DIVISIONS: [u64; 3] = [16, 8, 4];
 
-/// Returns settings that may lower the reserved memory of `device`, in display order; empty if it has none.
+/// Returns settings that may lower the reserved memory of `device`, in display order; empty if there are none.
 pub(super) fn worth_trying(source: &Source<'_>, device: DeviceId) -> Result<Vec<String>> {
     if !source.allocator(device).has_settings() {
         return Ok(Vec::new());
@@ -30,7 +30,7 @@ pub(super) fn worth_trying(source: &Source<'_>, device: DeviceId) -> Result<Vec<
     Ok(expandable.into_iter().chain(limits).chain(divisions).collect())
 }
 
-/// The sizes of requests that use the large pool, including failed ones.
+/// Returns the sizes of requests that use the large pool, including failed ones.
 fn large_sizes(trace: &Trace, device: DeviceId) -> BTreeSet<u64> {
     let blocks = trace.blocks.requested.iter().zip(&trace.blocks.device);
     let served = blocks.filter(|(_, at)| **at == device).map(|(size, _)| *size);

@@ -10,7 +10,8 @@ use rayon::prelude::*;
 use super::{Base, follow, recorded_total, worth_trying};
 use crate::answers::oom_analysis::{Outcome, Remedy, Trial, Trials};
 
-/// Settings tried if the usable share of the device is limited, since segments are garbage collected only then.
+/// Settings tried only if the usable share of the device is limited, since the allocator garbage-collects segments only
+/// then.
 const COLLECTING: &str = "garbage_collection_threshold:0.8";
 /// Recorded settings that may be the cause of a failure.
 const KEYS: [&str; 5] = [
@@ -31,7 +32,7 @@ const MAX_SIZES: u32 = 8;
 ///
 /// # Errors
 ///
-/// Returns the reason why that is impossible.
+/// Returns the reason the replays are impossible.
 pub(super) fn test(
     trace: &Trace,
     device: DeviceId,
@@ -103,7 +104,7 @@ struct Try {
     more: u64,
     before: Before,
     home: Option<(StreamId, Option<(u64, u64)>)>,
-    /// Blocks freed right before the request.
+    /// Blocks freed immediately before the request.
     freed: Vec<BlockId>,
     is_boundless: bool,
 }
@@ -142,7 +143,7 @@ impl Bench<'_> {
         Ok(met(Remedy::Retry))
     }
 
-    /// Returns the maximum of reserved bytes up to the request.
+    /// Returns the maximum of reserved bytes up to the request, in the recording.
     fn most_reserved(&self) -> u64 {
         let series = Series::build(self.base.trace, self.base.device);
         let most = series.largest(self.base.trace, Metric::Reserved, 0..self.target.event.0 as usize);
@@ -188,7 +189,7 @@ impl Bench<'_> {
         list
     }
 
-    /// Returns a larger device on which the request succeeds; `None` if no size is sufficient.
+    /// Finds a larger device on which the request succeeds; `None` if no size suffices.
     fn more_memory(&self) -> Option<Trial> {
         let is_met = |more: u64| self.run(&Try { more, ..Try::default() }) == Outcome::Met;
         let trial = |more: u64| Trial { remedy: Remedy::MoreMemory(more), outcome: Outcome::Met };
@@ -247,7 +248,7 @@ impl Bench<'_> {
         replay(self.base.trace, &plan)
     }
 
-    /// Frees `blocks` right before the request.
+    /// Returns the overrides that free `blocks` immediately before the request.
     fn freed_before(&self, blocks: &[BlockId]) -> Vec<BlockOverride> {
         let mut overrides = vec![BlockOverride::default(); self.base.trace.blocks.len()];
         let before = EventId(self.target.event.0.saturating_sub(1));

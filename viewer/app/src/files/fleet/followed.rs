@@ -14,7 +14,7 @@ use web_time::Instant;
 use super::inputs::Inputs;
 use super::{Fleet, Outcome, on_workers};
 
-/// The number of a recording's files, their bytes, and the time of the last change, by which changes are detected.
+/// The number of files of a recording, their bytes, and the time of the last change; used to detect changes.
 type Stamp = (usize, u64, Option<SystemTime>);
 
 /// Minimum time between two checks of the files.
@@ -23,11 +23,11 @@ const LOOK: Duration = Duration::from_secs(2);
 /// Checks take at most this fraction of the time (one divided by this), however many and long the recordings are.
 const LOOK_SHARE: u32 = 10;
 
-/// Recordings that belong together and are still written. Only summaries are kept.
+/// Recordings of one run that are still being written. Only summaries are kept.
 #[derive(Debug)]
 pub struct FollowedFleet {
     paths: Vec<PathBuf>,
-    /// Those of `paths` that were folders when they were last read.
+    /// The elements of `paths` that were folders when last read.
     folders: Vec<PathBuf>,
     due: Instant,
     /// The state of each recording when it was last read; `None` before the first time.
@@ -40,7 +40,7 @@ impl FollowedFleet {
         Self { paths, folders: Vec::new(), due: Instant::now(), known: None }
     }
 
-    /// The time from which on it is worth to read again.
+    /// Returns the earliest time of the next check.
     pub fn due(&self) -> Instant {
         self.due
     }
@@ -51,7 +51,7 @@ impl FollowedFleet {
     ///
     /// # Errors
     ///
-    /// Fails if a folder cannot be listed, also if it does not exist any more.
+    /// Fails if a folder cannot be listed, for example because it was deleted.
     pub fn read(
         &mut self,
         open: impl Fn(&Path, bool) -> Result<Source<'static>, Error> + Sync,
