@@ -20,7 +20,7 @@ pub enum Error {
     Empty,
     /// The file is not a recording.
     NotRecording {
-        /// The kind or content of the file: `a PNG picture`, `JSON with the keys 'a', 'b'`.
+        /// The kind or content of the file, such as `a PNG picture` or `JSON with the keys 'a', 'b'`.
         found: String,
         /// Advice on how to get a recording.
         advice: &'static str,

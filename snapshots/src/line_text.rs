@@ -41,7 +41,7 @@ impl<'a> LineText<'a> {
         })
     }
 
-    /// The last part of the path: `model.py`.
+    /// The last part of the path, such as `model.py`.
     pub fn file_name(&self) -> &'a str {
         self.path.rsplit(['/', '\\']).next().unwrap_or(self.path)
     }
@@ -160,7 +160,7 @@ pub fn function_text(name: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The names that the Rust compiler gives unnamed parts of paths: `{closure#1}`, `{{closure}}#1`, `{impl#3}`.
+/// The names that the Rust compiler gives unnamed parts of paths, such as `{closure#1}`, `{{closure}}#1` or `{impl#3}`.
 const COMPILER_PARTS: &[&str] = &[
     "async_block",
     "async_closure",
@@ -288,8 +288,8 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Makes lines readable, without folders that are not needed to distinguish files: `train.py:184 step`, but `a/model.py:3
-/// forward` and `b/model.py:3 forward` if two files are called `model.py`. O(n log n).
+/// Makes lines readable, without folders that are not needed to distinguish files, such as `train.py:184 step`, but
+/// `a/model.py:3 forward` and `b/model.py:3 forward` if two files are called `model.py`. O(n log n).
 pub fn unique_suffixes<S: AsRef<str>>(texts: &[S]) -> Vec<String> {
     let lines: Vec<LineText<'_>> = texts.iter().map(|text| LineText::parse(text.as_ref())).collect();
     let mut paths: Vec<(Vec<&str>, &str)> =

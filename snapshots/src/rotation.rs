@@ -46,7 +46,7 @@ const RECORDINGS: [&str; 6] = ["snap", "pickle", "pkl", "json", "html", "gz"];
 /// The existing files of a rotation, from the last gap in their numbers on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RotatedFiles {
-    /// The path that was passed to the recorder: `run.snap`.
+    /// The path that was passed to the recorder, such as `run.snap`.
     pub path: PathBuf,
     /// The files in order, with their numbers.
     pub files: Vec<(u32, PathBuf)>,

@@ -89,7 +89,7 @@ fn canonical_number(name: &str) -> Option<u64> {
     name.parse().ok().filter(|_| is_canonical)
 }
 
-/// Returns the pattern for some numbers: `3`, `{0-9}`, `{0-2,5}`.
+/// Returns the pattern for some numbers, such as `3`, `{0-9}` or `{0-2,5}`.
 fn number_text(mut numbers: Vec<u64>) -> String {
     numbers.sort_unstable();
     numbers.dedup();

@@ -86,7 +86,7 @@ pub struct Scope {
 /// A forward operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Op {
-    /// The name of the operation: `linear`, `layer_norm` …
+    /// The name of the operation, such as `linear`, `layer_norm` …
     pub name: StringId,
     /// The module in which it ran.
     pub scope: ScopeId,
@@ -197,7 +197,7 @@ impl Tables {
         out
     }
 
-    /// A source line as text: `path/file.py:184 function`, see [`LineText`]; never empty.
+    /// A source line as text, such as `path/file.py:184 function`, see [`LineText`]; never empty.
     pub fn line_text(&self, line: &SourceLine) -> String {
         let path = match self.string(line.file) {
             UNKNOWN_FILE => "",

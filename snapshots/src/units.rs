@@ -7,7 +7,7 @@ const STEPS: [(&str, u64); 6] =
     [("EiB", 1 << 60), ("PiB", 1 << 50), ("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
 /// Formats `bytes` in the largest binary unit in which the value is at least one, with three significant digits or two
-/// decimals: `5.67 GiB`, `512 B`.
+/// decimals, such as `5.67 GiB` or `512 B`.
 pub fn format_bytes(bytes: u64) -> String {
     for (unit, size) in STEPS {
         if bytes >= size {
@@ -23,7 +23,7 @@ pub fn format_bytes(bytes: u64) -> String {
 }
 
 /// Formats a required size with the unit and decimals of [`format_bytes`], but rounded up, so that [`parse_bytes`] of
-/// the text is never less than `bytes`: `40.50 GiB`, `40.02 GiB`.
+/// the text is never less than `bytes`, such as `40.50 GiB` or `40.02 GiB`.
 pub fn format_required_bytes(bytes: u64) -> String {
     let Some((unit, size)) = STEPS[2..].iter().find(|(_, size)| bytes >= *size) else {
         return format_bytes(bytes);
@@ -35,7 +35,8 @@ pub fn format_required_bytes(bytes: u64) -> String {
     }
 }
 
-/// Formats a size without spaces such that [`parse_bytes`] returns it exactly: `24GiB`, `28.6GiB`, `40974MiB`, `1000B`.
+/// Formats a size without spaces such that [`parse_bytes`] returns it exactly, such as `24GiB`, `28.6GiB`, `40974MiB`
+/// or `1000B`.
 pub fn format_exact_bytes(bytes: u64) -> String {
     let (number, unit) = STEPS[2..]
         .iter()
@@ -50,7 +51,7 @@ pub fn format_exact_bytes(bytes: u64) -> String {
     format!("{}{unit}", bytes / size)
 }
 
-/// Formats two sizes like [`format_bytes`], or in a smaller unit if unequal sizes would look equal: `4718 MiB`.
+/// Formats two sizes like [`format_bytes`], or in a smaller unit if unequal sizes would look equal, such as `4718 MiB`.
 pub fn format_bytes_apart(sizes: [u64; 2]) -> [String; 2] {
     let plain = sizes.map(format_bytes);
     if plain[0] != plain[1] || sizes[0] == sizes[1] {
@@ -62,7 +63,7 @@ pub fn format_bytes_apart(sizes: [u64; 2]) -> [String; 2] {
     smaller.into_iter().find(is_exact).map_or(plain, in_unit)
 }
 
-/// Like [`format_bytes`], with a sign in front: `+1.50 MiB`, `−512 B`, `0 B`.
+/// Like [`format_bytes`], with a sign in front, such as `+1.50 MiB`, `−512 B` or `0 B`.
 pub fn format_signed_bytes(bytes: impl Into<i128>) -> String {
     let bytes: i128 = bytes.into();
     let sign = match bytes {
@@ -86,13 +87,13 @@ pub fn format_count(count: u64) -> String {
     out
 }
 
-/// Formats a count with its noun: `1 step`, `1,234 steps`.
+/// Formats a count with its noun, such as `1 step` or `1,234 steps`.
 pub fn count_of(count: u64, noun: &str) -> String {
     let s = if count == 1 { "" } else { "s" };
     format!("{} {noun}{s}", format_count(count))
 }
 
-/// Formats a number of floating-point operations in a suitable unit: `7 FLOP`, `3.33 TFLOP`.
+/// Formats a number of floating-point operations in a suitable unit, such as `7 FLOP` or `3.33 TFLOP`.
 pub fn format_flops(flops: u64) -> String {
     let units = ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"];
     let mut scaled = flops as f64;
@@ -105,7 +106,7 @@ pub fn format_flops(flops: u64) -> String {
     if unit == 0 { format!("{flops} {}", units[0]) } else { format!("{scaled:.2} {}", units[unit]) }
 }
 
-/// Formats a duration in nanoseconds in a suitable unit: `1.250 s`, `3.40 ms`, `12.0 µs`, `80 ns`.
+/// Formats a duration in nanoseconds in a suitable unit, such as `1.250 s`, `3.40 ms`, `12.0 µs` or `80 ns`.
 pub fn format_nanos(nanos: u64) -> String {
     match nanos {
         0..1_000 => format!("{nanos} ns"),
@@ -115,8 +116,8 @@ pub fn format_nanos(nanos: u64) -> String {
     }
 }
 
-/// Formats a long duration in nanoseconds in the largest unit of which it has at least two: `633 days`, `30 h`; up to
-/// two hours like [`format_nanos`].
+/// Formats a long duration in nanoseconds in the largest unit of which it has at least two, such as `633 days` or `30
+/// h`; up to two hours like [`format_nanos`].
 pub fn format_duration(nanos: u64) -> String {
     const HOUR: u64 = 3_600_000_000_000;
     match nanos / HOUR {

@@ -8,8 +8,8 @@ use super::Tensor;
 const SHOWN_AT_AN_END: usize = 3;
 
 impl fmt::Display for Tensor {
-    /// Formats the elements in brackets, long axes shortened, with type, shape and device: `[1.0000, 2.0000] f32 [2] on
-    /// cpu`.
+    /// Formats the elements in brackets, long axes shortened, with type, shape and device, such as `[1.0000, 2.0000]
+    /// f32 [2] on cpu`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Ok(numbers) = self.to_f64_vec() {
             let decimals = if self.dtype().is_float() { f.precision().unwrap_or(4) } else { 0 };

@@ -98,7 +98,7 @@ fn begin(file: &Path) -> Result<Recording, Error> {
     Recording::start_alone(options)
 }
 
-/// Returns the name of a recording after the word by which this program was started: `python.snap`.
+/// Returns the name of a recording after the word by which this program was started, such as `python.snap`.
 fn own_name() -> OsString {
     let word = std::env::args_os().next().unwrap_or_default();
     let mut name = Path::new(&word).file_name().unwrap_or("program".as_ref()).to_owned();

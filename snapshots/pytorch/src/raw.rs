@@ -98,7 +98,7 @@ pub struct RawTensor {
     pub time_us: u64,
     /// The category: `parameter`, `gradient`, `buffer`, `optimizer_state`.
     pub category: String,
-    /// The name in the model: `blocks.0.fc.weight`; for optimizer state, followed by the name of the state.
+    /// The name in the model, such as `blocks.0.fc.weight`; for optimizer state, followed by the name of the state.
     pub name: String,
 }
 

@@ -5,7 +5,7 @@ use crate::error::Error;
 /// A description of a file that is not a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Foreign {
-    /// The kind of the file: `a PNG picture`.
+    /// The kind of the file, such as `a PNG picture`.
     pub found: String,
     /// The advice to the user.
     pub advice: &'static str,

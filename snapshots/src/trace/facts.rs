@@ -9,7 +9,7 @@ use crate::units::{count_of, format_count};
 /// How a recording was made: the recorder, the program, the machine and the clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// The program that recorded, with its version: `highwater 0.1.0`.
+    /// The program that recorded, with its version, such as `highwater 0.1.0`.
     pub recorder: String,
     /// The command line of the recorded program, or the known part of it.
     pub program: String,
@@ -52,7 +52,7 @@ pub const LEFT_OUT: &str = "blocks_left_out";
 pub const EXCERPT: &str = "excerpt";
 
 impl Header {
-    /// Returns which events of another recording this one contains, if it is an excerpt: `events 5 to 9 of 20`.
+    /// Returns which events of another recording this one contains, if it is an excerpt, such as `events 5 to 9 of 20`.
     pub fn excerpt(&self) -> Option<&str> {
         self.facts.iter().rfind(|(name, _)| name == EXCERPT).map(|(_, events)| events.as_str())
     }
@@ -89,7 +89,7 @@ pub struct DeviceFacts {
     pub name: String,
     /// The memory in bytes; 0 if unknown.
     pub capacity_bytes: u64,
-    /// The driver behind the allocator: `cpu`, `accounting`, `cuda 13.0`, [`PINNED_DRIVER`] …
+    /// The driver behind the allocator, such as `cpu`, `accounting` or `cuda 13.0`, [`PINNED_DRIVER`] …
     pub driver: String,
     /// The allocator's settings, as name and value.
     pub settings: Vec<(String, String)>,

@@ -8,7 +8,7 @@ use crate::background;
 /// Background work in progress. Dropping this does not cancel it.
 #[derive(Debug)]
 pub struct Pending<T> {
-    /// The operation in error messages: `cannot write the file`.
+    /// The operation in error messages, such as `cannot write the file`.
     failure: &'static str,
     outcome: Receiver<Result<T, String>>,
 }

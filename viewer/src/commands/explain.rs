@@ -356,7 +356,7 @@ fn free_table<'t>(free: &Rows<(SegmentKind, u64)>) -> Table<'t> {
     Table::new(free.count(), columns)
 }
 
-/// Formats the phase and step of a moment: `backward, step 1`.
+/// Formats the phase and step of a moment, such as `backward, step 1`.
 fn place(moment: &Moment) -> String {
     match (moment.number(), moment.step) {
         (None, _) => "before the first event".to_owned(),

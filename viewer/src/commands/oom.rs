@@ -268,7 +268,7 @@ fn not_one(number: u64, known: &[u64]) -> Failure {
     Failure::Usage(format!("--event {number}: not a failed request; {are} {}", event_numbers(known)))
 }
 
-/// Formats event numbers: `event 15,059`, `events 3; 15,059; …`.
+/// Formats event numbers, such as `event 15,059` or `events 3; 15,059; …`.
 fn event_numbers(events: &[u64]) -> String {
     let numbers: Vec<String> = events.iter().take(TOLD_EVENTS).map(|event| format_count(*event)).collect();
     let more = if events.len() > TOLD_EVENTS { "; …" } else { "" };

@@ -17,7 +17,7 @@ pub(crate) fn on_device(trace: &Trace, device: DeviceId) -> String {
     on_devices(trace, &[device])
 }
 
-/// Like [`on_device`], for a report about several devices: `On all 3 devices: `, `On devices 0, 2 of 3: `.
+/// Like [`on_device`], for a report about several devices, such as `On all 3 devices: ` or `On devices 0, 2 of 3: `.
 pub(crate) fn on_devices(trace: &Trace, devices: &[DeviceId]) -> String {
     match where_phrase(trace, devices) {
         Some((preposition, phrase)) => format!("{}{} {phrase}: ", preposition[..1].to_uppercase(), &preposition[1..]),
@@ -35,8 +35,8 @@ fn where_phrase(trace: &Trace, devices: &[DeviceId]) -> Option<(&'static str, St
     Some((if phrase == HOST { "in" } else { "on" }, phrase))
 }
 
-/// Names devices: `device 1 of 3`, `all 3 devices`, `devices 0, 2 of 3`, `host memory`; `None` if the recording has
-/// only one device.
+/// Names devices, such as `device 1 of 3`, `all 3 devices`, `devices 0, 2 of 3` or `host memory`; `None` if the
+/// recording has only one device.
 pub(crate) fn phrase(trace: &Trace, devices: &[DeviceId]) -> Option<String> {
     let known = trace.device_ids();
     if known.len() < 2 {

@@ -69,8 +69,8 @@ pub(crate) fn named(keys: &[GroupKey], values: &[String]) -> Value {
     Value::Map(by_name.into_iter().map(|(name, value)| (name, value.clone().into())).collect())
 }
 
-/// Returns the size of each of `members` identical modules that have `bytes` in total: `32 × 416.83 MiB`. Empty for a
-/// single module.
+/// Returns the size of each of `members` identical modules that have `bytes` in total, such as `32 × 416.83 MiB`. Empty
+/// for a single module.
 pub(crate) fn each_text(bytes: u64, members: usize) -> String {
     match members as u64 {
         0 | 1 => String::new(),

@@ -56,7 +56,7 @@ impl Part {
     }
 }
 
-/// Formats numbers in order: `0-3,7`.
+/// Formats numbers in order, such as `0-3,7`.
 fn ranges(numbers: &[u64]) -> String {
     let runs = numbers.chunk_by(|a, b| a + 1 == *b);
     let text = |run: &[u64]| match run {

@@ -23,7 +23,7 @@ pub enum LeadingFrame {
 }
 
 impl LeadingFrame {
-    /// The text for tables: `train.py:7 step`, or `0x1f2e in /home/me/train`.
+    /// The text for tables, such as `train.py:7 step`, or `0x1f2e in /home/me/train`.
     pub fn text(self, tables: &Tables) -> String {
         match self {
             Self::Line(line) => tables.line_text(&line),

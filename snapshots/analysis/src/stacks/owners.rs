@@ -80,8 +80,8 @@ fn of_python(file: &str) -> LineOwner {
     if CHECKOUTS.iter().any(|part| file.contains(part)) { LineOwner::Library } else { LineOwner::Program }
 }
 
-/// Whether a lower-case path is in the Python standard library: `/usr/lib/python3.12/threading.py`,
-/// `c:/python312/lib/threading.py`, `c:/users/me/miniconda3/envs/a/lib/runpy.py`.
+/// Whether a lower-case path is in the Python standard library, such as `/usr/lib/python3.12/threading.py`,
+/// `c:/python312/lib/threading.py` or `c:/users/me/miniconda3/envs/a/lib/runpy.py`.
 fn is_of_interpreter(file: &str) -> bool {
     if file.contains("/lib/python3") || file.contains("/lib64/python3") {
         return true;
@@ -363,7 +363,7 @@ fn of_fetched(path: &str) -> Option<LineOwner> {
     Some(known.unwrap_or(LineOwner::Library))
 }
 
-/// The possible crate names of a file in a folder of crates downloaded by cargo:
+/// The possible crate names of a file in a folder of crates downloaded by cargo, such as
 /// `…/registry/src/index/name-1.2.3/src/lib.rs`. `None` for other files.
 fn fetched_crates(path: &str) -> Option<impl Iterator<Item = String>> {
     let (_, rest) = FETCHED.iter().find_map(|folder| path.split_once(folder))?;
@@ -381,7 +381,8 @@ fn is_of_pytorch(function: &str) -> bool {
     head.split(' ').skip(1).any(|word| ["at::", "c10::", "torch::"].iter().any(|prefix| word.starts_with(prefix)))
 }
 
-/// Whether a C function belongs to CPython: `PyNumber_Add`, `_PyEval_EvalFrameDefault`, or one in its source files.
+/// Whether a C function belongs to CPython, such as `PyNumber_Add` or `_PyEval_EvalFrameDefault`, or one in its source
+/// files.
 fn is_of_cpython(function: &str, file: &str) -> bool {
     let api = function.trim_start_matches('_').strip_prefix("Py");
     let is_api =

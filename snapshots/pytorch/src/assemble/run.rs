@@ -26,7 +26,7 @@ const PLACED: [&str; 13] = [
     "shapes",
     "package",
 ];
-/// Prefix of the names of values about a device: `device.0.name`, `device.0.total_bytes`.
+/// Prefix of the names of values about a device, such as `device.0.name` or `device.0.total_bytes`.
 const DEVICE: &str = "device.";
 
 /// Maximum time by which PyTorch's clock may lag behind the system clock.

@@ -44,7 +44,7 @@ impl Facts {
     }
 }
 
-/// Parses a decimal or hexadecimal integer: `4096`, `0x1000`.
+/// Parses a decimal or hexadecimal integer, such as `4096` or `0x1000`.
 fn whole_number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16).ok(),

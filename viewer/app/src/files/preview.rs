@@ -83,7 +83,7 @@ impl Preview {
         self.events_in_all.unwrap_or(guessed).max(self.events).max(1)
     }
 
-    /// The progress as text: `reading, 40%: 1,200 events, 3.1 GiB at most so far`.
+    /// The progress as text, such as `reading, 40%: 1,200 events, 3.1 GiB at most so far`.
     pub(crate) fn words(&self) -> String {
         let mut words = format!("reading, {:.0}%", self.fraction * 100.0);
         if self.events > 0 {

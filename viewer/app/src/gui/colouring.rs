@@ -277,7 +277,7 @@ fn most_important(weights: &[Weight]) -> Vec<usize> {
     ranked
 }
 
-/// Returns a line of code without leading folders: `folder/file.py:184 function`.
+/// Returns a line of code without leading folders, such as `folder/file.py:184 function`.
 pub(crate) fn short_line(text: &str) -> String {
     if let Some((address, module)) = text.split_once(" in ").filter(|(address, _)| address.starts_with("0x")) {
         return format!("{address} in {}", LineText { path: module, line: 0, function: "" }.file_name());

@@ -110,7 +110,7 @@ impl Shares {
     }
 }
 
-/// The moment of a legend's figures, as its first words: `At the peak:`, `At event 2,684:`.
+/// The moment of a legend's figures, as its first words, such as `At the peak:` or `At event 2,684:`.
 pub(crate) fn at_text(moment: &Moment, is_peak: bool) -> String {
     match moment.number() {
         _ if is_peak => "At the peak:".to_owned(),

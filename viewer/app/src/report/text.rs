@@ -235,7 +235,7 @@ pub fn bar(part: u64, whole: u64, width: usize) -> String {
     "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
 }
 
-/// Formats `part` of `whole` in percent: `12.3%`.
+/// Formats `part` of `whole` in percent, such as `12.3%`.
 pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
         return String::new();

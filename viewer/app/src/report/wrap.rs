@@ -22,13 +22,13 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Returns whether `word` is a number: `5.58`, `(1,234`, `−3`.
+/// Returns whether `word` is a number, such as `5.58`, `(1,234` or `−3`.
 fn is_number(word: &str) -> bool {
     let digits = word.trim_start_matches(|c: char| "([+−-~".contains(c));
     digits.starts_with(|c: char| c.is_ascii_digit()) && digits.chars().all(|c| c.is_ascii_digit() || ".,".contains(c))
 }
 
-/// Returns whether `word` is a unit, with punctuation: `GiB`, `ms).`.
+/// Returns whether `word` is a unit, with punctuation, such as `GiB` or `ms).`.
 fn is_unit(word: &str) -> bool {
     const UNITS: [&str; 12] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ns", "µs", "ms", "s", "%"];
     UNITS.contains(&word.trim_end_matches(|c: char| ".,;:!?)]".contains(c)))

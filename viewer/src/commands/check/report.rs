@@ -214,8 +214,8 @@ impl<'a> CheckReport<'a> {
         format!("Failed: {count} of {budgets} exceeded{}.", named(&broken))
     }
 
-    /// Lists the budgets, each with the devices on which it is met: `max-reserved on all 3 devices; max-step-growth on
-    /// devices 0, 2 of 3`. Budgets met on the same devices are listed together.
+    /// Lists the budgets, each with the devices on which it is met, such as `max-reserved on all 3 devices;
+    /// max-step-growth on devices 0, 2 of 3`. Budgets met on the same devices are listed together.
     fn met_by_devices(&self) -> String {
         let mut parts: Vec<(Vec<String>, Vec<DeviceId>)> = Vec::new();
         for budget in &self.budgets.rows {
@@ -480,7 +480,7 @@ fn named(row: &DiffGroup) -> Vec<String> {
     names
 }
 
-/// Formats the headroom: `820 MiB`, or `−412 MiB` if the budget is exceeded.
+/// Formats the headroom, such as `820 MiB`, or `−412 MiB` if the budget is exceeded.
 fn headroom(outcome: &Outcome) -> String {
     format_signed_bytes(outcome.headroom()).trim_start_matches('+').to_owned()
 }

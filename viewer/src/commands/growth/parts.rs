@@ -154,7 +154,7 @@ pub(super) fn sum(sum: Sum) -> Value {
 /// state.
 #[derive(Debug, Deserialize)]
 struct Holder {
-    /// The variable, and the path from it: `trainer.history (list of 12)`.
+    /// The variable, and the path from it, such as `trainer.history (list of 12)`.
     holder: String,
     tensors: u64,
     bytes: u64,

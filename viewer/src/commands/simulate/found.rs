@@ -142,7 +142,7 @@ impl Simulated {
         self.main().peak(metric)
     }
 
-    /// The lines that read unknown values computed on the device: `train.py:12`.
+    /// The lines that read unknown values computed on the device, such as `train.py:12`.
     pub(crate) fn lines_that_read(&self) -> Vec<String> {
         let reads = self.noted(|noted| &noted.reads);
         let line = |read: &Called| Some(format!("{}:{}", read.file.as_deref()?, read.line?));
@@ -294,7 +294,7 @@ pub(super) fn read_all(folder: &Path, out: &Path, capacity: u64) -> Result<Vec<R
     Ok(moved)
 }
 
-/// The file for one of several processes: `train.rank3.snap`.
+/// The file for one of several processes, such as `train.rank3.snap`.
 fn beside(out: &Path, which: &str) -> PathBuf {
     let stem = out.file_stem().unwrap_or_default().to_string_lossy();
     let extension = out.extension().map(|extension| format!(".{}", extension.to_string_lossy())).unwrap_or_default();

@@ -80,7 +80,7 @@ impl GroupKey {
         matches!(dimension.values, Values::Words(_)) && dimension.is_other_word.is_none()
     }
 
-    /// The label of a value with the name of the key, for use without a heading: `step 3`.
+    /// The label of a value with the name of the key, for use without a heading, such as `step 3`.
     pub fn with_name(self, label: String) -> String {
         match self.dimension().values {
             Values::Number if label != NO_LABEL => format!("{} {label}", self.name()),

@@ -12,7 +12,7 @@ pub(super) static SIZE: Dimension = Dimension {
     ..Dimension::new("size", Values::Bytes)
 };
 
-/// Formats a size so that different sizes always have different texts: `689.75 MiB`, `16400 KiB`.
+/// Formats a size so that different sizes always have different texts, such as `689.75 MiB` or `16400 KiB`.
 fn exact_size(bytes: u64) -> String {
     let text = format_exact_bytes(bytes);
     let unit = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());

@@ -46,8 +46,8 @@ impl Freed {
     }
 }
 
-/// Formats a clause: `a range of 20 MiB at 0x0 becomes free`, `3 segments with 60 MiB in all are returned to the
-/// driver`.
+/// Formats a clause, such as `a range of 20 MiB at 0x0 becomes free` or `3 segments with 60 MiB in all are returned to
+/// the driver`.
 impl fmt::Display for Freed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -42,12 +42,12 @@ pub struct PoolAndStream {
 }
 
 impl PoolAndStream {
-    /// Formats it: `large pool, stream 0`, `small pool 0.1, stream 7`.
+    /// Formats it, such as `large pool, stream 0` or `small pool 0.1, stream 7`.
     pub fn text(&self) -> String {
         format!("{}, stream {}", self.pool_text(), self.stream.0)
     }
 
-    /// Formats the pool: `large pool`, `private small pool 0.1`.
+    /// Formats the pool, such as `large pool` or `private small pool 0.1`.
     pub fn pool_text(&self) -> String {
         match self.private {
             Some((first, second)) => format!("private {} pool {first}.{second}", self.pool),

@@ -44,7 +44,7 @@ impl fmt::Display for Allowance {
     }
 }
 
-/// Parses `5%`, `2.5 %`, `5` (also a share), or a size with its unit: `200MiB`.
+/// Parses `5%`, `2.5 %`, `5` (also a share), or a size with its unit, such as `200MiB`.
 impl FromStr for Allowance {
     type Err = String;
 

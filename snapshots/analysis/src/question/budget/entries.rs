@@ -53,8 +53,8 @@ pub(super) fn gain_of_gainers<'a>(entries: impl IntoIterator<Item = &'a Entry>) 
     entries.into_iter().map(|entry| entry.delta().max(0)).sum()
 }
 
-/// The deepest module path that accounts for most of the growth of `entries`: `blocks.17.mlp`, or if several similar
-/// modules share it, `blocks.*.mlp`. Empty if there is none.
+/// The deepest module path that accounts for most of the growth of `entries`, such as `blocks.17.mlp`, or if several
+/// similar modules share it, `blocks.*.mlp`. Empty if there is none.
 pub(super) fn place_of(entries: &[&Entry]) -> Vec<String> {
     let whole = gain_of_gainers(entries.iter().copied());
     descend(entries, Vec::new(), whole)

@@ -42,7 +42,7 @@ pub enum Budget {
     ReservedGrowth(u64),
 }
 
-/// Formats the name as on the command line: `max-peak`, `max activation`, `max-phase backward`.
+/// Formats the name as on the command line, such as `max-peak`, `max activation` or `max-phase backward`.
 impl fmt::Display for Budget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -58,7 +58,7 @@ impl fmt::Display for Budget {
 }
 
 impl Budget {
-    /// Describes the value that is limited: `peak of reserved`.
+    /// Describes the value that is limited, such as `peak of reserved`.
     pub fn subject(&self, metric: Metric) -> String {
         let total = metric.name().replace('_', " ");
         match self {

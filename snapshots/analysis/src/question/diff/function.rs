@@ -3,7 +3,7 @@
 use highwater_snapshots::line_text::function_text;
 
 /// The displayed name of a function, without the compiler's hash (`::h0123456789abcdef`), and with its type parameters
-/// replaced by `_`: `vit::Block<_>::forward`.
+/// replaced by `_`, such as `vit::Block<_>::forward`.
 pub(super) fn comparable_name(name: &str) -> String {
     let name = function_text(without_hash(name));
     let mut bare = String::with_capacity(name.len());

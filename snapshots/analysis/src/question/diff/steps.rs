@@ -43,7 +43,7 @@ impl PhasePair {
         Some(i128::from(b.peak_bytes) - i128::from(a.peak_bytes))
     }
 
-    /// The step numbers: `3`, or `3 and 5` if they differ; `None` outside steps.
+    /// The step numbers, such as `3`, or `3 and 5` if they differ; `None` outside steps.
     pub fn steps(&self) -> Option<String> {
         let [a, b] = [self.a, self.b].map(|row| row?.step);
         match (a, b) {

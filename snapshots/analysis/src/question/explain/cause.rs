@@ -25,7 +25,7 @@ pub struct CategoryAndPhase {
 }
 
 impl CategoryAndPhase {
-    /// The display name: `temporary from optimizer`; only the category if the recording has no phases.
+    /// The display name, such as `temporary from optimizer`; only the category if the recording has no phases.
     pub fn name(&self) -> String {
         match self.origin {
             Origin::Unmarked => self.category.to_string(),

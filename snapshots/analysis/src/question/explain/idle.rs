@@ -61,7 +61,7 @@ impl Idle {
         self.breakdown.total
     }
 
-    /// The largest categories and the sum of the others: `gradient 1 GiB, temporary 3 MiB`.
+    /// The largest categories and the sum of the others, such as `gradient 1 GiB, temporary 3 MiB`.
     pub fn categories(&self) -> String {
         let groups = &self.by_category.groups;
         let listed =

@@ -108,7 +108,7 @@ impl PeakContext<'_> {
     }
 }
 
-/// Formats bytes with their share of `whole`: `3 GiB (25%)`.
+/// Formats bytes with their share of `whole`, such as `3 GiB (25%)`.
 pub(super) fn with_share(bytes: u64, whole: u64) -> String {
     format!("{} ({})", format_bytes(bytes), share(bytes, whole))
 }

@@ -21,7 +21,7 @@ impl Reach {
         if is_later { Self::Recorded } else { Self::UpToFailure }
     }
 
-    /// A phrase for the peak over this part; `of` names the total: ` of reserved memory`.
+    /// A phrase for the peak over this part; `of` names the total, such as ` of reserved memory`.
     pub fn the_peak(self, of: &str) -> String {
         match self {
             Self::Whole => format!("the peak{of}"),

@@ -281,7 +281,7 @@ impl Leaks {
         Self::of_spans(source, device, metric, &spans)
     }
 
-    /// A name for these leaks: `leak at train.py:12 step`, or the number of lines that leak.
+    /// A name for these leaks, such as `leak at train.py:12 step`, or the number of lines that leak.
     pub fn name(&self) -> String {
         match self.lines.as_slice() {
             [leak] => format!("leak at {}", unique_suffixes(&[&leak.line]).join(" ")),

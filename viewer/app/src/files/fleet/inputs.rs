@@ -31,7 +31,7 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// Lists the files of `folder`, and of subfolders named after a rank: `rank3`, `rank_3`, `rank=3`.
+    /// Lists the files of `folder`, and of subfolders named after a rank, such as `rank3`, `rank_3` or `rank=3`.
     ///
     /// # Errors
     ///

@@ -194,7 +194,7 @@ pub fn why_unreadable(trace: &Trace) -> String {
     first.unwrap_or_else(|| "the file ends before the first event".to_owned())
 }
 
-/// Formats ranks: `3, 7, 10 to 12`.
+/// Formats ranks, such as `3, 7, 10 to 12`.
 pub fn ranges_text(ranges: &[RangeInclusive<u32>]) -> String {
     let text = |range: &RangeInclusive<u32>| match (range.start(), range.end()) {
         (start, end) if start == end => start.to_string(),

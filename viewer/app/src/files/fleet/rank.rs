@@ -116,7 +116,7 @@ impl Rank {
         })
     }
 
-    /// Returns its name in sentences: `rank 3`, or the file's name if its rank is unknown.
+    /// Returns its name in sentences, such as `rank 3`, or the file's name if its rank is unknown.
     pub fn label(&self) -> String {
         self.number().map_or_else(|| self.name.clone(), |rank| format!("rank {rank}"))
     }

@@ -48,7 +48,7 @@ impl Count {
         Some(Self { live: live.len() as u64, found, in_all, all })
     }
 
-    /// Formats the count: `100 of 245 live blocks; 2,040 of 9,000 in the recording on device 1`.
+    /// Formats the count, such as `100 of 245 live blocks; 2,040 of 9,000 in the recording on device 1`.
     fn text(self, recording: &Recording, device: usize) -> String {
         let [found, in_all] = [self.found, self.in_all].map(format_count);
         let on = match recording.devices.len() {

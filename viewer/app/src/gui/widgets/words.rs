@@ -19,7 +19,7 @@ pub(crate) fn name_of_none(recording: &Recording, key: GroupKey) -> &'static str
     if recording.absent.is_only_before(key) { before(&recording.trace) } else { NO_LABEL }
 }
 
-/// Describes a moment: `step 1, optimizer, event 2,345`.
+/// Describes a moment, such as `step 1, optimizer, event 2,345`.
 pub(crate) fn when(moment: &Moment) -> String {
     let Some(event) = moment.number() else {
         return match moment.events_before {
@@ -33,7 +33,7 @@ pub(crate) fn when(moment: &Moment) -> String {
     format!("{step}{phase}event {}", format_count(event))
 }
 
-/// The step and phase of a moment, a short form of [`when`]: `step 1, backward`.
+/// The step and phase of a moment, a short form of [`when`], such as `step 1, backward`.
 pub(crate) fn step_and_phase(moment: &Moment) -> String {
     match (moment.event, moment.step) {
         (None, _) => when(moment),
@@ -96,14 +96,14 @@ pub(crate) fn life(trace: &Trace, id: BlockId) -> String {
     format!("Live for {events}{lasted}, {within}")
 }
 
-/// Step and phase at an event: `step 3 backward`; `None` if the recording has neither.
+/// Step and phase at an event, such as `step 3 backward`; `None` if the recording has neither.
 pub(crate) fn phase(trace: &Trace, event: EventId) -> Option<String> {
     let span = trace.spans.at(event).filter(|_| !trace.spans.is_all_setup())?;
     let step = span.step.map_or_else(String::new, |step| format!("step {step} "));
     Some(format!("{step}{}", span.phase))
 }
 
-/// Step and phase at an event, or the event's number: `step 3 backward`, `event 56`.
+/// Step and phase at an event, or the event's number, such as `step 3 backward` or `event 56`.
 fn place(trace: &Trace, event: EventId) -> String {
     phase(trace, event).unwrap_or_else(|| format!("event {}", format_count(trace.number(event))))
 }
@@ -119,7 +119,7 @@ pub(crate) fn has_losses(trace: &Trace) -> bool {
     !trace.trust.limits().is_empty() || !trace.problems.is_empty()
 }
 
-/// The number of failed requests: `1 request failed`.
+/// The number of failed requests, such as `1 request failed`.
 pub(crate) fn failed_requests(count: u64) -> String {
     format!("{} failed", count_of(count, "request"))
 }

@@ -16,7 +16,7 @@ use crate::{DeviceIndex, Recording};
 /// Where a block was allocated; other blocks may have the same origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
-    /// The kind: `call site`, `operation`, `module`.
+    /// The kind, such as `call site`, `operation` or `module`.
     pub kind: &'static str,
     /// The name of the call site, operation or module.
     pub name: String,
@@ -74,7 +74,7 @@ impl Facts {
     }
 }
 
-/// Describes the block: `512 MiB activation of linear, train.py:7 forward`.
+/// Describes the block, such as `512 MiB activation of linear, train.py:7 forward`.
 fn headline(recording: &Recording, id: BlockId, metric: Metric) -> String {
     let trace = &recording.trace;
     let block = trace.blocks.get(id);

@@ -101,13 +101,13 @@ fn hint(response: eframe::egui::Response, label: &str, can_click: bool) {
     response.on_hover_text(format!("{label}{more}"));
 }
 
-/// Describes a piece: `gradient made in backward: 2.00 GiB (2,147,483,648 B), 25% of 8.00 GiB requested`.
+/// Describes a piece, such as `gradient made in backward: 2.00 GiB (2,147,483,648 B), 25% of 8.00 GiB requested`.
 fn label_of(name: &str, piece: PeakPiece, bytes: u64, peak: &Moment) -> String {
     let part = part_of(piece, bytes, peak).map(|part| format!(", {part} of {}", base(peak)));
     format!("{name}: {} ({} B){}", format_bytes(bytes), format_count(bytes), part.unwrap_or_default())
 }
 
-/// The total that is explained and to which all shares refer: `8.00 GiB requested`.
+/// The total that is explained and to which all shares refer, such as `8.00 GiB requested`.
 fn base(peak: &Moment) -> String {
     format!("{} {}", format_bytes(peak.bytes), total_name(peak.metric))
 }

@@ -96,7 +96,7 @@ fn rows(state: &State) -> ShownTable<'_> {
     ShownTable::new(state.order.len(), columns)
 }
 
-/// Describes the pool: `large, expandable`, `private small 0.1`.
+/// Describes the pool, such as `large, expandable` or `private small 0.1`.
 fn pool_text(segment: &ReservedSegment) -> String {
     let pool = segment.home.pool_text().replacen(" pool", "", 1);
     if segment.is_expandable { format!("{pool}, expandable") } else { pool }
