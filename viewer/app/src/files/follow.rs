@@ -20,17 +20,17 @@ use crate::{Recording, background};
 pub enum Followed {
     /// The file has grown: the recording so far.
     Grown(Box<Recording>),
-    /// The program has finished it: the whole recording. The last update.
+    /// The program has finished the recording, which is complete. This is the last update.
     Finished(Box<Recording>),
-    /// It has become too long to be in memory, and is now read in parts.
+    /// The recording has become too long to be in memory, and is now read in parts.
     Long(Arc<Run>),
     /// The long recording has grown.
     Lengthened,
-    /// The program has finished the long recording. The last update.
+    /// The program has finished the long recording. This is the last update.
     Completed,
-    /// Nothing more will be written, although it is not finished. The last update.
+    /// The recording is unfinished, but nothing more will be written. This is the last update.
     Abandoned,
-    /// It cannot be followed any further: why, and what to do, as a sentence. The last update.
+    /// The file cannot be followed any further; the sentence states the reason and a remedy. This is the last update.
     Lost(String),
 }
 
@@ -49,14 +49,14 @@ pub struct Following {
 /// The source of the file's bytes.
 #[derive(Debug)]
 enum Input {
-    /// A thread that watches the file, and ends when this is dropped.
+    /// A thread that watches the file, and ends when this value is dropped.
     Watched { _stop: Sender<()> },
     /// The caller passes the bytes to [`Following::feed`].
     Fed(Feed),
 }
 
 impl Following {
-    /// Starts to follow the file of `recording`, which is read in parts once it has more than `most_resident` events.
+    /// Starts following the file of `recording`, which is read in parts once it has more than `most_resident` events.
     /// `wake` is called on the following thread when there is an update. `None` if the recording has no file.
     pub(crate) fn start(recording: &Recording, most_resident: u64, wake: impl Fn() + Send + 'static) -> Option<Self> {
         let events = recording.trace.events.len();
@@ -161,7 +161,7 @@ impl Following {
     }
 }
 
-/// The recording at `path` so far.
+/// Returns the part of the recording at `path` that has been read.
 fn recording(path: &Path, follower: &Follower) -> Recording {
     Recording::new(file_name(path), Some(path.to_owned()), follower.trace())
 }

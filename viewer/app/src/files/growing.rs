@@ -1,24 +1,24 @@
-//! A file that is read while it grows, and recognized after it was replaced, truncated or overwritten.
+//! A file that is read while it grows. Detects that it was replaced, truncated or overwritten.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// First bytes of the file by which it is recognized.
+/// Length of the start of the file by which the file is recognized.
 const START: u64 = 4096;
 
-/// The reason that a file cannot be read further.
+/// The reason a file cannot be read further.
 #[derive(Debug)]
 pub enum Lost {
-    /// There is no file at its path.
+    /// The file no longer exists.
     Missing,
-    /// Another file is at its path.
+    /// Another file has replaced it.
     Replaced,
     /// The file is shorter than the part already read; the value is its length.
     Truncated(u64),
-    /// The file now begins with other bytes.
+    /// The first bytes of the file have changed.
     Overwritten,
-    /// The system does not read it.
+    /// The system cannot read the file.
     Unreadable(io::Error),
 }
 
@@ -35,16 +35,16 @@ impl GrowingFile {
     ///
     /// # Errors
     ///
-    /// As [`File::open`].
+    /// Fails like [`File::open`].
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self { path: path.to_owned(), file: File::open(path)?, start: Vec::new() })
     }
 
-    /// Returns the metadata. It must be the file that was opened, and not shorter than the bytes that were `read`.
+    /// Returns the metadata, after checking that the path still refers to the opened file, with at least `read` bytes.
     ///
     /// # Errors
     ///
-    /// Fails if it is not, or the system does not tell.
+    /// Fails if the file was replaced or truncated, or if the system cannot read its metadata.
     pub fn facts(&self, read: u64) -> Result<Metadata, Lost> {
         let facts = self.file.metadata().map_err(Lost::Unreadable)?;
         let now = std::fs::metadata(&self.path).map_err(|_| Lost::Missing)?;
@@ -55,11 +55,11 @@ impl GrowingFile {
         }
     }
 
-    /// Checks that the file still begins as it did the last time: its program may have been restarted.
+    /// Checks that the start of the file has not changed, which happens if its program was restarted.
     ///
     /// # Errors
     ///
-    /// Fails if it does not, or cannot be read.
+    /// Fails if the start has changed or cannot be read.
     pub fn recognize(&mut self) -> Result<(), Lost> {
         let mut now = Vec::new();
         self.file.seek(SeekFrom::Start(0)).map_err(Lost::Unreadable)?;
@@ -71,11 +71,11 @@ impl GrowingFile {
         Ok(())
     }
 
-    /// Reads the bytes from `from` on, at most as many as `most`.
+    /// Reads at most `most` bytes, starting at offset `from`.
     ///
     /// # Errors
     ///
-    /// Fails if it cannot be read.
+    /// Fails if the file cannot be read.
     pub fn read(&mut self, from: u64, most: usize) -> Result<Vec<u8>, Lost> {
         let mut portion = Vec::new();
         self.file.seek(SeekFrom::Start(from)).map_err(Lost::Unreadable)?;
@@ -84,14 +84,14 @@ impl GrowingFile {
     }
 }
 
-/// Whether both describe the same file, as reported by the system.
+/// Returns whether the system reports both as the same file.
 #[cfg(unix)]
 fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// Whether both describe the same file, as reported by the system.
+/// Returns whether the system reports both as the same file.
 #[cfg(not(unix))]
 fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
     one.created().ok() == other.created().ok()

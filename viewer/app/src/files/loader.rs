@@ -1,4 +1,4 @@
-//! Reads a recording, or a folder of them, on a background thread; reports progress and a preview, and can be
+//! Reads a recording, or a folder of recordings, on a background thread. Reports progress and a preview, and can be
 //! cancelled.
 
 use std::io::Read;
@@ -36,11 +36,11 @@ pub enum Source {
     Path(PathBuf),
     /// A file that was provided without a path, as in browsers.
     Content {
-        /// The name.
+        /// The name of the file.
         name: PathBuf,
-        /// The file's bytes.
+        /// The length of the file in bytes.
         length: u64,
-        /// The bytes.
+        /// The content of the file.
         content: Box<dyn Read + Send>,
     },
 }
@@ -52,7 +52,7 @@ impl std::fmt::Debug for Source {
 }
 
 impl Source {
-    /// Returns the path, or its name.
+    /// Returns the path, or the name of a file without a path.
     pub fn path(&self) -> &Path {
         match self {
             Self::Path(path) | Self::Content { name: path, .. } => path,
@@ -107,13 +107,13 @@ impl State {
 pub enum Loaded {
     /// A recording with its indexes.
     Recording(Box<Recording>),
-    /// A summary of the recordings in a folder, which is followed from then on.
+    /// A summary of the recordings in a folder, and the data needed to follow it from then on.
     Folder(Box<(Fleet, FollowedFleet)>),
 }
 
 impl Loading {
-    /// Starts to read `source`; if it has more than `most_resident` events, only a part. `wake` is called on the
-    /// reading thread when there is an update.
+    /// Starts reading `source`; of a recording with more than `most_resident` events, reads only a part. `wake` is
+    /// called on the reading thread when there is an update.
     pub fn start(source: Source, most_resident: u64, wake: impl Fn() + Send + Sync + 'static) -> Self {
         let (state, path, wake) = (Arc::new(State::new()), source.path().to_owned(), Arc::new(wake));
         let (shared, woken) = (Arc::clone(&state), Arc::clone(&wake));
@@ -139,7 +139,7 @@ impl Loading {
         (format!("{stage}{counted}"), self.state.permille.load(Ordering::Relaxed) as f32 / 1000.0)
     }
 
-    /// The preview of the part that has been read; `None` until there is any.
+    /// Returns the preview of the part that has been read; `None` while nothing has been read.
     pub fn preview(&self) -> Option<Preview> {
         let preview = self.state.preview.lock().unwrap_or_else(PoisonError::into_inner);
         (!preview.points.is_empty()).then(|| preview.clone())
@@ -161,7 +161,7 @@ impl Drop for Loading {
 /// Minimum time between two wake-ups of the window.
 const BETWEEN_WAKES: Duration = Duration::from_millis(100);
 
-/// The problem, and what to do about it.
+/// Returns a sentence with the error, and a remedy if there is one.
 fn sentence(error: &Error) -> String {
     use std::io::ErrorKind;
     let advice = match error {
@@ -197,8 +197,8 @@ fn load(source: Source, most: u64, state: &State, wake: &(dyn Fn() + Sync)) -> R
     recording.map(|recording| Loaded::Recording(Box::new(recording)))
 }
 
-/// Reads the part around the peak of a `.snap` file that is too long to be in memory. `None` if it is not too long, or
-/// if it is damaged, so that it is then read as a whole and problems are reported.
+/// Reads the part around the peak of a `.snap` file that is too long to be in memory. Returns `None` if the file is not
+/// too long, or if it is damaged; the caller then reads it as a whole, which reports its problems.
 #[cfg(not(target_family = "wasm"))]
 fn load_part(path: &Path, most: u64, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Option<Recording>, String> {
     state.enter("Reading");
@@ -219,7 +219,7 @@ fn load_part(path: &Path, most: u64, state: &State, wake: &(dyn Fn() + Sync)) ->
     Ok(peak.ok().and_then(|peak| Recording::part(&run, run.around(peak)).ok()))
 }
 
-/// Opens a recording that is too long to be in memory. `None` if it is not, or if it is damaged.
+/// Opens a recording that is too long to be in memory. Returns `None` if it is not too long, or if it is damaged.
 #[cfg(not(target_family = "wasm"))]
 fn long_source(
     path: &Path,
@@ -229,7 +229,7 @@ fn long_source(
     highwater_analysis::Source::in_windows(windows).ok()
 }
 
-/// Returns `None`: in browsers, whole recordings are in memory.
+/// Returns `None`, because browsers read recordings as a whole.
 #[cfg(target_family = "wasm")]
 fn long_source(
     _path: &Path,
@@ -246,17 +246,17 @@ fn is_rotated(folder: &Path) -> bool {
     return folder.as_os_str().is_empty();
 }
 
-/// Returns `None`: browsers provide files as a whole, which are not read in parts.
+/// Returns `None`, because browsers read files as a whole.
 #[cfg(target_family = "wasm")]
 fn load_part(_: &Path, _: u64, _: &State, _: &(dyn Fn() + Sync)) -> Result<Option<Recording>, String> {
     Ok(None)
 }
 
-/// Opens a recording of a folder, to summarize it; `is_whole` as in [`Fleet::read`].
+/// Opens a recording in a folder, to summarize it; `is_whole` is passed as in [`Fleet::read`].
 ///
 /// # Errors
 ///
-/// Fails if it cannot be read, or `flow` breaks.
+/// Fails if the recording cannot be read, or if `flow` breaks.
 pub(crate) fn open_rank(
     file: &Path,
     is_whole: bool,
@@ -300,7 +300,7 @@ fn guess_where_left_open(Opened { trace, format }: Opened) -> Trace {
     if format.kind == FileKind::Snap { trace } else { guess(trace, &Rules::default()) }
 }
 
-/// Indexes what `open` reads.
+/// Indexes the recording that `open` reads.
 fn load_with(
     path: &Path,
     state: &State,

@@ -1,5 +1,5 @@
 //! Reads and writes files: recordings, folders of ranks, and saved tables and pictures. Apart from the app's dialogs
-//! and settings, the only module that accesses files.
+//! and settings, this is the only module that accesses files.
 
 use std::path::Path;
 
@@ -37,7 +37,7 @@ pub fn file_name(file: &Path) -> String {
     file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// The name of the recording in `file`: that of the file, or `standard input` for `-`.
+/// Returns the name of the recording in `file`, which is the file name, or `standard input` for `-`.
 pub fn recording_name(file: &Path) -> String {
     if is_stdin(file) { "standard input".to_owned() } else { file_name(file) }
 }

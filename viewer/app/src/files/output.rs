@@ -1,3 +1,3 @@
-//! The output of tables and pictures to disk. `output_web.rs` replaces it in a browser.
+//! Writes tables and pictures to disk. In a browser, `output_web.rs` replaces this file.
 
 pub use super::destination::write_whole;

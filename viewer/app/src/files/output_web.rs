@@ -1,4 +1,4 @@
-//! The output of tables and pictures in a browser: to its downloads.
+//! Writes tables and pictures to the browser's downloads.
 
 use std::io::Write;
 use std::path::Path;
@@ -15,7 +15,7 @@ extern "C" {
     fn download(name: &str, bytes: &[u8]);
 }
 
-/// Calls `write` to write the file `path`, and downloads it once it is complete. Returns the result of `write`, and the
+/// Writes the file `path` with `write`, and downloads it once it is complete. Returns the result of `write`, and the
 /// file's length.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! A preview of a recording that is still being read: its live memory so far.
+//! A preview of a recording that is still being read: the curve of its live memory.
 
 use highwater_snapshots::format::Progress;
 use highwater_snapshots::live_bytes::LiveBytes;
@@ -11,26 +11,26 @@ const MAX_POINTS: usize = 512;
 /// A range of events and the live memory during it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// Number of events up to its end.
+    /// Number of events up to the end of the range.
     pub end: u64,
     /// Minimum and maximum of the requested bytes of live blocks.
     pub levels: LiveBytes,
 }
 
-/// The content read so far.
+/// The part of a recording that has been read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Preview {
     /// The share of the file that has been read, from 0 to 1.
     pub fraction: f32,
-    /// Events read so far.
+    /// Number of events read so far.
     pub events: u64,
     /// Number of events in the file, if known from its index.
     pub events_in_all: Option<u64>,
     /// The points of the curve, in event order.
     pub points: Vec<Point>,
-    /// The number of received points per stored point.
+    /// Number of received points per stored point.
     merged: usize,
-    /// The number of values that the last point represents.
+    /// Number of received points that the last stored point represents.
     last: usize,
 }
 
@@ -65,8 +65,8 @@ impl Preview {
         }
     }
 
-    /// The level from which the curve is drawn; below 0 if blocks were freed whose allocation the file lists only
-    /// later.
+    /// Returns the level from which the curve is drawn. It is below 0 if blocks were freed whose allocations the file
+    /// lists only later.
     pub(crate) fn floor(&self) -> i64 {
         self.points.iter().map(|point| point.levels.lowest).min().unwrap_or(0).min(0)
     }
@@ -77,7 +77,8 @@ impl Preview {
         highest.saturating_sub(self.floor()).max(0) as u64
     }
 
-    /// The approximate number of events in the file: from its index, else estimated from the share that has been read.
+    /// Returns the approximate number of events in the file, from its index or estimated from the share that has been
+    /// read.
     pub(crate) fn whole(&self) -> u64 {
         let guessed = (self.events as f64 / f64::from(self.fraction.max(0.001))) as u64;
         self.events_in_all.unwrap_or(guessed).max(self.events).max(1)

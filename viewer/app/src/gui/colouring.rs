@@ -19,13 +19,13 @@ use crate::{ColourBy, Recording};
 pub struct Entry {
     /// The value shared by the blocks of this colour, in short form.
     pub name: String,
-    /// The label of their group in tables.
+    /// The label of these blocks' group in tables.
     pub label: String,
     /// The colour of these blocks.
     pub colour: Color32,
-    /// The index in the legend: the largest at the peak first, the entry for all other values last.
+    /// The position in the legend: the largest at the peak first, the entry for all other values last.
     pub rank: usize,
-    /// The number of values with this colour: 1, except for the entry for all other values.
+    /// Number of values with this colour: 1, except in the entry for all other values.
     pub values: usize,
     /// The `--where` condition for these blocks; `None` if there is none.
     pub condition: Option<String>,
@@ -53,9 +53,9 @@ const SECOND_LAYER: u8 = 0x80;
 const RUN: usize = 1 << 14;
 
 impl Colouring {
-    /// Colours the blocks of device `device` of `recording`. There are entries for the values with the most bytes at
-    /// the peak of `metric`, largest first; categories and lifetimes have a fixed order. Blocks that are not among
-    /// `matches` are grey. Takes a few parallel passes over the blocks.
+    /// Assigns colours to the blocks of device `device` of `recording`. The legend has entries for the values with the
+    /// most bytes at the peak of `metric`, largest first; categories and lifetimes have a fixed order. Blocks that are
+    /// not among `matches` are grey. Takes a few parallel passes over the blocks.
     pub(crate) fn build(
         recording: &Recording,
         device: usize,
@@ -129,8 +129,8 @@ impl Colouring {
         if self.matches.contains(block) { theme::instance(colour, block.0 as usize) } else { colour }
     }
 
-    /// The legend entry of bytes outside of blocks: that of the blocks with which tables group them; `None` if there
-    /// are none.
+    /// Returns the legend entry of bytes outside of blocks, which is that of the blocks with which tables group these
+    /// bytes; `None` if there is no such entry.
     pub(crate) fn entry_beside(&self, trace: &Trace, beside: Beside) -> Option<usize> {
         let label = label_beside(trace, self.by.0, beside);
         self.entries.iter().position(|entry| entry.label == label)
@@ -142,7 +142,7 @@ impl Colouring {
         (self.by.0 == key).then(|| entry().map_or(theme::NEUTRAL, |entry| entry.colour))
     }
 
-    /// The index of the block's legend entry; past the end for blocks of other devices without an entry.
+    /// Returns the index of the block's legend entry; past the end for blocks of other devices.
     pub(crate) fn entry(&self, block: BlockId) -> usize {
         usize::from(self.entry_of.get(block.0 as usize).copied().unwrap_or(u8::MAX) & !SECOND_LAYER)
     }
@@ -155,7 +155,7 @@ impl Entry {
     }
 }
 
-/// The values of blocks; leaked blocks have separate ones.
+/// The values of blocks. Leaked blocks have separate values.
 struct Values<'a> {
     of_blocks: BlockValues<'a>,
     leaks: Option<&'a Leaks>,
@@ -163,14 +163,14 @@ struct Values<'a> {
 }
 
 impl Values<'_> {
-    /// The value of the block in `row`; the second half of the values is for leaked blocks.
+    /// Returns the value of the block in `row`; the second half of the values is for leaked blocks.
     #[inline]
     fn value(&self, row: usize) -> usize {
         let leaks = self.leaks.is_some_and(|leaks| leaks.has(self.trace, BlockId(row as u32)));
         self.of_blocks.value(row) + if leaks { self.of_blocks.count() } else { 0 }
     }
 
-    /// The entries of `order`, not ranked.
+    /// Returns the legend entries of the values in `order`, not yet ranked.
     fn entries(&self, key: GroupKey, order: &[usize]) -> Vec<Entry> {
         let fixed = |value: &usize| fixed_colour(key, self.of_blocks.number(*value)?);
         let fixed: Option<Vec<Color32>> = order.iter().map(fixed).collect();
@@ -189,7 +189,7 @@ impl Values<'_> {
     }
 }
 
-/// The colour of a value of `key`, given by its number, if it is the same in all recordings and views.
+/// Returns the colour of the value of `key` with this index, if it is the same in all recordings and views.
 pub(crate) fn fixed_colour(key: GroupKey, number: u64) -> Option<Color32> {
     match key {
         GroupKey::Category => Category::from_code(number as u8).map(theme::category),

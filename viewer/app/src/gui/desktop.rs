@@ -19,11 +19,11 @@ const WAYLAND_PACKAGES: &str =
 
 /// Opens the window with `files`, or with a start screen that offers `examples`, and returns when it is closed.
 /// Recordings with more than `most_resident` events are shown in parts. If no window can be opened, returns a message
-/// with the missing requirements.
+/// that lists the missing requirements.
 ///
 /// # Errors
 ///
-/// Fails if the app fails after its window was opened.
+/// Fails if an error occurs after the window was opened.
 pub fn run(files: Vec<PathBuf>, examples: Examples, most_resident: u64) -> Result<Option<String>, Failure> {
     let viewport = egui::ViewportBuilder::default()
         .with_title("Highwater")

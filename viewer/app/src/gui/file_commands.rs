@@ -16,7 +16,7 @@ use crate::gui::window::settings::Settings;
 use crate::gui::window::top_bar;
 use crate::{Axis, Command, NO_TIMES, Pin, Selection, drawn_metric};
 
-/// Whether `command` concerns moments or the timeline, which a recording without events does not have.
+/// Returns whether `command` concerns moments or the timeline, which a recording without events does not have.
 fn needs_events(command: Command) -> bool {
     command.is_movement()
         || matches!(
@@ -40,7 +40,7 @@ fn needs_events(command: Command) -> bool {
 }
 
 impl OpenFile {
-    /// Whether `command`, which needs a recording, is currently applicable to this one.
+    /// Returns whether `command`, which needs a recording, is currently applicable to this one.
     pub fn can(&self, command: Command) -> bool {
         let has = |key: GroupKey| self.recording.absent.reason(key).is_none();
         let has_block = self.selection.pin.is_some_and(|pin| pin.block.is_some());
@@ -76,8 +76,8 @@ impl OpenFile {
         }
     }
 
-    /// The reason why the recording does not support `command`, as a sentence; `None` if it does, or if the command is
-    /// disabled for another reason.
+    /// Returns the reason the recording does not support `command`, as a sentence; `None` if it supports the command,
+    /// or if the command is disabled for another reason.
     pub fn absence(&self, command: Command) -> Option<String> {
         let lacks = |key: GroupKey| self.recording.absent.reason(key).map(str::to_owned);
         match command {
@@ -118,7 +118,8 @@ impl OpenFile {
         self.note(command.is_movement(), seconds);
     }
 
-    /// The byte offset that a vertical zoom keeps fixed: the middle of the pinned block, else the top of the stack.
+    /// Returns the byte offset that a vertical zoom keeps fixed: the middle of the pinned block, else the top of the
+    /// stack.
     fn anchor(&mut self, moment: &Moment) -> f64 {
         let pinned = self.selection.pin.and_then(|pin| pin.block);
         let stack = pinned.and_then(|_| self.timeline.stack(&self.recording, &self.selection, moment.position()));
@@ -211,7 +212,7 @@ impl OpenFile {
         }
     }
 
-    /// Pins the failed request after or before `position` on any device, and shows that device. Wraps around.
+    /// Pins the first failed request after or before `position` on any device, and shows that device. Wraps around.
     fn go_to_oom(&mut self, position: usize, is_forward: bool) {
         let ooms = &self.recording.regions.ooms;
         let wrapped = if is_forward { ooms.first() } else { ooms.last() };
@@ -220,7 +221,7 @@ impl OpenFile {
         }
     }
 
-    /// Opens the Statistics panel with kept memory and leaks.
+    /// Opens the Statistics panel, with memory that is never freed and leaks.
     pub(super) fn show_kept(&mut self, settings: &mut Settings) {
         (settings.side, settings.is_side_folded) = (Side::Statistics, false);
         self.views.statistics.show("Kept");
@@ -234,7 +235,7 @@ impl OpenFile {
         }
     }
 
-    /// Goes to a peak that was requested while the peaks were still being computed.
+    /// Moves to a peak that was requested while the peaks were still being computed.
     pub(super) fn go_to_awaited_peak(&mut self) {
         let key = self.peaks_key();
         let Some((moments, is_forward)) = self.peaks.awaited(&key) else { return };
@@ -249,7 +250,7 @@ impl OpenFile {
         (OfDevice { recording, device: *device }, *metric)
     }
 
-    /// Pins the largest block at `position` that matches the search; the first of several.
+    /// Pins the largest block at `position` that matches the search; the first one in a tie.
     fn pin_largest_block(&mut self, position: usize, settings: &mut Settings) {
         let trace = &self.recording.trace;
         let metric = drawn_metric(self.selection.metric);
@@ -273,7 +274,7 @@ impl OpenFile {
     }
 }
 
-/// The element of `all`, which is sorted by moment, directly after `position`, or directly before it.
+/// Returns the element of `all`, which is sorted by moment, directly after or before `position`.
 fn beside<T>(all: &[T], moment: impl Fn(&T) -> usize, position: usize, is_forward: bool) -> Option<&T> {
     match is_forward {
         true => all.get(all.partition_point(|one| moment(one) <= position)),

@@ -19,7 +19,7 @@ extern "C" {
     #[wasm_bindgen(js_namespace = highwater, js_name = has_editor)]
     fn is_in_editor() -> bool;
 
-    /// Opens the line in that editor.
+    /// Opens the line in the page's editor.
     #[wasm_bindgen(js_namespace = highwater, js_name = open_line)]
     fn open_in_editor(file: &str, line: u32);
 
@@ -43,7 +43,7 @@ pub(super) fn dropped_paths(ctx: &egui::Context) -> Vec<PathBuf> {
     Vec::new()
 }
 
-/// Whether the app runs in an editor that can open lines of source code.
+/// Returns whether the app runs in an editor that can open lines of source code.
 pub(super) fn has_editor() -> bool {
     is_in_editor()
 }
@@ -63,7 +63,7 @@ pub(super) fn stop_served(path: &Path) {
     leave_served(&path.to_string_lossy());
 }
 
-/// Describes the current view in the page's URL.
+/// Updates the page's URL to a link to the current view.
 pub(super) fn show_link(text: &str) {
     show_fragment(text);
 }

@@ -17,7 +17,7 @@ impl<T> Identity<T> {
         self.0.upgrade()
     }
 
-    /// Whether it is the identity of `value`.
+    /// Returns whether this is the identity of `value`.
     pub(crate) fn is(&self, value: &Arc<T>) -> bool {
         std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(value))
     }

@@ -16,7 +16,7 @@ use crate::gui::colouring::{Colouring, Entry};
 use crate::gui::widgets::{MEANING_OF_NONE, Query, Shades, capital, computed, fit, fitted, theme, when};
 use crate::{DeviceIndex, Recording, Selection};
 
-/// A moment of a recording, for which shares are computed.
+/// A moment of a recording for which shares are computed.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     /// The recording whose blocks are coloured.
@@ -75,7 +75,7 @@ impl Asked {
     }
 }
 
-/// Computes the legend's shares on a background thread: there may be a million live blocks.
+/// Computes the legend's shares on a background thread, because there may be a million live blocks.
 #[derive(Debug)]
 pub(crate) struct Shares {
     query: Query<Asked, Vec<(Entry, u64)>>,
@@ -90,7 +90,7 @@ impl Default for Shares {
 }
 
 impl Shares {
-    /// Requests the shares at a moment, unless they were requested last.
+    /// Requests the shares at a moment, unless the last request was the same.
     pub(crate) fn ask(&mut self, ctx: &Context, asked: &Asked) {
         self.query.receive();
         self.query.ask(ctx, asked);
@@ -122,13 +122,13 @@ pub(crate) fn at_text(moment: &Moment, is_peak: bool) -> String {
 /// The opacity of an entry without bytes.
 const ABSENT: f32 = 0.35;
 
-/// Maximum widths of names in a legend, in points: shorter ones where the longer do not fit. Only the first has room
-/// for the functions of source lines.
+/// Maximum widths of names in a legend, in points, in the order in which they are tried. Only the first has room for
+/// the functions of source lines.
 const NAME_WIDTHS: [f32; 6] = [Chip::MAX_NAME, 150.0, 125.0, 110.0, 97.0, 84.0];
 
 /// Shows the legend with each entry's share after the text `when`, wrapped into at most `most_rows` rows, with names as
-/// long as fit. If there is not enough room, the smallest entries share the last one, which lists them when hovered.
-/// Returns the condition of a clicked entry.
+/// long as the space permits. If there is not enough room, the smallest entries share the last one, which lists them
+/// when hovered. Returns the condition of a clicked entry.
 pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize, when: &str) -> Option<String> {
     let (total, most_rows) = (entries.iter().map(|(_, bytes)| bytes).sum(), most_rows.min(entries.len().max(1)));
     let named = entries.iter().filter(|(entry, _)| entry.values == 1);
@@ -201,7 +201,7 @@ pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize,
 
 /// The font size of a legend.
 const LETTERS: f32 = 13.0;
-/// The name of the entry for all groups without their own.
+/// The name of the entry for all groups without an entry.
 const OTHERS: &str = "others";
 /// The distance of the first entry from the text before it, in points.
 const AFTER_LEAD: f32 = 10.0;
@@ -232,7 +232,7 @@ impl Others {
         self.lines.push((colour, text));
     }
 
-    /// Shows an entry for all of them, if there are any, and lists them on hover.
+    /// Shows one entry for all omitted entries, if there are any, and lists them on hover.
     fn others_ui(&self, ui: &mut Ui, name: &str, amount: &str, sign: impl Fn(&Painter, Rect)) {
         if self.lines.is_empty() {
             return;
@@ -248,7 +248,8 @@ impl Others {
     }
 }
 
-/// For each entry, whether to show it if only those with the largest `sums` fit: as many as possible, and at least one.
+/// Returns, for each entry, whether to show it if there is space only for the entries with the largest `sums`: as many
+/// as possible, but at least one.
 fn largest_that_fit(sums: &[u64], fits: impl Fn(&[bool]) -> bool) -> Vec<bool> {
     let mut shown = vec![true; sums.len()];
     let mut order: Vec<usize> = (0..sums.len()).collect();
@@ -274,12 +275,12 @@ fn rows_of(widths: impl Iterator<Item = f32>, available: f32) -> usize {
     rows
 }
 
-/// The name of the entry for all lines without their own.
+/// The name of the entry for all lines without an entry.
 const MORE: &str = "more";
 
 /// Shows the legend of the totals, with their values at some moment after the text `when`, in one row; entries that do
 /// not fit are listed when the last one is hovered. `summary` describes the whole device; `bands` is the total of the
-/// bands, and `is_drawn` returns whether a total is drawn at all.
+/// bands, and `is_drawn` returns whether a total is drawn.
 pub(crate) fn lines_ui(
     ui: &mut Ui,
     trace: &Trace,
@@ -329,7 +330,7 @@ pub(crate) fn lines_ui(
     });
 }
 
-/// A symbol, its meaning and its amount, kept together so that rows wrap between chips.
+/// A symbol, its meaning and its amount. They are kept together: rows wrap between chips.
 pub(crate) struct Chip {
     name: Arc<Galley>,
     amount: Arc<Galley>,
@@ -338,10 +339,10 @@ pub(crate) struct Chip {
 
 impl Chip {
     const GAP: f32 = 5.0;
-    /// Maximum width of the meaning in points; longer ones are truncated, so that no name dominates the layout.
+    /// Maximum width of the meaning in points; a longer text is truncated, so that no name dominates the layout.
     const MAX_NAME: f32 = 220.0;
 
-    /// Lays out the texts; in a paler colour if the amount is zero.
+    /// Lays out the texts, in a paler colour if the amount is zero.
     pub(crate) fn new(ui: &Ui, name: &str, amount: &str, is_present: bool) -> Self {
         Self::within(ui, name, amount, is_present, Self::MAX_NAME)
     }
@@ -372,7 +373,7 @@ impl Chip {
         self.show_as(ui, sign, Sense::hover())
     }
 
-    /// Shows it like [`show`](Self::show); if `sense` includes clicks, it is a button.
+    /// Shows the chip like [`show`](Self::show); if `sense` includes clicks, the chip is a button.
     fn show_as(self, ui: &mut Ui, sign: impl Fn(&Painter, Rect), sense: Sense) -> Response {
         let (rect, response) = ui.allocate_exact_size(vec2(self.width(), theme::ROW_HEIGHT), sense);
         let role = if sense.senses_click() { Role::Button } else { Role::Label };

@@ -32,7 +32,7 @@ use crate::{ColourBy, Command, Recording, Selection, drawn_metric};
 pub(crate) struct Visit {
     pub(super) selection: Selection,
     pub(super) search: String,
-    /// The numbers of the events shown, for a long recording that is shown in parts.
+    /// The indices of the events shown, for a long recording that is shown in parts.
     pub(super) part: Range<u64>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Visit {
 pub struct OpenFile {
     /// The recording.
     pub recording: Arc<Recording>,
-    /// The selected device, total, visible part, block and marks.
+    /// The selected device, total, visible range, block and marks.
     pub selection: Selection,
     /// The timeline.
     pub timeline: Timeline,
@@ -113,7 +113,7 @@ impl OpenFile {
     }
 
     /// Replaces the recording by `recording`, a newer version from the same file. The view stays, except for the pinned
-    /// block, which may be a different one now.
+    /// block, which may no longer be the same block.
     pub(crate) fn replace(&mut self, recording: Recording, is_in_front: bool) {
         let run = |recording: &Recording| recording.run.as_ref().map(Arc::as_ptr);
         let is_same_run = recording.run.is_some() && run(&recording) == run(&self.recording);
@@ -146,7 +146,8 @@ impl OpenFile {
         self.views.plan.forget();
     }
 
-    /// The moment of the legend and of the side panels: the pinned one, else the peak. They do not follow the pointer.
+    /// Returns the moment of the legend and of the side panels, which do not follow the pointer: the pinned moment,
+    /// else the peak.
     pub fn moment(&self) -> (Moment, Reason) {
         let trace = &self.recording.trace;
         let index = &self.recording.devices[self.selection.device];
@@ -157,7 +158,8 @@ impl OpenFile {
         }
     }
 
-    /// The moment of commands and of the views below the timeline: the one under the pointer, else [`Self::moment`].
+    /// Returns the moment of commands and of the views below the timeline: the moment under the pointer, else
+    /// [`Self::moment`].
     pub(super) fn pointed_moment(&self) -> Moment {
         let index = &self.recording.devices[self.selection.device];
         match self.timeline.hover() {
@@ -290,7 +292,7 @@ impl OpenFile {
         chosen
     }
 
-    /// Shows the view below the timeline, or if none is open, the names of the available ones.
+    /// Shows the view below the timeline, or the names of the available views if none is open.
     fn below_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Vec<Action> {
         let is_state = self.recording.trace.is_state();
         let Some(bottom) = settings.bottom.filter(|bottom| *bottom != Bottom::Segments || !is_state) else {
@@ -393,7 +395,7 @@ impl OpenFile {
         self.light.current()?.first().cloned()
     }
 
-    /// Lets the labels of a failed request and of a peak with leaks lead to their analysis, unless that is open.
+    /// Makes the labels of a failed request and of a peak with leaks open their analysis, unless that is already open.
     fn flags_ui(&self, ui: &Ui, settings: &Settings) -> Vec<Action> {
         let [failure, peak] = self.timeline.flags();
         let moment = labelled_failure(&self.recording, &self.selection);

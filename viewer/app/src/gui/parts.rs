@@ -33,7 +33,7 @@ impl OpenFile {
         }
     }
 
-    /// Shows a part that has been read.
+    /// Shows a part of the recording that has been read.
     pub(super) fn show_part(&mut self, ctx: &Context, part: Result<Part, String>) {
         let returning = self.returning.take();
         // A message is shown in the next frame.
@@ -86,7 +86,7 @@ impl OpenFile {
         }
     }
 
-    /// Shows these events, given by their numbers in the whole recording.
+    /// Shows these events, given by their indices in the whole recording.
     fn show_events(&mut self, events: &Range<u64>) {
         let first = self.recording.events().start;
         let local = |event: u64| event.saturating_sub(first).min(u64::from(u32::MAX)) as u32;
@@ -95,13 +95,13 @@ impl OpenFile {
         self.selection.show(&self.recording, View { x, y });
     }
 
-    /// Starts to read a part.
+    /// Starts reading a part of the recording.
     pub(super) fn ask_for(&mut self, ctx: &Context, run: &Arc<Run>, wanted: Wanted) {
         self.returning = None;
         self.run.ask(ctx, run, wanted);
     }
 
-    /// Restores an earlier view once its part is read.
+    /// Restores an earlier view once its part has been read.
     pub(super) fn return_to(&mut self, ctx: &Context, visit: Visit) {
         match self.recording.run.clone().filter(|_| visit.part != self.recording.events()) {
             Some(run) => {
@@ -124,7 +124,7 @@ impl OpenFile {
         self.search_for(ctx, &search);
     }
 
-    /// Switches to showing a part of the recording, which has become too long to be in memory: the visible one.
+    /// Switches to showing only the visible part of the recording, which has become too long to be in memory.
     pub(super) fn become_long(&mut self, ctx: &Context, run: &Arc<Run>) {
         let view = self.view_of_run();
         let length = Run::length_around(&view);
@@ -138,7 +138,7 @@ impl OpenFile {
     }
 
     /// After a long recording has grown, reads the last part again if its end was visible. Once the recording is
-    /// finished, reads any part again, in which the end may have been missing.
+    /// finished, reads any part again, because its end may have been missing.
     pub(super) fn renew_part(&mut self, ctx: &Context) {
         let Some(run) = self.recording.run.clone() else { return };
         let shown = self.recording.events();
@@ -157,14 +157,14 @@ impl OpenFile {
         }
     }
 
-    /// The numbers of the visible events in the whole recording.
+    /// Returns the indices of the visible events in the whole recording.
     fn view_of_run(&self) -> Range<u64> {
         let first = self.recording.events().start;
         let view = self.selection.events_in_view(&self.recording);
         first + u64::from(view.start)..first + u64::from(view.end)
     }
 
-    /// Shows an event, given by its number in the whole recording.
+    /// Shows an event, given by its index in the whole recording.
     fn go_to_event(&mut self, event: u64) {
         let Self { recording, selection, .. } = self;
         let moment = (event.saturating_sub(recording.events().start) as usize + 1).min(recording.trace.events.len());
@@ -176,7 +176,7 @@ impl OpenFile {
         }
     }
 
-    /// Shows the step with a number: the first one in the view or later, else the first one of the recording.
+    /// Shows the step with this number: the first such step in the view or later, else the first one of the recording.
     pub(crate) fn go_to_step(&mut self, ctx: &Context, number: u32) {
         let seconds = ctx.input(|input| input.time);
         self.note(false, seconds);
@@ -191,7 +191,7 @@ impl OpenFile {
         self.note(false, seconds);
     }
 
-    /// Executes a command that moves to another part of a long recording; returns whether it is such a command.
+    /// Executes a command that moves to another part of a long recording. Returns whether `command` is such a command.
     pub(super) fn go_to_part(&mut self, ctx: &Context, command: Command) -> bool {
         let Some(run) = self.recording.run.clone() else { return false };
         let shown = self.recording.events();

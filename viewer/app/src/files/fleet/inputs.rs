@@ -17,7 +17,7 @@ pub(super) struct Input {
     pub(super) path: PathBuf,
     /// The path relative to the folder in which it was found.
     pub(super) name: String,
-    /// Whether it was named explicitly, and is thus expected to be a recording.
+    /// Whether the user named the file explicitly, so that it is expected to be a recording.
     pub(super) is_named: bool,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Input {
 pub struct Inputs {
     pub(super) name: String,
     pub(super) files: Vec<Input>,
-    /// Number of skipped entries: hidden files, and folders whose names are not those of ranks.
+    /// Number of skipped entries: hidden files, and folders not named after a rank.
     pub(super) skipped: usize,
 }
 
@@ -40,7 +40,7 @@ impl Inputs {
         Self::of(&[folder.to_owned()])
     }
 
-    /// Lists the files among `paths`, and those in the folders among them.
+    /// Lists the files among `paths`, and the files in the folders among `paths`.
     ///
     /// # Errors
     ///
@@ -61,8 +61,8 @@ impl Inputs {
         Ok(inputs)
     }
 
-    /// Replaces the files of a rotation in a folder by a single path, the one that was given to the recorder, for
-    /// following a recording from one file to the next.
+    /// Replaces the files of a rotation in a folder by the single path that was given to the recorder, so that a
+    /// recording can be followed from one file to the next.
     #[must_use]
     pub fn with_rotations_joined(mut self) -> Self {
         let (mut joined, mut alone) = (BTreeSet::new(), BTreeSet::new());
@@ -96,7 +96,7 @@ impl Inputs {
         self.files.len()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no files.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
@@ -124,7 +124,7 @@ impl Inputs {
     }
 }
 
-/// Returns whether a folder's name is that of a rank.
+/// Returns whether a folder is named after a rank.
 fn is_of_rank(name: &OsStr) -> bool {
     let name = name.to_string_lossy().to_ascii_lowercase();
     let Some(number) = name.strip_prefix("rank") else { return false };

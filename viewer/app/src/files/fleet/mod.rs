@@ -46,7 +46,7 @@ enum Unread {
 }
 
 impl Input {
-    /// Reads and summarizes the file; if it is damaged, it is read again as a whole.
+    /// Reads and summarizes the file. A damaged file is read again as a whole.
     fn summarized(&self, open: impl Fn(&Path, bool) -> Result<Source<'static>, Error>) -> Outcome {
         let summarize = |is_whole: bool| {
             let source = open(&self.path, is_whole)?;
@@ -68,9 +68,9 @@ impl Input {
 }
 
 impl Fleet {
-    /// Reads and summarizes all `inputs`, a few at a time. `open` opens one of them, to be held in memory as a whole if
-    /// it turned out to be damaged; `watch` receives the number of finished ones, on any thread, and stops the reading
-    /// with [`ControlFlow::Break`], which returns `None`.
+    /// Reads and summarizes all `inputs`, a few at a time. `open` opens one of them, as a whole in memory if the file
+    /// turned out to be damaged; `watch` receives the number of finished inputs, on any thread, and stops reading by
+    /// returning [`ControlFlow::Break`], in which case the result is `None`.
     pub fn read(
         inputs: &Inputs,
         open: impl Fn(&Path, bool) -> Result<Source<'static>, Error> + Sync,
@@ -103,7 +103,7 @@ impl Fleet {
         self.ranks.iter().filter_map(|rank| rank.header.world_size).max()
     }
 
-    /// Returns the ranks below the world size without a recording; if it is unknown, those below the highest rank.
+    /// Returns the ranks without a recording below the world size; if that is unknown, below the highest rank.
     pub fn missing(&self) -> Vec<RangeInclusive<u32>> {
         let highest = self.ranks.iter().filter_map(Rank::number).max();
         let Some(size) = self.world_size().or(highest.map(|rank| rank + 1)) else { return Vec::new() };
@@ -121,7 +121,7 @@ impl Fleet {
         gaps
     }
 
-    /// Returns inconsistencies among the recordings, a sentence each.
+    /// Returns inconsistencies among the recordings, one sentence each.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let unknown = self.ranks.iter().filter(|rank| rank.number().is_none()).count();
@@ -146,29 +146,30 @@ impl Fleet {
         problems
     }
 
-    /// Returns how the peak of `metric` of each rank's default device compares with the others.
+    /// Returns, for each rank, how the peak of `metric` on its default device compares with those of the others.
     pub fn standings(&self, metric: Metric) -> Vec<Standing> {
         standings(&self.peaks(metric))
     }
 
-    /// Returns for each rank the median and deviation that its peak is compared with.
+    /// Returns, for each rank, the median and deviation to which its peak is compared.
     pub(crate) fn middles(&self, metric: Metric) -> Vec<Middle> {
         middles(&self.peaks(metric))
     }
 
-    /// Returns capacity and peak of each rank's main device: only devices of one capacity are compared.
+    /// Returns the capacity and the peak of each rank's default device; only devices of the same capacity are compared.
     fn peaks(&self, metric: Metric) -> Vec<(u64, u64)> {
         let of = |rank: &Rank| (rank.main().summary.capacity_bytes, rank.peak(metric).bytes);
         self.ranks.iter().map(of).collect()
     }
 
-    /// Returns the row of the rank with the highest peak of `metric`, the first of equals.
+    /// Returns the index of the rank with the highest peak of `metric`, the first one in a tie.
     pub fn highest(&self, metric: Metric) -> Option<usize> {
         let rows = self.ranks.iter().map(|rank| rank.peak(metric).bytes).enumerate();
         rows.max_by_key(|&(row, bytes)| (bytes, std::cmp::Reverse(row))).map(|(row, _)| row)
     }
 
-    /// Returns the row of the rank that stands out most in `metric`, the first of equals; `None` if none does.
+    /// Returns the index of the rank whose peak of `metric` is the most extreme outlier, the first one in a tie; `None`
+    /// if there are no outliers.
     pub fn outlier(&self, metric: Metric) -> Option<usize> {
         let out = self.standings(metric).into_iter().enumerate().filter_map(|(row, standing)| match standing {
             Standing::Out { by, .. } => Some((row, by.unsigned_abs())),
@@ -177,8 +178,8 @@ impl Fleet {
         out.max_by_key(|&(row, by)| (by, std::cmp::Reverse(row))).map(|(row, _)| row)
     }
 
-    /// Returns the row of the rank whose peak of `metric` is closest to the median of those with which `row` is
-    /// compared, except `row` itself; the first if several are.
+    /// Returns the index of the rank whose peak of `metric` is closest to the median of those to which `row` is
+    /// compared, except `row` itself; the first one in a tie.
     pub fn usual(&self, metric: Metric, row: usize) -> Option<usize> {
         let peaks = self.peaks(metric);
         let median = self.middles(metric).get(row)?.median_bytes;
@@ -188,7 +189,7 @@ impl Fleet {
     }
 }
 
-/// Returns why no event of a file could be read.
+/// Returns the reason no event of a file could be read.
 pub fn why_unreadable(trace: &Trace) -> String {
     let first = trace.problems.first().map(ToString::to_string);
     first.unwrap_or_else(|| "the file ends before the first event".to_owned())
@@ -215,10 +216,10 @@ pub(crate) fn worker_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(MAX_WORKERS)
 }
 
-/// Calls `work` for `0..count` on a few threads and returns the results in order; fewer if a call stops the rest.
+/// Calls `work` for `0..count` on a few threads and returns the results in order; fewer if a call stops the others.
 ///
-/// These are threads of their own, not those of rayon: one of rayon's that waits for a part of one recording begins
-/// with the next one meanwhile, and would hold ever more of them in memory.
+/// These threads do not belong to rayon: a rayon thread that waits for a part of one recording would meanwhile begin
+/// with the next one, so that more and more recordings would be in memory.
 pub fn on_workers<T: Send>(count: usize, work: impl Fn(usize) -> (T, ControlFlow<()>) + Sync) -> Vec<T> {
     let (next, is_stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
     let done: Mutex<Vec<(usize, T)>> = Mutex::new(Vec::with_capacity(count));

@@ -14,7 +14,7 @@ use crate::answers::request_failure::RequestFailure;
 /// The source of a rank's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Origin {
-    /// The recording's header names the rank.
+    /// The recording's header contains the rank.
     Recorded,
     /// The number is a part of the file's name.
     FileName,
@@ -23,7 +23,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Returns its name in JSON objects.
+    /// Returns the source's name in JSON objects.
     pub fn name(self) -> Option<&'static str> {
         match self {
             Self::Recorded => Some("header"),
@@ -40,17 +40,17 @@ pub struct Rank {
     pub path: PathBuf,
     /// The path relative to the given folder.
     pub name: String,
-    /// The number in the run.
+    /// The rank's number in the run.
     pub rank: u32,
-    /// The source of that number.
+    /// The source of the rank's number.
     pub origin: Origin,
-    /// The recording's header, without the further attributes.
+    /// The recording's header, without additional attributes.
     pub header: Header,
-    /// The number of its events.
+    /// Number of events in the recording.
     pub events: u64,
-    /// The limits of its accuracy.
+    /// The limits of the recording's accuracy.
     pub trust: Trust,
-    /// The limits of its accuracy as sentences, for the user.
+    /// The limits of the recording's accuracy as sentences, for the user.
     pub trust_sentences: Vec<String>,
     /// The first 20 problems found while reading.
     pub problems: Vec<String>,
@@ -67,11 +67,11 @@ pub struct Rank {
 /// The summary of one device of a rank.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DeviceLook {
-    /// The device's peaks, its totals at the end, and the counts of its events.
+    /// The device's peaks, its totals at the end, and its event counts.
     pub summary: DeviceSummary,
     /// The totals before the first event.
     pub baseline: Totals,
-    /// The totals over the recording, sampled, one curve for each metric in order.
+    /// Sampled curves of the totals over the recording, one for each metric, in order.
     pub curves: [Vec<u64>; Metric::ALL.len()],
 }
 
@@ -82,11 +82,11 @@ const MAX_PROBLEMS: usize = 20;
 const SAMPLES: usize = 64;
 
 impl Rank {
-    /// Summarizes the recording in `path`; an unknown rank is 0 until all are numbered.
+    /// Summarizes the recording in `path`. A rank that is unknown is 0 until [`number`] assigns one.
     ///
     /// # Errors
     ///
-    /// Fails if it cannot be read.
+    /// Fails if the recording cannot be read.
     pub(super) fn of(path: PathBuf, name: String, source: &Source<'_>) -> Result<Self> {
         let trace = source.facts();
         let mut ids = trace.device_ids();
@@ -121,7 +121,7 @@ impl Rank {
         self.number().map_or_else(|| self.name.clone(), |rank| format!("rank {rank}"))
     }
 
-    /// Returns its rank, if known.
+    /// Returns the rank's number, if known.
     pub fn number(&self) -> Option<u32> {
         (self.origin != Origin::Order).then_some(self.rank)
     }
@@ -131,12 +131,12 @@ impl Rank {
         &self.devices[self.main]
     }
 
-    /// Returns the moment at which `metric` is largest on its default device.
+    /// Returns the moment at which `metric` is largest on the default device.
     pub fn peak(&self, metric: Metric) -> Moment {
         self.main().peak(metric)
     }
 
-    /// Returns whether its numbers have no limits of accuracy.
+    /// Returns whether the recording has no limits of accuracy.
     pub fn is_complete(&self) -> bool {
         self.trust_sentences.is_empty() && self.problem_count == 0
     }
@@ -152,7 +152,8 @@ impl DeviceLook {
         Ok(Self { summary: summary::of_device(source, device, steps)?, baseline, curves })
     }
 
-    /// The point at which `metric` is largest; 0 before the first event if it was never sampled.
+    /// Returns the moment at which `metric` is largest; a moment of 0 bytes before the first event if it was never
+    /// sampled.
     pub(crate) fn peak(&self, metric: Metric) -> Moment {
         let known = self.summary.peak(metric).copied();
         known.unwrap_or(Moment {
@@ -170,9 +171,9 @@ impl DeviceLook {
     }
 }
 
-/// Gives recordings without a rank in the header the rank of their file name, unless another recording has the same
-/// rank. A number without the word `rank` counts only if all these names differ in nothing but that number, as
-/// `r0.snap` and `r1.snap` do. The others are numbered in their order.
+/// Assigns ranks to recordings whose header has none. Uses the rank in the file name, unless another recording has the
+/// same rank. A number without the word `rank` is used only if all such names differ only in that number, as `r0.snap`
+/// and `r1.snap` do. Other recordings are numbered in order.
 pub(super) fn number(ranks: &mut [Rank]) {
     let from_name: Vec<Option<u32>> = {
         let names: Vec<&str> =
@@ -202,7 +203,7 @@ pub(super) fn number(ranks: &mut [Rank]) {
     }
 }
 
-/// The number after the last occurrence of `rank` in a path.
+/// Returns the number after the last occurrence of `rank` in a path.
 fn after_rank(path: &str) -> Option<u32> {
     let path = path.to_ascii_lowercase();
     let numbers = path
@@ -211,7 +212,8 @@ fn after_rank(path: &str) -> Option<u32> {
     numbers.last()
 }
 
-/// The last number in a file name without its extensions such as `.pickle.gz`, and the path without that number.
+/// Returns the last number in a file name without its extensions such as `.pickle.gz`, and the path without that
+/// number.
 fn last_number(path: &str) -> Option<(String, u32)> {
     let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
     // Text after a dot is a file extension if it begins with a letter: `step.10.snap` has the number 10.
@@ -228,7 +230,7 @@ fn last_number(path: &str) -> Option<(String, u32)> {
     Some((format!("{}#{}", &path[..start + before.len()], &path[start + last + 1..]), number))
 }
 
-/// The number at the start of `text`.
+/// Returns the number at the start of `text`.
 fn leading_number(text: &str) -> Option<u32> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     text[..end].parse().ok()

@@ -1,4 +1,4 @@
-//! Follows a recording whose bytes arrive piece by piece, as from a server.
+//! Follows a recording whose bytes arrive in pieces, such as from a server.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,12 +13,12 @@ use crate::background::{Lane, Urgency};
 /// Called when there is an update.
 type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// Reads the bytes, and sends the recording so far.
+/// Reads the bytes, and sends the recording as read so far.
 pub(super) struct Feed {
     path: PathBuf,
     lane: Lane,
     follower: Arc<Mutex<Follower>>,
-    /// Number of pieces that wait to be read.
+    /// Number of pieces waiting to be read.
     waiting: Arc<AtomicUsize>,
     outbox: Sender<Followed>,
     wake: Wake,
@@ -58,7 +58,7 @@ impl Feed {
         self.post(job);
     }
 
-    /// Reports, once all pieces are read, that no more will come although the recording is not finished.
+    /// Reports, once all pieces are read, that no more bytes will arrive although the recording is unfinished.
     pub(super) fn end(&mut self) {
         let (follower, outbox, wake) = (Arc::clone(&self.follower), self.outbox.clone(), Arc::clone(&self.wake));
         let job = move || {

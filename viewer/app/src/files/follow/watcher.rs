@@ -1,4 +1,4 @@
-//! Watches a growing file: reads all of it until it is too long to be in memory, then only its summaries.
+//! Watches a growing file. Reads all of it until it is too long to be in memory, then only its summaries.
 
 #[cfg(not(target_family = "wasm"))]
 use std::fs::File;
@@ -17,7 +17,7 @@ use crate::session::run::Run;
 /// Time between two checks of the file's length.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Time between two checks of a long file, which open it again and may cause another part to be read.
+/// Time between two checks of a long file. Each check reopens the file and may cause another part to be read.
 const LOOK_AT_LONG: Duration = Duration::from_secs(1);
 
 /// After reading new data, the watcher pauses for this many times as long as the reading took.
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Number of bytes to read at a time.
 const PORTION: usize = 1 << 20;
 
-/// The reason why watching ends.
+/// The reason watching ends.
 pub(super) enum Stop {
     /// The result is no longer needed.
     Unwanted,
@@ -39,9 +39,9 @@ pub(super) enum Stop {
 
 pub(super) struct Watcher<'a> {
     pub(super) path: &'a Path,
-    /// Number of events of the recording that was last sent.
+    /// Number of events in the recording last sent.
     pub(super) known: usize,
-    /// The long recording that was last sent.
+    /// The long recording last sent.
     pub(super) run: Option<Arc<Run>>,
     /// Maximum number of events in memory.
     pub(super) most_resident: u64,
@@ -65,8 +65,8 @@ impl Watcher<'_> {
         }
     }
 
-    /// Watches a recording in memory, until it is finished or becomes too long for that, in which case a result is
-    /// returned.
+    /// Watches a recording in memory until it is finished, or until it becomes too long to be in memory, in which case
+    /// the long recording is returned.
     fn watch_whole(&mut self, file: &mut GrowingFile) -> Result<Option<Arc<Run>>, Stop> {
         let mut follower = Follower::new();
         let mut finished_since: Option<Instant> = None;
@@ -130,7 +130,7 @@ impl Watcher<'_> {
         }
     }
 
-    /// Opens the file in its present state, to read parts of it; the error is a sentence.
+    /// Opens the file in its present state, in order to read parts of it. The error is a sentence.
     #[cfg(not(target_family = "wasm"))]
     fn open_windows(&self) -> Result<Windows, String> {
         let file = File::open(self.path).map_err(|why| format!("cannot open the file: {why}"))?;
@@ -138,7 +138,7 @@ impl Watcher<'_> {
         Windows::open(Arc::new(file), &mut watch).map_err(|why| why.to_string())
     }
 
-    /// Returns an error: in browsers, recordings are not read in parts.
+    /// Returns an error, because recordings are not read in parts in browsers.
     #[cfg(target_family = "wasm")]
     fn open_windows(&self) -> Result<Windows, String> {
         Err(format!("cannot open {}: a browser has no files", self.path.display()))
@@ -182,7 +182,7 @@ impl Watcher<'_> {
         }
     }
 
-    /// Ends following, with the reason why the file cannot be read on after `read` bytes.
+    /// Returns the reason to stop: the file could not be read further after `read` bytes.
     fn lost(&self, lost: Lost, read: u64) -> Stop {
         self.stop(&match lost {
             Lost::Missing => "it is missing: it was moved or deleted".to_owned(),

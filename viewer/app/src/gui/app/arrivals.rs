@@ -1,4 +1,4 @@
-//! Handles what other threads and the system deliver to the window: recordings, chosen and dropped files, results.
+//! Handles inputs from other threads and the system: recordings, chosen and dropped files, and results.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub enum Arrival {
     Ended(PathBuf),
     /// The current ranks of a folder.
     Ranks(Box<Fleet>),
-    /// The user closed a file dialog without a file.
+    /// The user closed a file dialog without choosing a file.
     NoneChosen,
     /// A link to a view: the fragment of a URL.
     Link(String),
@@ -40,7 +40,7 @@ pub enum Arrival {
 }
 
 impl App {
-    /// Handles everything that has arrived since the last frame.
+    /// Handles all inputs that have arrived since the last frame.
     pub(super) fn take_arrivals(&mut self, ctx: &egui::Context) {
         let arrived: Vec<Arrival> = self.inbox.1.try_iter().collect();
         for arrival in arrived {
@@ -130,7 +130,7 @@ impl App {
         }
     }
 
-    /// Passes the next bytes of the recording `name` to the file that follows it; opens a new one if there is none.
+    /// Passes the next bytes of the recording `name` to the file that follows it; opens a new file if there is none.
     fn feed(&mut self, ctx: &egui::Context, name: PathBuf, bytes: Vec<u8>) {
         if self.ended_inputs.contains(&name) {
             return;

@@ -123,7 +123,7 @@ impl App {
         }
     }
 
-    /// The content while no recording is open: a preview of the file being read, if there is one, or the start page.
+    /// Shows the content while no recording is open: a preview of the file being read, or the start page.
     pub(super) fn empty_ui(&mut self, ui: &mut Ui) {
         let early = self.loading.iter().find_map(|loading| Some((loading.path(), loading.preview()?)));
         match early {
@@ -135,7 +135,7 @@ impl App {
         }
     }
 
-    /// The strip of all files and devices, if there is more than one.
+    /// Shows the strip of all files and devices, if there are several.
     pub(super) fn ranks_ui(&mut self, ui: &mut Ui) {
         if self.folder_ranks_ui(ui) {
             return;

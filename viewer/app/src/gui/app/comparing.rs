@@ -11,13 +11,13 @@ use crate::gui::window::dialog::{Ask, Task};
 use crate::gui::window::tabs::{Tab, distinct_names};
 use crate::{Command, Recording};
 
-/// A comparison of two files, or of one with itself.
+/// A comparison of two files, or of one file with itself.
 #[derive(Debug)]
 pub(super) struct Comparing {
-    /// The rows of A and B.
+    /// The indices of A and B among the open files.
     pub(super) rows: [usize; 2],
     pub(super) view: DiffView,
-    /// Whether it is shown instead of a file.
+    /// Whether the comparison is shown instead of a file.
     pub(super) is_in_front: bool,
 }
 
@@ -32,7 +32,7 @@ impl App {
         self.comparing.as_mut().filter(|comparing| comparing.is_in_front).map(|comparing| &mut comparing.view)
     }
 
-    /// The recordings of two rows.
+    /// Returns the recordings of two open files, given by index.
     fn recordings(&self, rows: [usize; 2]) -> Option<[Arc<Recording>; 2]> {
         let of = |row: usize| Some(Arc::clone(&self.files.get(row)?.recording));
         Some([of(rows[0])?, of(rows[1])?])
@@ -70,7 +70,7 @@ impl App {
         }
     }
 
-    /// Whether the file in `row` is one of the two.
+    /// Returns whether the file at index `row` is one of the two compared.
     pub(super) fn is_compared(&self, row: usize) -> bool {
         self.comparing.as_ref().is_some_and(|comparing| comparing.rows.contains(&row))
     }
@@ -132,7 +132,7 @@ impl App {
         Some(Tab { name, path: None })
     }
 
-    /// Executes a command of the displayed comparison. Returns whether it is one.
+    /// Executes a command of the displayed comparison. Returns whether the command was executed.
     pub(super) fn run_comparing(&mut self, ctx: &egui::Context, command: Command) -> bool {
         let Some(mut comparing) = self.comparing.take_if(|comparing| comparing.is_in_front) else { return false };
         let recordings = self.recordings(comparing.rows);

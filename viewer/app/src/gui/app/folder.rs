@@ -1,4 +1,4 @@
-//! The ranks of a run as an open folder, shown instead of or beside files, from which single ranks are opened.
+//! The ranks of a run as an open folder, shown instead of or beside files. Individual ranks can be opened from it.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -23,9 +23,9 @@ use crate::{Command, Pending, Recording};
 pub(super) struct Folder {
     path: PathBuf,
     view: FleetView,
-    /// Whether it is shown instead of a file.
+    /// Whether the folder is shown instead of a file.
     is_in_front: bool,
-    /// The rank that was opened from the strip, which the next one opened there replaces.
+    /// The rank that was opened from the strip. The next rank opened there replaces it.
     opened: Option<PathBuf>,
     /// The recordings to read again; `None` while they are being read, and if a server sends the ranks.
     followed: Option<FollowedFleet>,
@@ -50,7 +50,7 @@ impl App {
         self.folder.as_ref().map(|folder| &**folder.view.fleet())
     }
 
-    /// Shows the ranks of the folder at `path`, replacing any other folder, and follows them further.
+    /// Shows the ranks of the folder at `path` in place of any other folder, and keeps following them.
     pub(super) fn show_folder(&mut self, path: PathBuf, fleet: Fleet, followed: Option<FollowedFleet>) {
         let opened = self.folder.take().filter(|folder| folder.path == path).and_then(|folder| folder.opened);
         self.leave_comparison();
@@ -125,7 +125,7 @@ impl App {
         }
     }
 
-    /// Executes a command on the folder. Returns whether it is one.
+    /// Executes a command on the folder. Returns whether the command was executed.
     pub(super) fn run_in_folder(&mut self, ctx: &egui::Context, command: Command) -> bool {
         if command == Command::ShowRanks {
             if let Some(folder) = &mut self.folder {
@@ -156,7 +156,7 @@ impl App {
         true
     }
 
-    /// Shows the folder if its tab is selected. Returns whether it is.
+    /// Shows the folder if its tab is selected. Returns whether it was shown.
     pub(super) fn folder_ui(&mut self, ui: &mut Ui) -> bool {
         let Some(folder) = self.folder.as_mut().filter(|folder| folder.is_in_front) else { return false };
         let opened = CentralPanel::default().show(ui, |ui| folder.view.fleet_ui(ui)).inner;

@@ -43,7 +43,7 @@ use link::Link;
 
 pub use arrivals::Arrival;
 
-/// Change of the zoom factor by one command, and its limits.
+/// Change of the zoom factor by one command.
 const SCALE_STEP: f32 = 0.1;
 const SCALES: std::ops::Range<f32> = 0.5..3.0;
 
@@ -84,13 +84,13 @@ pub struct App {
     pub examples: Examples,
     example: Option<Running>,
     ranks: Ranks,
-    /// Files that are being written.
+    /// Files being written.
     savings: Vec<Pending<PathBuf>>,
     /// Screenshots of the window to be saved.
     pictures: Inbox<Task>,
     /// The comparison of two files, if there is one.
     comparing: Option<Comparing>,
-    /// The ranks of a run.
+    /// The ranks of the open folder, if there is one.
     folder: Option<Folder>,
     /// Whether to compare the next opened file with the current one.
     compares_next: bool,
@@ -147,8 +147,8 @@ impl App {
         !self.loading.is_empty()
     }
 
-    /// Starts to read `path`, which may be a folder of ranks, unless it is already being read, and shows a preview. `-`
-    /// is standard input.
+    /// Starts reading `path`, which may be a folder of ranks, and shows a preview; does nothing if it is already being
+    /// read. `-` stands for standard input.
     pub fn open(&mut self, ctx: &egui::Context, path: &Path) {
         // The list of recent files outlives the current directory.
         let absolute = if is_stdin(path) { Ok(path.to_owned()) } else { std::path::absolute(path) };
@@ -159,7 +159,7 @@ impl App {
         self.load(ctx, Source::Path(path.to_owned()));
     }
 
-    /// Starts to read `paths`; the tab of the first stays selected, regardless of which is read first.
+    /// Starts reading `paths`. The tab of the first path stays selected, regardless of which is read first.
     pub fn open_all(&mut self, ctx: &egui::Context, paths: &[PathBuf]) {
         paths.iter().for_each(|path| self.open(ctx, path));
         if let [first, _, ..] = paths {
@@ -167,7 +167,7 @@ impl App {
         }
     }
 
-    /// Starts to read `source`, unless it is already being read.
+    /// Starts reading `source`, unless it is already being read.
     fn load(&mut self, ctx: &egui::Context, source: Source) {
         if self.loading.iter().all(|loading| loading.path() != source.path()) {
             let wake = ctx.clone();
@@ -274,7 +274,8 @@ impl App {
         }
     }
 
-    /// The reason why `command` cannot be executed now, and what to do, as a sentence; `None` if it is obvious.
+    /// Returns the reason `command` cannot be executed now, and a remedy, as a sentence; `None` if the reason is
+    /// obvious.
     fn absence(&self, command: Command) -> Option<String> {
         if command == Command::OpenFolder && !command.is_offered() {
             return Some("A browser opens no folders: drop its recordings here.".to_owned());
@@ -285,7 +286,7 @@ impl App {
         self.current().and_then(|file| file.absence(command))
     }
 
-    /// Shows the file in `row`.
+    /// Shows the open file at index `row`.
     fn bring_to_front(&mut self, row: usize) {
         self.current = row;
         self.leave_comparison();
@@ -360,7 +361,7 @@ impl App {
         ctx.request_repaint();
     }
 
-    /// Shows the step of the current recording with this number.
+    /// Shows the step with this number in the current recording.
     fn go_to_step(&mut self, ctx: &egui::Context, number: u32) {
         self.leave_comparison();
         self.messages.clear();

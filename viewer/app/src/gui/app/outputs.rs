@@ -130,7 +130,8 @@ impl App {
     ///
     /// # Errors
     ///
-    /// Fails with a message if nothing is open, there is no such view, or it is not complete: it must be shown.
+    /// Fails with a message if nothing is open, if there is no such view, or if its table is not complete. A view must
+    /// be shown to have a table.
     pub fn table(&mut self, view: &str) -> Result<String, String> {
         let write = self.current_mut().ok_or("nothing is open")?.table(view)?;
         let mut csv = Vec::new();

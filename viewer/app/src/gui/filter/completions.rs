@@ -12,12 +12,12 @@ use crate::Recording;
 use crate::gui::identity::Identity;
 use crate::gui::widgets::{Query, computed, theme};
 
-/// The completions for a recording, and those that currently apply.
+/// The possible completions for a recording, and those that currently apply.
 #[derive(Debug)]
 pub(crate) struct Completions {
     vocabulary: Query<Identity<Recording>, Arc<Vocabulary>>,
     found: Vec<Completion>,
-    /// The text and cursor position that they were computed for.
+    /// The text and cursor position for which completions were computed.
     known: Option<(String, usize)>,
     chosen: Option<usize>,
     is_dismissed: bool,

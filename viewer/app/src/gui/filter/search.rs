@@ -1,4 +1,4 @@
-//! The search box, whose conditions apply to all views, and the blocks that meet them.
+//! The search box, whose conditions apply to all views, and the blocks that meet these conditions.
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ use crate::{Command, Recording, drawn_metric};
 pub(crate) struct SearchPlace {
     /// Index of the device.
     pub device: usize,
-    /// The total, which determines how long a block counts.
+    /// The total, which determines the period during which a block counts.
     pub metric: Metric,
     /// Number of events before the moment.
     pub position: usize,
 }
 
-/// Number of blocks of a device: live at a moment, those of them that match, all that match in the recording, and all
-/// in the recording.
+/// Numbers of blocks of a device: live at a moment; of these, matching; matching in the whole recording; and all in the
+/// recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Count {
     live: u64,
@@ -185,8 +185,7 @@ impl Search {
         }
     }
 
-    /// Shows the box and the number of matches at `place`. Returns the text to search for when it
-    /// changes.
+    /// Shows the box and the number of matches at `place`. Returns the new text when it changes.
     pub(crate) fn search_ui(
         &mut self,
         ui: &mut Ui,
@@ -299,7 +298,7 @@ fn explained() -> String {
     )
 }
 
-/// The condition for highlighted blocks in each recording.
+/// For each recording, the condition for highlighted blocks.
 pub(crate) type LightKey = Vec<(Identity<Recording>, Filter)>;
 
 /// The highlighted blocks of each recording.

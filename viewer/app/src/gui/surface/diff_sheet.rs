@@ -10,7 +10,7 @@ use crate::gui::views::timeline::Paint;
 use crate::gui::widgets::{Shades, doubts};
 use crate::{Recording, Selection};
 
-/// Two recordings, or one twice, the settings of the comparison, and how bands are painted.
+/// Two recordings (or one recording twice), the settings of the comparison, and the drawing style of bands.
 #[derive(Debug)]
 pub struct DiffSheet {
     recordings: [Arc<Recording>; 2],
@@ -42,7 +42,7 @@ impl DiffSheet {
         format!("{} and {}: diff", a.name, b.name)
     }
 
-    /// Draws title, view and facts. Returns whether everything is complete.
+    /// Draws the title, the view and the facts. Returns whether everything is complete.
     pub fn sheet_ui(&mut self, ui: &mut Ui) -> bool {
         let show = |ui: &mut Ui, sheet: &mut Self| sheet.view.picture_ui(ui, sheet.recordings.each_ref(), &sheet.paint);
         sheet_ui(ui, self, [Self::title_ui, Self::facts_ui], show)

@@ -1,4 +1,4 @@
-//! Draws the app's views into files without a window: with the same widgets, rasterized on the CPU.
+//! Draws the app's views into files without a window, with the same widgets, rasterized on the CPU.
 
 pub(crate) mod paper;
 pub mod png;
@@ -27,7 +27,7 @@ use crate::background;
 use crate::gui::widgets::theme;
 use texture::Textures;
 
-/// A window's content without a window.
+/// The content of a window, drawn without opening one.
 #[derive(Debug)]
 pub struct Surface {
     ctx: egui::Context,
@@ -42,7 +42,7 @@ pub struct Surface {
 const MAX_FRAMES: u32 = 8;
 /// Pause between two frames while a drawing is incomplete and unchanged.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Maximum number of such pauses; about half a minute.
+/// Maximum number of pauses, which last about half a minute in total.
 const MAX_PAUSES: u32 = 15_000;
 /// Maximum number of pixels of a texture's side.
 const TEXTURE_SIDE: usize = 8192;

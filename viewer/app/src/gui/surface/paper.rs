@@ -51,8 +51,8 @@ impl Paper {
         Ok(paper)
     }
 
-    /// Paper for a view of `room` points in a window of that scale and theme; enlarged if it would be unreadable, and
-    /// with a lower scale if it would be too large.
+    /// Returns a paper for a view of `room` points in a window of that scale and theme. It is enlarged if it would be
+    /// unreadable, and its scale is lowered if it would be too large.
     pub fn fitting(room: Vec2, scale: f32, theme: Theme) -> Self {
         let side = |room: f32, least: f32| if room.is_finite() { room.clamp(least, MAX_SIDE as f32) } else { least };
         let room = vec2(side(room.x, LEAST.x), side(room.y, LEAST.y));

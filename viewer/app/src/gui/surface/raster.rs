@@ -1,8 +1,9 @@
-//! Rasterises triangles on the CPU, with the same result on every machine.
+//! Rasterizes triangles on the CPU, with the same result on every machine.
 //!
-//! It follows egui's painter for graphics cards: positions are snapped to 1/256 of a pixel; a pixel is painted if its
-//! centre is inside (on an edge: by the top-left rule, so that adjacent triangles paint it once); texture and colour
-//! are multiplied; and colours are blended as stored, with premultiplied alpha. Edge tests use integers and are exact.
+//! The rules are those of egui's painter for graphics cards: positions are snapped to 1/256 of a pixel; a pixel is
+//! painted if its centre is inside (on an edge: by the top-left rule, so that adjacent triangles paint it once);
+//! texture and colour are multiplied; and colours are blended as stored, with premultiplied alpha. Edge tests use
+//! integers and are exact.
 
 use std::ops::Range;
 
@@ -17,7 +18,7 @@ use super::texture::{Texture, Textures};
 const STRIP: usize = 32;
 /// Subpixel units per pixel.
 const UNIT: i64 = 256;
-/// Corners farther than this from the origin, in pixels, are clipped before they are converted to integers.
+/// Vertices farther than this from the origin, in pixels, are clipped before they are converted to integers.
 const FARTHEST: f64 = 65_536.0;
 
 /// Paints `primitives`, given in points, on `canvas` with `scale` pixels per point.
@@ -196,7 +197,7 @@ fn cross(a: [i64; 2], b: [i64; 2], c: [i64; 2]) -> i64 {
 struct Edge {
     from: [i64; 2],
     way: [i64; 2],
-    /// 0 if points on the edge are inside, else -1.
+    /// 0 if points on the edge count as inside, else -1.
     bias: i64,
 }
 
@@ -262,9 +263,9 @@ enum Paint<'a> {
     Even([u32; 4]),
     /// A colour from a texture, multiplied with a constant colour.
     Picture { texture: &'a Texture, filter: TextureFilter, texel: [Slope; 2], colour: [u32; 4] },
-    /// Interpolated between vertices, with a constant texture colour.
+    /// A colour interpolated between vertices, with a constant texture colour.
     Fading { colour: [Slope; 4], texel: [u32; 4] },
-    /// Interpolated, times a texture.
+    /// A colour interpolated between vertices, multiplied with a texture.
     Both { texture: &'a Texture, filter: TextureFilter, texel: [Slope; 2], colour: [Slope; 4] },
 }
 

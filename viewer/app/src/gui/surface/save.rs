@@ -14,9 +14,9 @@ use crate::files::output::write_whole;
 /// The file format of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Pixels.
+    /// A raster image.
     Png,
-    /// Shapes and text.
+    /// A vector image with shapes and text.
     Svg,
 }
 
@@ -44,7 +44,7 @@ impl Surface {
     ///
     /// # Errors
     ///
-    /// Fails if `out` fails.
+    /// Fails if writing to `out` fails.
     pub fn write(&self, out: impl Write, format: Format, title: &str) -> io::Result<()> {
         let mut out = BufWriter::with_capacity(1 << 16, out);
         match format {
@@ -55,12 +55,12 @@ impl Surface {
     }
 }
 
-/// Draws a picture with `draw`, which returns whether everything shown is complete, and writes it to `path`, as PNG or
-/// SVG by its file extension. Returns the file's length in bytes.
+/// Draws a picture with `draw`, which returns whether the content is complete, and writes it to `path`, as PNG or SVG
+/// according to its file extension. Returns the file's length in bytes.
 ///
 /// # Errors
 ///
-/// Fails on an unsupported extension, an incomplete picture, or if the file cannot be written.
+/// Fails if the extension is unsupported, if the picture is incomplete, or if the file cannot be written.
 pub fn save_view(path: &Path, paper: Paper, title: &str, draw: impl FnMut(&mut Ui) -> bool) -> Result<u64, Failure> {
     let format = Format::of(path).map_err(Failure::Usage)?;
     let mut surface = Surface::new(paper);

@@ -1,4 +1,4 @@
-//! A self-explanatory picture of a recording for an issue or a paper: a title, a view, and facts below.
+//! A self-explanatory picture of a recording for an issue or a paper, with a title, a view, and facts below.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub struct Sheet {
 }
 
 impl Sheet {
-    /// A sheet of `recording`. `conditions` are those of the filter in `look`, as typed.
+    /// Creates a sheet of `recording`. `conditions` is the text of the filter in `look`.
     pub fn new(recording: Arc<Recording>, selection: Selection, look: TimelineStyle, conditions: &str) -> Self {
         Self {
             recording,
@@ -68,7 +68,7 @@ impl Sheet {
         self.recording.devices[self.selection.device].peak(&self.recording.trace, self.selection.metric)
     }
 
-    /// The moment for views of one moment: the pinned one, or the peak.
+    /// Returns the moment for views of a single moment: the pinned moment, or the peak.
     pub(super) fn moment(&self) -> (Moment, Reason) {
         let index = &self.recording.devices[self.selection.device];
         if let Some(whole) = &self.whole {
@@ -100,7 +100,7 @@ impl Sheet {
         });
     }
 
-    /// Draws the facts: the content, its size, and limits of accuracy.
+    /// Draws the facts about the content, its size, and the limits of accuracy.
     pub(super) fn facts_ui(&self, ui: &mut Ui) {
         let trace = &self.recording.trace;
         let summary = self.summary();

@@ -15,7 +15,7 @@ pub(super) struct Texture {
     pub(super) options: TextureOptions,
 }
 
-/// Number of filter steps between two texels: eight bits as on GPUs, so that an unscaled picture is sampled exactly.
+/// Number of filter steps between two texels; eight bits, as on GPUs, so that an unscaled picture is sampled exactly.
 const STEPS: i64 = 256;
 
 impl Texture {

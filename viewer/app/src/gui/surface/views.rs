@@ -25,7 +25,7 @@ enum Content {
     Timeline,
     /// The blocks of one moment in groups.
     Moment(Choices),
-    /// A view below the timeline, which takes this share of the height.
+    /// A view below the timeline, which takes the given share of the height.
     Below(f32, Bottom),
 }
 
@@ -57,7 +57,7 @@ const UPPER: f32 = 0.4;
 const ABOVE_PLAN: f32 = 0.33;
 
 impl SheetView {
-    /// The view with this name.
+    /// Returns the view with this name.
     ///
     /// # Errors
     ///
@@ -75,13 +75,13 @@ impl SheetView {
         VIEWS.iter().find(is_it).copied().unwrap_or(VIEWS[0])
     }
 
-    /// Whether it shows the blocks of a moment in groups.
+    /// Returns whether the view shows the blocks of a single moment in groups.
     pub const fn is_of_moment(self) -> bool {
         matches!(self.content, Content::Moment(_))
     }
 }
 
-/// Draws a title and facts of `sheet`, with what `show` draws between them.
+/// Draws the title and the facts of `sheet`, with the content drawn by `show` between them.
 pub(super) fn sheet_ui<S, R>(
     ui: &mut Ui,
     sheet: &mut S,
@@ -105,7 +105,7 @@ impl Sheet {
         format!("{}: {}", self.recording.name, view.name)
     }
 
-    /// Draws title, view and facts. Returns whether everything is complete.
+    /// Draws the title, the view and the facts. Returns whether everything is complete.
     pub fn sheet_ui(&mut self, ui: &mut Ui, view: SheetView) -> bool {
         let show = |ui: &mut Ui, sheet: &mut Self| match view.content {
             Content::Timeline => sheet.timeline_ui(ui),
@@ -137,7 +137,7 @@ impl Sheet {
         (context, views)
     }
 
-    /// Memory in use at the pinned moment, or at the peak.
+    /// Draws the memory in use at the pinned moment, or at the peak.
     pub(super) fn moment_ui(&mut self, ui: &mut Ui, choices: Choices) -> bool {
         let (moment, reason) = self.moment();
         let metric = total_name(moment.metric);

@@ -1,4 +1,5 @@
-//! Writes triangles as polygons, rectangles of triangles as rectangles, and textured ones as images.
+//! Writes meshes as SVG: triangles as polygons, pairs of triangles that form rectangles as rectangles, and textured
+//! ones as images.
 
 use std::fmt::Write as _;
 
@@ -80,7 +81,7 @@ impl Writer<'_> {
         let _ = writeln!(self.out, "<polygon points=\"{x1},{y1} {x2},{y2} {x3},{y3}\"{look}/>");
     }
 
-    /// The part `uv` of a texture, multiplied with `colour`, in `rect`; `rest` are more attributes.
+    /// Draws the part `uv` of a texture, multiplied with `colour`, in `rect`; `rest` contains further attributes.
     pub(super) fn image(&mut self, texture: &Texture, rect: Rect, uv: Rect, colour: Color32, rest: &str) {
         let [width, height] = texture.image.size;
         // Whole texels and their position; the excess is clipped.
@@ -131,7 +132,7 @@ impl Writer<'_> {
 /// Two triangles that form an axis-aligned rectangle of one colour.
 struct Quad {
     rect: Rect,
-    /// The part of the texture; a point if it is constant.
+    /// The part of the texture; a single point if the texture colour is constant.
     uv: Rect,
     colour: Color32,
 }

@@ -1,5 +1,5 @@
-//! Writes egui's shapes as an SVG that browsers can show and drawing programs can edit: text stays text, rectangles
-//! stay rectangles, and the pictures of bands are images.
+//! Writes egui's shapes as an SVG that browsers can show and drawing programs can edit. Text and rectangles are kept as
+//! such, and the pictures of bands become images.
 
 mod mesh;
 mod shapes;
@@ -16,7 +16,8 @@ use super::paper::Paper;
 use super::texture::Textures;
 use text::PROPORTIONAL;
 
-/// The SVG document for `shapes`, given in points. A unit of the document is a point; its size is the paper's.
+/// Returns the SVG document for `shapes`, given in points. One unit of the document is one point; its size is the
+/// paper's.
 pub(super) fn document(
     shapes: &[ClippedShape],
     textures: &Textures,
@@ -90,9 +91,9 @@ pub(super) fn document(
 struct Writer<'a> {
     out: String,
     definitions: String,
-    /// The clip rectangles, by number.
+    /// The clip rectangles, by id.
     clips: Vec<Rect>,
-    /// The blur widths, by number.
+    /// The blur widths, by id.
     blurs: Vec<f32>,
     textures: &'a Textures,
     /// Pixels per point.
@@ -108,7 +109,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The number of the clip path of `rect`, defined when first used.
+    /// Returns the id of the clip path of `rect`, which is defined when first used.
     fn clip_id(&mut self, rect: Rect) -> usize {
         if let Some(id) = self.clips.iter().position(|known| *known == rect) {
             return id;
@@ -119,7 +120,7 @@ impl Writer<'_> {
         id
     }
 
-    /// The number of the filter that blurs edges by `width` points, defined when first used.
+    /// Returns the id of the filter that blurs edges by `width` points, which is defined when first used.
     fn blur_id(&mut self, width: f32) -> usize {
         if let Some(id) = self.blurs.iter().position(|known| *known == width) {
             return id;

@@ -117,7 +117,7 @@ impl Writer<'_> {
         self.box_of(rect, shape.corner_radius, &(fill(Color32::TRANSPARENT) + &outline(shape.stroke) + &rest));
     }
 
-    /// A rectangle, with rounded corners if it has any.
+    /// Adds a rectangle, possibly with rounded corners.
     fn box_of(&mut self, rect: Rect, corners: CornerRadius, look: &str) {
         if !rect.is_positive() {
             return;
@@ -147,8 +147,8 @@ impl Writer<'_> {
     }
 }
 
-/// The line represented by a thin band, and its width: plots draw dense lines as bands from the minimum to the maximum
-/// of a column. Filled as an area, steep parts would almost vanish.
+/// Returns the line represented by a thin band, and its width: plots draw dense lines as bands from the minimum to the
+/// maximum of each column. If such a band were filled as an area, steep parts would almost vanish.
 fn line_of(band: &BandShape) -> Option<(Vec<Pos2>, f32)> {
     const THIN: f32 = 3.0;
     let width = band.points.iter().map(|point| point.y.span()).fold(f32::MAX, f32::min);

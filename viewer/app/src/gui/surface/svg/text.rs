@@ -17,13 +17,13 @@ pub(super) const PROPORTIONAL: &str =
 /// Fonts similar to the app's monospace font, best first, ending with the generic one.
 const MONOSPACE: &str = "Hack, 'DejaVu Sans Mono', Consolas, Menlo, 'Liberation Mono', monospace";
 
-/// A run of letters of one row with the same format.
+/// A run of characters of one row with the same format.
 struct Stretch<'a> {
     format: &'a TextFormat,
     colour: Color32,
-    /// Start of the first letter on its baseline, relative to the row.
+    /// Start of the first character on the baseline, relative to the row.
     start: Pos2,
-    /// End of the last letter that is not a space.
+    /// End of the last character that is not a space.
     end: f32,
     text: String,
 }
@@ -125,7 +125,7 @@ impl Writer<'_> {
     }
 }
 
-/// Adds a letter to the last run, or starts a new one. No run starts with a space.
+/// Adds a character to the last run, or starts a new run. No run starts with a space.
 fn add<'a>(stretches: &mut Vec<Stretch<'a>>, format: &'a TextFormat, colour: Color32, glyph: &Glyph) {
     let is_space = glyph.chr.is_whitespace();
     let end = glyph.pos.x + glyph.advance_width;
@@ -145,7 +145,7 @@ fn add<'a>(stretches: &mut Vec<Stretch<'a>>, format: &'a TextFormat, colour: Col
     }
 }
 
-/// The colour in which a letter is painted.
+/// Returns the colour in which a character is painted.
 fn colour_of(shape: &TextShape, row: &PlacedRow, glyph: &Glyph, format: &TextFormat) -> Color32 {
     let painted = row.visuals.mesh.vertices.get(glyph.first_vertex as usize);
     let own = if glyph.chr.is_whitespace() || glyph.is_color || glyph.uv_rect.is_nothing() { None } else { painted };

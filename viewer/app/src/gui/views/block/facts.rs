@@ -13,7 +13,7 @@ use crate::gui::widgets::words::category;
 use crate::gui::widgets::{before, event_text, life, outside, phase, span_text, title};
 use crate::{DeviceIndex, Recording};
 
-/// Where a block was allocated; other blocks may have the same origin.
+/// The call site, operation or module that allocated a block; other blocks may have the same origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     /// The kind, such as `call site`, `operation` or `module`.
@@ -30,10 +30,10 @@ pub(super) struct Facts {
     pub title: String,
     pub life: String,
     pub rows: Vec<(String, String)>,
-    /// The call stacks of its allocation, of its forward operation if that differs, and of its free.
+    /// The call stacks of the block's allocation, of its forward operation if different, and of its free.
     pub stacks: Vec<(&'static str, StackId)>,
     pub origins: Vec<Origin>,
-    /// The moments after its allocation and after its requested free; `None` if not recorded.
+    /// The moments after the block's allocation and after its requested free; `None` if not recorded.
     pub made: Option<usize>,
     pub freed: Option<usize>,
 }
@@ -67,7 +67,7 @@ impl Facts {
         }
     }
 
-    /// The facts as text, a line each.
+    /// Returns the facts as text, one per line.
     pub(super) fn text(&self) -> String {
         let rows = self.rows.iter().map(|(name, value)| format!("{name}: {value}\n"));
         format!("{}\n{}\n{}", self.title, self.life, rows.collect::<String>())
@@ -137,7 +137,7 @@ fn rows(recording: &Recording, id: BlockId, block: &Block, was_waiting: bool) ->
     rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// The last use of a block, and how long before the free it was.
+/// Describes the last use of a block, and its distance from the free.
 fn last_use(trace: &Trace, block: &Block) -> String {
     if !trace.records_uses() {
         return "not recorded".to_owned();
@@ -153,7 +153,7 @@ fn last_use(trace: &Trace, block: &Block) -> String {
     }
 }
 
-/// The number of events and the time between two events.
+/// Formats the number of events and the time between two events.
 fn between(trace: &Trace, first: EventId, last: EventId) -> String {
     let events = format_count(u64::from(last.0.saturating_sub(first.0)));
     let time = span_text(trace, [first, last]).map_or_else(String::new, |time| format!(", {time}"));
@@ -193,7 +193,7 @@ fn holding(trace: &Trace, id: BlockId, block: &Block, metric: Metric) -> std::op
     first..end.index().map_or(trace.events.len(), |index| index) + 1
 }
 
-/// The largest total in these moments, and the event that reaches it; `None` before the first event.
+/// Returns the largest total in a range of moments, and the event that reaches it; `None` before the first event.
 fn highest(
     trace: &Trace,
     index: &DeviceIndex,
@@ -212,7 +212,7 @@ fn highest(
     }
 }
 
-/// The attributes of a block. Their values may have several lines.
+/// Returns the attributes of a block. Their values may have several lines.
 fn attributes(trace: &Trace, id: BlockId) -> impl Iterator<Item = (String, String)> {
     let text = |id| trace.tables.string(id);
     let facts = trace.attributes_of(trace.block_owner(id)).iter();

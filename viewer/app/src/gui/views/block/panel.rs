@@ -14,15 +14,15 @@ use crate::gui::views::source;
 use crate::gui::views::view::{Action, RecordingView, ViewContext, WriteTable};
 use crate::gui::widgets::{Query, computed};
 
-/// The recording, and the conditions whose blocks are counted.
+/// The recording, and the conditions for which matching blocks are counted.
 type Conditions = (Identity<Recording>, Vec<String>);
 
-/// The number of blocks that meet each condition, and their requested bytes.
+/// For each condition, the number of matching blocks and their requested bytes.
 type Counts = Vec<(String, (u64, u64))>;
 
 /// Width of the column of fact names, in points.
 const FACT_NAMES: f32 = 130.0;
-/// Maximum number of source locations read for one block, and cached for all.
+/// Maximum number of source locations read for one block, and cached for all blocks.
 const MAX_PLACES: usize = 64;
 const MAX_KNOWN: usize = 4096;
 

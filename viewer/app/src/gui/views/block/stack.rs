@@ -28,9 +28,9 @@ pub(super) struct StackRows {
     rows: Vec<(StackLine, Option<Place>)>,
     /// The location that represents the stack.
     main: Option<Place>,
-    /// Whether source code is shown for every line of the user's program.
+    /// Whether source code is shown for all lines of the user's program.
     has_all: bool,
-    /// Whether its frames are addresses that were not symbolized but could be.
+    /// Whether the frames are addresses that have not been symbolized but could be.
     is_bare: bool,
 }
 
@@ -64,9 +64,9 @@ impl StackRows {
         lines.join("\n")
     }
 
-    /// Shows the stack, innermost first: frames of the user's program in normal text, internal ones faint, and
-    /// collapsed if they are innermost or many. Files changed after `recorded_us` (Unix time in microseconds) get a
-    /// warning.
+    /// Shows the stack, innermost first: frames of the user's program in normal text, internal frames in faint text.
+    /// Internal frames are collapsed if they are innermost or many. Files changed after `recorded_us` (Unix time in
+    /// microseconds) get a warning.
     pub(super) fn stack_ui(&mut self, ui: &mut Ui, sources: &Sources, recorded_us: u64) {
         ui.add_space(8.0);
         let has_source = self.places().filter(|place| sources.get(*place).is_some_and(Option::is_some)).count();
@@ -122,10 +122,10 @@ impl StackRows {
     }
 }
 
-/// Minimum number of internal frames between frames of the program that are collapsed.
+/// Minimum number of consecutive internal frames that are collapsed between frames of the program.
 const MIN_FOLDED: usize = 3;
 
-/// One line of a stack: file, number and function, and below them the folder of the file.
+/// Shows one line of a stack: file, line number and function, and below them the folder of the file.
 fn line_ui(ui: &mut Ui, text: &str, place: Option<&Place>, colour: egui::Color32) {
     ui.scope(|ui| {
         ui.style_mut().wrap_mode = Some(TextWrapMode::Truncate);

@@ -1,4 +1,4 @@
-//! Aligns the axes of two recordings at an event in each, and computes how far each one continues from there.
+//! Aligns the axes of two recordings at an event in each, and computes how far each recording extends from there.
 
 use highwater_analysis::Moment;
 use highwater_snapshots::{count_of, format_nanos};
@@ -26,12 +26,12 @@ highwater_snapshots::vocabulary!(
 pub(super) struct Alignment {
     /// The aligned moments of A and B.
     pub(super) origins: [usize; 2],
-    /// A description: the alignment, and how far each side continues.
+    /// A description of the alignment, and of how far each side extends.
     pub(super) words: String,
 }
 
 impl Alignment {
-    /// Aligns according to `align`; by the first events if the moments are outside of steps.
+    /// Aligns two recordings according to `align`, or by their first events if the moments are outside of steps.
     pub(super) fn of(
         recordings: [&Recording; 2],
         selections: [&Selection; 2],
@@ -86,7 +86,7 @@ fn how(align: Align, moments: &[Moment]) -> String {
     }
 }
 
-/// Describes how much of a side follows moment `origin`.
+/// Describes how far a side extends after the moment `origin`.
 fn left(recording: &Recording, selection: &Selection, origin: usize) -> String {
     let last = recording.devices[selection.device].moments.end.saturating_sub(1);
     match selection.axis() {

@@ -14,24 +14,24 @@ use crate::gui::widgets::{SortedTable, place_ui};
 /// The part below the timelines.
 #[derive(Debug, Default)]
 pub(super) struct Below {
-    /// The tables, in the order of the answer.
+    /// The tables, in the same order as those of the answer.
     pages: [SortedTable; 4],
     details: SortedTable,
     flame: Flame,
     /// The selected group, by its index in the answer.
     pub(super) chosen: Option<usize>,
-    /// The note on groups of which the two sides do not match exactly.
+    /// A note on groups whose two sides do not match exactly.
     pub(super) match_kind: Option<String>,
 }
 
-/// Minimum width in points at which the groups have details beside them.
+/// Minimum width in points at which the details are shown beside the groups.
 const WITH_DETAILS: f32 = 1100.0;
-/// Shown instead of phases if both sides are the same recording.
+/// A text shown instead of phases if both sides are the same recording.
 const SAME_RECORDING: &str = "Both sides are the same recording, so every phase is the same.";
 /// The note on how steps are paired.
 const PAIRED_STEPS: &str = "Steps are paired by number, or the last steps if no number is shared.";
 
-/// The table for a form of display; `None` for the flame graph.
+/// Returns the index of the table for a form of display; `None` for the flame graph.
 const fn page_of(look: DiffLook) -> Option<usize> {
     match look {
         DiffLook::Groups => Some(0),
@@ -114,7 +114,7 @@ impl Below {
     pub(super) fn picture_ui(&mut self, ui: &mut Ui, answer: &Arc<Answer>) {
         /// Share of the width used by the table.
         const TABLE: f32 = 0.58;
-        /// Minimum width for both, in points.
+        /// Minimum width in points at which both are shown.
         const WIDE: f32 = 1000.0;
         let whole = ui.available_rect_before_wrap();
         if whole.width() < WIDE {

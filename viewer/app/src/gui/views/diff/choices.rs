@@ -59,9 +59,9 @@ pub struct DiffChoices {
 }
 
 impl DiffChoices {
-    /// The default settings: for two recordings, their peaks, grouped by the most informative key of both; for one
-    /// recording, the ends of its last two complete steps. If the peaks of `metric` are similar but those of reserved
-    /// memory are not, compares the latter by pool.
+    /// The default settings: the peaks of two recordings, grouped by the most informative key of both; or the ends of
+    /// the last two complete steps of one recording. If the peaks of `metric` are similar but those of reserved memory
+    /// are not, compares the latter by pool.
     pub fn usual(recordings: [&Recording; 2], metric: Metric) -> Self {
         let is_one = std::ptr::eq(recordings[0], recordings[1]);
         let of_one = || {
@@ -102,21 +102,21 @@ fn differs(recordings: [&Recording; 2], metric: Metric) -> bool {
 pub(crate) struct Files {
     /// The names of the open files, in order.
     pub names: Vec<String>,
-    /// The rows of A and B, which may be the same.
+    /// The indices of A and B among the open files, which may be the same.
     pub rows: [usize; 2],
 }
 
 /// An action that the user requests from the app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DiffAction {
-    /// Compare this file, as side 0 or 1.
+    /// Compare an open file, as side A or B.
     Take {
         /// The side that shows the file: 0 for A, 1 for B.
         side: usize,
-        /// The row of the file among the open ones.
+        /// The index of the file among the open ones.
         row: usize,
     },
-    /// Choose a file, and compare with it.
+    /// Choose a file, and compare it with A.
     Open,
     /// Swap A and B.
     Swap,
@@ -126,7 +126,7 @@ pub(crate) enum DiffAction {
 
 /// Shows the list of files for one side. For B, it includes an entry for a file that is not open yet.
 pub(super) fn file_ui(ui: &mut Ui, files: &Files, side: usize) -> Option<DiffAction> {
-    /// The entry for a file that is not open yet.
+    /// The value of the entry for a file that is not open yet.
     const OPEN: usize = usize::MAX;
     let name = ["A", "B"][side];
     let mut rows: Vec<usize> = (0..files.names.len()).collect();
@@ -168,7 +168,7 @@ pub(super) fn at_ui(ui: &mut Ui, side: usize, at: DiffAt, recording: &Recording)
     (next != at).then_some(next)
 }
 
-/// The reason why no block of either side has a value of `key`; `None` if one side has some.
+/// Returns the reason no block of either side has a value of `key`; `None` if one side has such blocks.
 pub(super) fn absent_in_both(recordings: [&Arc<Recording>; 2], key: TreeKey) -> Option<&'static str> {
     let [a, b] = recordings.map(|recording| absent_reason(&recording.absent, key));
     a.and(b)

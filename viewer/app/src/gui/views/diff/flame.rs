@@ -1,4 +1,5 @@
-//! Shows the groups of both sides as a flame graph: the width of a bar is its larger side, and its colour the change.
+//! Shows the groups of both sides as a flame graph: the width of a bar is the larger of its two sides, and its colour
+//! is the change.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::gui::widgets::{Memo, flame, theme, tile};
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum What {
     Node(u32),
-    /// Merged children of a node that are too narrow, with their number and bytes in A and B.
+    /// Merged children of a node that are too narrow, with their number and their bytes in A and B.
     Rest {
         count: usize,
         bytes: [u64; 2],
@@ -46,7 +47,7 @@ pub(super) struct Flame {
     bars: Memo<(Identity<Answer>, u32, f32), Arc<Bars>>,
 }
 
-/// The bars of `focus`, its ancestors and everything below, ordered by row, then from left to right.
+/// Returns the bars of `focus`, its ancestors and its descendants, ordered by row, then from left to right.
 fn bars(tree: &DiffTree, focus: u32, width: f32) -> Bars {
     // The common trunk is one bar: the functions that start a program carry no information.
     let trunk = trunk(tree);
@@ -58,7 +59,7 @@ fn bars(tree: &DiffTree, focus: u32, width: f32) -> Bars {
     flame::bars(above, (focus, tree.node(focus).extent), width, |id, least| parts(tree, id, least))
 }
 
-/// The children of a node, widest first, with those below `least` merged.
+/// Returns the children of a node, widest first, with those smaller than `least` merged.
 fn parts(tree: &DiffTree, id: u32, least: f64) -> Vec<Part<u32, What>> {
     let children = &tree.node(id).children;
     let wide = children.partition_point(|child| tree.node(*child).extent as f64 >= least.max(1.0));
@@ -82,7 +83,7 @@ fn trunk(tree: &DiffTree) -> Vec<u32> {
 }
 
 impl Flame {
-    /// Zooms out to the root, for another tree.
+    /// Zooms out to the root, when another tree is shown.
     pub(super) fn reset(&mut self) {
         (self.focus, self.at) = (DiffTree::ROOT, DiffTree::ROOT);
     }
@@ -188,7 +189,7 @@ fn above(tree: &DiffTree, id: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(tree.node(id).parent), |id| (*id != DiffTree::ROOT).then(|| tree.node(*id).parent))
 }
 
-/// The widest child of a node, the widest child of that, and so on.
+/// Returns the chain of widest descendants of a node: its widest child, the widest child of that, and so on.
 fn below(tree: &DiffTree, id: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(tree.node(id).children.first().copied(), |id| tree.node(*id).children.first().copied())
 }
@@ -221,7 +222,7 @@ fn words_of([a, b]: [u64; 2]) -> String {
     format!("A {}, B {}, {}", format_bytes(a), format_bytes(b), format_signed_bytes(i128::from(b) - i128::from(a)))
 }
 
-/// Explains colours and widths.
+/// Shows the meaning of colours and widths.
 fn legend_ui(ui: &mut Ui) {
     ui.horizontal_wrapped(|ui| {
         for &change in Change::ALL {

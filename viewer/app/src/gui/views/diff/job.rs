@@ -17,7 +17,7 @@ use crate::gui::widgets::Cancel;
 /// Maximum number of groups in the table; the others are combined in one row. The flame graph has all groups.
 const MAX_GROUPS: usize = 5_000;
 
-/// Finds the moment `at` of a device, or returns why it does not exist. The side is called `name`.
+/// Finds the moment `at` of a device, or returns why it does not exist. `name` is the name of the side.
 pub(super) fn find(
     recording: &Recording,
     device: usize,
@@ -48,13 +48,14 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// Whether it is about these recordings.
+    /// Returns whether the question is about these recordings.
     pub(super) fn is_about(&self, recordings: [&Arc<Recording>; 2]) -> bool {
         self.of.iter().zip(recordings).all(|((known, _), recording)| known.is(recording))
     }
 }
 
-/// For groups by a single key, that key and one of what made the blocks: the operation, else the line, of both sides.
+/// Returns the keys for details of groups by a single key: that key, and the operation of the blocks, or their source
+/// line, of both sides.
 fn detail_keys(keys: &[GroupKey], recordings: &[Arc<Recording>; 2]) -> Vec<GroupKey> {
     let is_there = |key: &GroupKey| recordings.iter().all(|recording| recording.absent.reason(*key).is_none());
     let [first] = keys else { return Vec::new() };
@@ -69,9 +70,9 @@ pub(super) struct Answer {
     pub(super) is_filtered: bool,
     pub(super) comparison: Comparison,
     pub(super) tree: DiffTree,
-    /// The name of the leaks of a side, if they are nearly all that has no known category.
+    /// The name of the leaks of a side, if nearly all of its bytes without a known category are leaked.
     pub(super) leak: Option<String>,
-    /// Groups, phases, totals and settings as tables.
+    /// The groups, phases, totals and settings as tables.
     pub(super) sheets: Vec<Sheet>,
     /// For groups by a single key, their composition: the groups by [`Self::detail_keys`], and their table.
     pub(super) details: Option<(Diff, Sheet)>,

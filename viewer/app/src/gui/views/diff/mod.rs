@@ -1,4 +1,5 @@
-//! Compares two recordings, or two moments of one: timelines with linked axes above, the differences below.
+//! Compares two recordings, or two moments of one recording. Timelines with linked axes are above, the differences
+//! below.
 //!
 //! The app selects the recordings A and B; this module does not deal with files.
 
@@ -35,7 +36,7 @@ use pair::{Pair, Shown, Side};
 /// Two recordings, each with the index of its device.
 type Of = [(Identity<Recording>, usize); 2];
 
-/// The compared moments; otherwise why one does not exist.
+/// The compared moments, or the reason one does not exist.
 type Moments = Result<[Moment; 2], String>;
 
 /// The inputs on which an alignment depends.
@@ -58,7 +59,7 @@ pub struct DiffView {
 computed!(DiffView: pair, query, light);
 
 impl DiffView {
-    /// A comparison of two recordings, or of one with itself, with their selections.
+    /// Creates a comparison of two recordings, or of one recording with itself, with their selections.
     pub fn new(recordings: [&Arc<Recording>; 2], selections: [&Selection; 2], choices: DiffChoices) -> Self {
         let axis = selections[0].axis();
         let side = |row: usize| {
@@ -80,7 +81,7 @@ impl DiffView {
         }
     }
 
-    /// The default settings: the peaks, or the last steps of one recording.
+    /// Returns the default settings: the peaks, or the last steps of a single recording.
     pub fn usual(recordings: [&Arc<Recording>; 2], selections: [&Selection; 2]) -> Self {
         let [a, b] = recordings;
         let choices = DiffChoices::usual([&**a, &**b], selections[0].metric);
@@ -311,7 +312,7 @@ impl DiffView {
         }
     }
 
-    /// Total, axis, alignment and conditions.
+    /// Shows the controls for total, axis, alignment and conditions.
     fn tools_ui(
         &mut self,
         ui: &mut Ui,
@@ -361,7 +362,7 @@ impl DiffView {
         self.pair.pair_ui(ui, &shown, &looks);
     }
 
-    /// The difference. Returns conditions to add.
+    /// Shows the difference. Returns conditions to add to the search.
     fn below_ui(&mut self, ui: &mut Ui, recordings: [&Arc<Recording>; 2], moments: &Moments) -> Option<String> {
         self.headline_ui(ui, moments);
         ui.horizontal_wrapped(|ui| {
@@ -388,7 +389,7 @@ impl DiffView {
         self.below.below_ui(ui, &answer, self.choices.look)
     }
 
-    /// Shows the bytes of both sides and their difference, or why it is unknown.
+    /// Shows the bytes of both sides and their difference, or the reason these are unknown.
     fn headline_ui(&self, ui: &mut Ui, moments: &Moments) {
         let moments = match (moments, self.query.failure()) {
             (Ok(moments), None) => moments,
