@@ -1,4 +1,4 @@
-//! The grouping keys offered by views, their names, and why a key is disabled.
+//! The grouping keys offered by views, their names, and the reasons for which they are disabled.
 
 use eframe::egui::{ComboBox, Role, Ui, WidgetInfo};
 use highwater_analysis::{GroupKey, TreeKey};
@@ -9,8 +9,8 @@ use crate::session::absent::Absent;
 /// Maximum number of depths of module paths in lists.
 const MAX_DEPTHS: usize = 8;
 
-/// All keys, for recordings whose longest module path has `deepest` parts: after the whole path, a key for each smaller
-/// depth.
+/// Returns all keys, for recordings whose longest module path has `deepest` parts: the key for the whole path is
+/// followed by one for each smaller depth.
 pub(crate) fn group_keys(deepest: usize) -> impl Iterator<Item = GroupKey> {
     let depths = 1..deepest.min(MAX_DEPTHS + 1);
     GroupKey::ALL.iter().copied().flat_map(move |key| {
@@ -42,7 +42,7 @@ pub(crate) fn key_label(key: TreeKey) -> String {
     }
 }
 
-/// The reason why no block has a value of `key`; `None` if some have one.
+/// Returns the reason no block has a value of `key`; `None` if some blocks have one.
 pub(crate) fn absent_reason(absent: &Absent, key: TreeKey) -> Option<&'static str> {
     match key {
         TreeKey::By(key) => absent.reason(key),
@@ -50,8 +50,8 @@ pub(crate) fn absent_reason(absent: &Absent, key: TreeKey) -> Option<&'static st
     }
 }
 
-/// Shows lists for a first grouping key and a second one within it. There is no second key if the first is single
-/// blocks. Keys for which `problem` returns a text are disabled.
+/// Shows lists for a first grouping key and a second one within it. There is no second key if the first one selects
+/// individual blocks. Keys for which `problem` returns a text are disabled.
 pub(crate) fn keys_ui<K: Copy + PartialEq + Into<TreeKey>>(
     ui: &mut Ui,
     labels: [&str; 2],
@@ -72,7 +72,7 @@ pub(crate) fn keys_ui<K: Copy + PartialEq + Into<TreeKey>>(
     }
 }
 
-/// Shows a list of keys, with the word before the selected one and the accessibility label of the list.
+/// Shows a list of keys; `word` precedes the selected key, and the list has an accessibility label.
 fn key_ui<K: Copy + PartialEq + Into<TreeKey>>(
     ui: &mut Ui,
     [word, label]: [&str; 2],
@@ -89,7 +89,7 @@ fn key_ui<K: Copy + PartialEq + Into<TreeKey>>(
     shown.response.widget_info(|| WidgetInfo::labeled(Role::ComboBox, true, format!("{label} {now}")));
 }
 
-/// The key after `now` among those for which `is_there` is true; module paths of all depths count as one key.
+/// Returns the key after `now` among those for which `is_there` is true. Module paths of all depths count as one key.
 pub(crate) fn next_key(now: TreeKey, is_there: impl Fn(TreeKey) -> bool) -> TreeKey {
     let all: Vec<TreeKey> = TreeKey::all().collect();
     let row = all.iter().position(|key| key.name() == now.name()).unwrap_or(0);

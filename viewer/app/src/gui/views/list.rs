@@ -39,12 +39,12 @@ macro_rules! views {
                     match self { $(Self::$view => $name,)+ }
                 }
 
-                /// The command that shows it.
+                /// Returns the command that shows the view.
                 pub const fn command(self) -> Command {
                     match self { $(Self::$view => Command::$command,)+ }
                 }
 
-                /// The view that `command` shows.
+                /// Returns the view that `command` shows.
                 pub(crate) fn shown_by(command: Command) -> Option<Self> {
                     Self::ALL.iter().copied().find(|view| view.command() == command)
                 }
@@ -54,7 +54,8 @@ macro_rules! views {
                     Self::ALL.iter().copied().find(|view| view.name().eq_ignore_ascii_case(name))
                 }
 
-                /// Shows tabs with the names of all views, the open one emphasized. Returns the one that was clicked.
+                /// Shows tabs with the names of all views, the open one emphasized. Returns the view whose tab was
+                /// clicked.
                 pub(crate) fn names_ui(ui: &mut Ui, open: Option<Self>) -> Option<Self> {
                     tabs_ui(ui, Self::ALL, open, Self::name, |view| view.command().tooltip())
                 }
@@ -91,7 +92,7 @@ views! {
         Moment(moment: MomentPanel) = "Moment", ShowMoment;
         /// Facts about a block.
         Block(block: BlockPanel) = "Block", ShowBlock;
-        /// Steps, sizes, lifetimes, settings.
+        /// Statistics on steps, sizes, lifetimes and settings.
         Statistics(statistics: StatisticsView) = "Statistics", ShowStatistics;
     }
     /// The view below the timeline.

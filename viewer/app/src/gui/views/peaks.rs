@@ -1,4 +1,4 @@
-//! Finds the local peaks of a total on a background thread, for moving from one to the next.
+//! Finds the local peaks of a total on a background thread, so that the user can move between them.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use highwater_analysis::extremes::peaks;
 use crate::gui::views::view::OfDevice;
 use crate::gui::widgets::{Query, computed};
 
-/// Minimum prominence of a local peak: the highest peak divided by this.
+/// Minimum prominence of a local peak, as a fraction of the highest peak (one divided by this).
 const MIN_FALL: u64 = 50;
 
 /// The device and the total.
 pub(crate) type Key = (OfDevice, Metric);
 
-/// The peaks of one total, once they are computed, and the pending command.
+/// The peaks of a total, computed in the background, and the pending command.
 #[derive(Debug)]
 pub(crate) struct Peaks {
     /// The moments of the peaks.
@@ -46,8 +46,8 @@ impl Peaks {
         self.query.ask(ctx, key);
     }
 
-    /// Takes the pending request once the peaks of `key` are computed: their moments, and whether to go forward. `None`
-    /// before, and if there is no request.
+    /// Takes the pending command once the peaks of `key` are computed. Returns the moments of the peaks, and whether to
+    /// go forward; `None` before, and if no command is pending.
     pub(crate) fn awaited(&mut self, key: &Key) -> Option<(Arc<[usize]>, bool)> {
         self.query.receive();
         let moments = self.query.answer().filter(|_| self.query.answered() == Some(key))?;

@@ -1,4 +1,4 @@
-//! The ranks of a folder as a table with the peaks of each; marks outliers, missing ranks and unreadable files.
+//! The ranks of a folder as a table with the peaks of each. Marks outliers, missing ranks and unreadable files.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub struct FleetView {
     table: SortedTable,
 }
 
-/// The columns that are hidden first in narrow windows, in this order.
+/// The columns that are hidden in narrow windows, in the order in which they are hidden.
 const GIVING_WAY: [usize; 5] = [2, 8, 1, 5, 10];
 /// Minimum width of the last column, in points.
 const MIN_STANDING: f32 = 340.0;
@@ -107,7 +107,8 @@ impl FleetView {
         });
     }
 
-    /// The columns that fit into `width` points, without empty columns and, if necessary, without less important ones.
+    /// Returns the columns that fit into `width` points, without empty columns and, if necessary, without less
+    /// important columns.
     fn shown_columns(&self, columns: &[ShownColumn<'_>], width: f32) -> Vec<usize> {
         let ranks = &self.fleet.ranks;
         let is_empty = |column: usize| match column {
@@ -135,7 +136,8 @@ impl FleetView {
     }
 }
 
-/// The ranks, each with the path of its recording as the tooltip. Outliers are marked in the colour `warning`.
+/// Returns the ranks as table rows, each with the path of its recording as the tooltip. Outliers are marked in the
+/// colour `warning`.
 fn rows<'a>(fleet: &'a Fleet, standings: &'a Standings, warning: Color32) -> ShownTable<'a> {
     let ranks = &fleet.ranks;
     let of = move |row: usize| standings.each_ref().map(|standings| standings[row]);

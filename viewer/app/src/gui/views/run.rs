@@ -1,5 +1,5 @@
-//! The overview of a long recording, above the timeline of the part that is shown: its largest totals, and the part as
-//! a brush that can be moved or drawn.
+//! The overview of a long recording, above the timeline of its visible part. It shows the largest totals, and the
+//! visible part as a brush that can be moved or redrawn.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const HEIGHT: f32 = 64.0;
 pub(crate) struct RunView {
     /// The columns, and the key for which they were computed.
     columns: Memo<Key, Vec<RunColumn>>,
-    /// The event at which the user started to draw a part.
+    /// The event at which the user started to draw a new part.
     drag: Option<u64>,
     part: Query<PartKey, Result<Part, String>>,
 }
@@ -67,11 +67,11 @@ pub(crate) enum Wanted {
         /// The number of events to show.
         in_view: u64,
     },
-    /// The peak of a total; the range is the part that is shown currently.
+    /// The part that contains the peak of a total; the range is the part shown at present.
     Peak(DeviceId, Metric, Range<u64>),
     /// The part around an event.
     Event(u64),
-    /// The part with a step; the range is the part that is shown currently.
+    /// The part that contains a step; the range is the part shown at present.
     Step(SoughtStep, Range<u64>),
     /// The part with the first failed request at an event or later, or, if `is_forward` is false, the last one before
     /// it.
@@ -80,7 +80,7 @@ pub(crate) enum Wanted {
         from: u64,
         /// Whether to search forward.
         is_forward: bool,
-        /// The part that is shown currently.
+        /// The part shown at present.
         shown: Range<u64>,
     },
 }
@@ -90,11 +90,11 @@ pub(crate) enum Wanted {
 pub(crate) struct Part {
     /// The part; `None` if it is already shown.
     pub recording: Option<Recording>,
-    /// How to show the part.
+    /// The position to show in the part.
     pub goal: Goal,
 }
 
-/// The position to show in a part of the recording. Event numbers are those in the whole recording.
+/// The position to show in a part of the recording. Event indices are those in the whole recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Goal {
     /// The whole part.
@@ -159,7 +159,7 @@ fn read_part(run: &Arc<Run>, wanted: Wanted, cancel: &Cancel) -> Result<Part, St
 }
 
 impl RunView {
-    /// Starts to read a part of `run`, unless it is being read already.
+    /// Starts reading a part of `run`, unless it is already being read.
     pub(crate) fn ask(&mut self, ctx: &Context, run: &Arc<Run>, wanted: Wanted) {
         let key = PartKey { run: Arc::clone(run), wanted };
         if self.part.asked() != Some(&key) {
@@ -169,12 +169,12 @@ impl RunView {
         }
     }
 
-    /// Cancels the reading of a part.
+    /// Cancels the reading of the part.
     pub(crate) fn cancel(&mut self) {
         self.part.forget();
     }
 
-    /// Takes the requested part once it is read, or the reason why it cannot be read.
+    /// Takes the requested part once it is read, or the reason it cannot be read.
     pub(crate) fn take(&mut self) -> Option<Result<Part, String>> {
         let part = self.part.take();
         let part = part.or_else(|| self.part.failure().map(|why| Err(why.to_owned())))?;

@@ -27,7 +27,7 @@ const STEP_DISTANCE: f32 = 110.0;
 /// The columns of each recorded total.
 type Totals = Vec<(Metric, Vec<RunColumn>)>;
 
-/// A chart of a run: the range of events, and a total.
+/// A chart of one total over a range of events of a run.
 #[derive(Debug)]
 pub struct RunChart {
     /// The long recording.
@@ -36,20 +36,20 @@ pub struct RunChart {
     pub summary: DeviceSummary,
     /// The peak of the total on the device.
     pub peak: Moment,
-    /// The numbers of the events that are drawn.
+    /// The indices of the events that are drawn.
     pub events: Range<u64>,
-    /// The event numbers of failed requests on the device.
+    /// The event indices of failed requests on the device.
     pub failed: Vec<u64>,
     /// The cause of the peak; `None` if unknown.
     cause: Option<String>,
-    /// The number of columns, and the columns.
+    /// The number of columns for which they were computed, and the columns.
     columns: Option<(usize, Totals)>,
     /// The rectangle of the plot when it was last drawn.
     room: Option<Rect>,
 }
 
 impl RunChart {
-    /// Creates a chart of the total of which `peak` is the peak.
+    /// Creates a chart of the total whose peak is `peak`.
     ///
     /// # Errors
     ///
@@ -166,7 +166,7 @@ impl RunChart {
     }
 }
 
-/// The bytes of leaks at the peak; `None` if they are hardly any of it.
+/// Returns the bytes of leaks at the peak; `None` if their share is negligible.
 fn bytes_leaked(source: &Source<'_>, peak: &Moment, leaks: &Leaks) -> Option<u64> {
     let window = source.window_at(peak.number()).ok()?;
     let live = &window.index(peak.device).live;
@@ -176,8 +176,8 @@ fn bytes_leaked(source: &Source<'_>, peak: &Moment, leaks: &Leaks) -> Option<u64
 /// The opacity of the part of a column above its smallest total.
 const SWING: f32 = 0.45;
 
-/// The columns as bars from the lower edge of `rect` up, divided by category if the categories add up to the total, and
-/// paler above the column's smallest total. Equal neighbours are merged.
+/// Returns the columns as bars that start at the lower edge of `rect`, divided by category if the categories add up to
+/// the total, and paler above the column's smallest total. Equal neighbours are merged.
 pub(super) fn column_shapes(
     rect: Rect,
     points_per_byte: f64,

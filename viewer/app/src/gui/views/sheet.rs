@@ -1,4 +1,4 @@
-//! Tables with typed columns that the app stores between frames, for sorting, tooltips and CSV.
+//! Tables with typed columns that the app stores between frames. They support sorting, tooltips and CSV.
 
 use eframe::egui::Color32;
 
@@ -38,7 +38,7 @@ pub(crate) struct Line {
     pub action: Option<Action>,
 }
 
-/// A table of figures as in Statistics and comparisons, with sentences above it.
+/// A table of figures, as in Statistics and comparisons, with sentences above it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sheet {
     /// The sheet's name.
@@ -57,7 +57,7 @@ pub(crate) struct Sheet {
     pub(crate) largest: u128,
 }
 
-/// The value as a difference; `None` if it is not one, or 0.
+/// Returns the value as a difference; `None` if it is not a difference, or 0.
 fn difference(value: &Value) -> Option<i128> {
     match value {
         Value::Difference(bytes) => Some(*bytes).filter(|bytes| *bytes != 0),

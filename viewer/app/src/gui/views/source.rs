@@ -7,7 +7,7 @@ use std::time::UNIX_EPOCH;
 
 /// Number of lines shown before and after the relevant one.
 const CONTEXT: u32 = 2;
-/// Maximum number of bytes read to reach the line; longer files are not written by hand.
+/// Maximum number of bytes read to reach the line; longer files are unlikely to be written by hand.
 const MAX_BYTES: u64 = 8 << 20;
 /// Maximum number of characters shown per line.
 const MAX_SIGNS: usize = 240;
@@ -15,11 +15,12 @@ const MAX_SIGNS: usize = 240;
 /// An excerpt of a source file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Excerpt {
-    /// The number of the first line, from 1.
+    /// The number of the first line, counted from 1.
     pub first: u32,
     /// The lines; very long ones are shortened.
     pub lines: Vec<String>,
-    /// Modification time of the file, in microseconds of Unix time; `None` if unknown, or for a text in the recording.
+    /// Modification time of the file, in microseconds of Unix time; `None` if unknown, or if the text comes from the
+    /// recording.
     pub changed_unix_us: Option<u64>,
 }
 

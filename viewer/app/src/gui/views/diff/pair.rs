@@ -70,9 +70,9 @@ pub(super) struct Pinned {
 #[derive(Debug)]
 pub(super) struct Pair {
     pub(super) sides: [Side; 2],
-    /// The visible part, horizontally relative to the alignment; `None` for everything.
+    /// The visible range, horizontally relative to the alignment; `None` for everything.
     shared: Option<View>,
-    /// The side with the pointer, and its position on the common axis.
+    /// The side under the pointer, and the pointer's position on the common axis.
     hover: Option<(usize, f64)>,
     pub(super) pinned: Option<Pinned>,
     /// Height of the readout line at the cursor, in points; 0 in a picture file.
@@ -95,17 +95,17 @@ impl Pair {
         Self { sides, shared: None, hover: None, pinned: None, reading: READING }
     }
 
-    /// Shows everything of both.
+    /// Shows the whole of both recordings.
     pub(super) fn fit(&mut self) {
         self.shared = None;
     }
 
-    /// The axis positions of both sides' alignment.
+    /// Returns the axis positions at which the two sides are aligned.
     fn origins(&self, shown: &Shown<'_>) -> [f64; 2] {
         [0, 1].map(|side| self.sides[side].selection.x_of(&shown.recordings[side].trace, shown.alignment.origins[side]))
     }
 
-    /// The view that shows all of both, on the common axis.
+    /// Returns the view that shows the whole of both recordings on the common axis.
     fn whole(&self, shown: &Shown<'_>) -> View {
         let origins = self.origins(shown);
         let [a, b] = [0, 1].map(|side| {
@@ -125,7 +125,7 @@ impl Pair {
         View { x: whole.x, y: 0.0..whole.y.end.max(capacity(0).max(capacity(1)) * 1.12) }
     }
 
-    /// The visible part, on the common axis.
+    /// Returns the visible range on the common axis.
     pub(super) fn view(&self, shown: &Shown<'_>) -> View {
         self.shared.clone().unwrap_or_else(|| self.whole(shown))
     }
@@ -137,7 +137,7 @@ impl Pair {
         self.shared = Some(view);
     }
 
-    /// Shows the moments `at` of both, each within its phase.
+    /// Shows the moments `at` of both sides, each within its phase.
     pub(super) fn show_moments(&mut self, shown: &Shown<'_>, at: [Moment; 2]) {
         let origins = self.origins(shown);
         let mut x = f64::MAX..f64::MIN;
@@ -156,7 +156,7 @@ impl Pair {
         self.show(shown, &View { x: x.start - room..x.end + room, y });
     }
 
-    /// Switches to the other axis and keeps the visible part.
+    /// Switches to the other axis and keeps the visible range.
     pub(super) fn set_axis(&mut self, shown: &Shown<'_>, axis: crate::selection::Axis) {
         let was_whole = self.shared.as_ref().is_none_or(|view| view.x == self.whole(shown).x);
         let y = self.view(shown).y;
@@ -172,12 +172,12 @@ impl Pair {
         }
     }
 
-    /// The cursor's position on the common axis: under the pointer, or clicked.
+    /// Returns the cursor's position on the common axis: the position under the pointer, or the clicked one.
     fn cursor(&self) -> Option<(usize, f64)> {
         self.hover.or(self.pinned.map(|pinned| (pinned.side, pinned.at)))
     }
 
-    /// Pins the moment `by` events later on side A, starting from the compared one.
+    /// Pins the moment `by` events later on side A, starting from the compared moment.
     pub(super) fn step_cursor(&mut self, shown: &Shown<'_>, by: isize) {
         let trace = &shown.recordings[0].trace;
         let origin = self.origins(shown)[0];
@@ -224,7 +224,7 @@ impl Pair {
         }
     }
 
-    /// Shows both and handles input on either.
+    /// Shows both timelines and handles input on them.
     pub(super) fn pair_ui(&mut self, ui: &mut Ui, shown: &Shown<'_>, looks: &[TimelineStyle; 2]) {
         self.sides.iter_mut().for_each(|side| side.timeline.receive(ui.ctx()));
         let room = ui.available_rect_before_wrap();
@@ -268,7 +268,7 @@ impl Pair {
         ui.advance_cursor_after_rect(room);
     }
 
-    /// The name of the side, its bytes at the compared moment, and the legend.
+    /// Shows the name of the side, its bytes at the compared moment, and the legend.
     fn head_ui(&mut self, ui: &mut Ui, shown: &Shown<'_>, row: usize) {
         let recording = shown.recordings[row];
         let name = ["A", "B"][row];

@@ -22,7 +22,7 @@ const fn difference(tooltip: &'static str) -> Heading {
     Heading { has_bars: true, ..Heading::new(Unit::Difference, "B − A", tooltip, theme::DIFFERENCE_WIDTH) }
 }
 
-/// The change of a row from A to B.
+/// The column for the change of a row from A to B.
 const STATE: Heading = Heading { swatch: Some(colour_of_change), ..text("state", 104.0) };
 const A: Heading = number("A", "The bytes in A.");
 const B: Heading = number("B", "The bytes in B.");
@@ -36,8 +36,8 @@ fn colour_of_change(name: &str) -> Option<Color32> {
     Change::ALL.iter().find(|change| change.name() == name).map(|change| theme::change(*change))
 }
 
-/// The groups by `keys`, then one row for the groups not listed. `stacks` has each group's stack on one line, if
-/// stacks are a key; `leak` is what blocks of unknown category are.
+/// The groups by `keys`, then one row for the groups not listed. `stacks` has each group's stack on one line, if stacks
+/// are a key; `leak` is the name for blocks of unknown category, if they are leaked.
 pub(super) fn of_groups(diff: &Diff, keys: &[GroupKey], stacks: &[String], leak: Option<&str>) -> Sheet {
     let has_loose = diff.groups.iter().any(|group| group.match_kind != MatchKind::Equal);
     let mut columns: Vec<Heading> = keys.iter().map(|key| text(key.name(), 0.0)).collect();
@@ -75,7 +75,7 @@ pub(super) fn of_groups(diff: &Diff, keys: &[GroupKey], stacks: &[String], leak:
     Sheet { sums: usize::from(has_rest), ..Sheet::of_rows("Groups", columns, rows) }
 }
 
-/// The phases of both, step by step.
+/// Returns the phases of both sides, step by step.
 pub(super) fn of_phases(comparison: &Comparison) -> Sheet {
     let row = |pair: &PhasePair| {
         let peaks = [pair.a, pair.b].map(|side| side.map(|side| side.peak_bytes));
@@ -107,7 +107,7 @@ pub(super) fn of_totals(comparison: &Comparison) -> Sheet {
     Sheet::of_rows("Totals", columns, totals)
 }
 
-/// The facts recorded about the recordings, those that differ first.
+/// Returns the facts recorded about the recordings; those that differ come first.
 pub(super) fn of_settings(comparison: &Comparison) -> Sheet {
     let settings = &comparison.settings;
     let (differing, same): (Vec<_>, Vec<_>) = settings.iter().partition(|setting| setting.differs());

@@ -16,11 +16,11 @@ use crate::gui::views::view::ViewContext;
 use crate::gui::widgets::{Cell, ShownColumn, ShownTable, phase, theme};
 use crate::report::Column;
 
-/// The line of user code of each stack that was displayed.
+/// For each stack that was displayed, its line of user code.
 pub(super) type Sites = RefCell<HashMap<StackId, String>>;
 
-/// The listed events, with columns that have a value anywhere in the recording. Events that are not in `found` are
-/// faint, and the pinned one is marked in the colour `mark`.
+/// Returns the rows of the listed events, with the columns that have a value anywhere in the recording. Events that are
+/// not in `found` are faint, and the pinned one is marked in the colour `mark`.
 pub(super) fn rows<'a>(
     context: &ViewContext<'a>,
     listed: &'a Listed,

@@ -21,7 +21,7 @@ impl Default for Kinds {
 }
 
 impl Kinds {
-    /// Whether a group is listed.
+    /// Returns whether a group is listed.
     pub(super) fn contains(self, group: Group) -> bool {
         self.0 & 1 << group as u8 != 0
     }
@@ -32,7 +32,7 @@ impl Kinds {
     }
 }
 
-/// The criteria for listing events.
+/// The criteria by which events are listed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wanted {
     /// The device whose events are listed.
@@ -46,7 +46,7 @@ pub(super) struct Wanted {
 /// The listed events, by row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Listed {
-    /// All events of the recording: their number.
+    /// All events of the recording, given by their number.
     All(usize),
     /// The events with these indices, in order.
     Some(Vec<u32>),

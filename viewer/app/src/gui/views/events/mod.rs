@@ -51,7 +51,7 @@ pub struct EventsView {
     is_focus_due: bool,
     /// The event at which the table is positioned.
     at: Option<EventId>,
-    /// The displayed moment, and whether it is pinned; otherwise it is the peak.
+    /// The displayed moment, and whether it is pinned; if not, it is the peak.
     in_view: Option<(usize, bool)>,
     of: Identity<Recording>,
     sites: Sites,
@@ -173,7 +173,7 @@ impl EventsView {
         self.search.keep_if(|found| *found == sought);
     }
 
-    /// The buttons for kinds of events, and the options that narrow the list.
+    /// Shows the buttons for kinds of events, and the options that narrow the list.
     fn kinds_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
         let has_uses = context.recording.trace.records_uses();
         for group in Group::ALL.iter().copied().filter(|group| has_uses || *group != Group::Uses) {
@@ -196,7 +196,7 @@ impl EventsView {
         ui.add(Label::new(RichText::new(text).weak()).extend());
     }
 
-    /// Shows the search field. Returns the action if the user goes to an event.
+    /// Shows the search field. Returns an action if the user goes to an event.
     fn search_ui(&mut self, ui: &mut Ui) -> Option<Action> {
         let field = TextEdit::singleline(&mut self.text)
             .desired_width(220.0)
@@ -238,7 +238,7 @@ impl EventsView {
         Some(self.go_to(id))
     }
 
-    /// The number of matches, and which one is selected.
+    /// Formats the number of matches, and the rank of the selected one.
     fn count_text(&self) -> String {
         let Some(found) = self.search.answer() else { return self.search.failure().unwrap_or("searching").to_owned() };
         let rank = self.table.chosen.and_then(|row| found.rank(row));

@@ -40,7 +40,7 @@ impl Found {
         self.words.get(row / 64).is_some_and(|word| word >> (row % 64) & 1 == 1)
     }
 
-    /// The rank of a row among the matches, from 1.
+    /// Returns the rank of a row among the matches, from 1.
     pub(super) fn rank(&self, row: usize) -> Option<u64> {
         if !self.contains(row) {
             return None;
@@ -49,7 +49,7 @@ impl Found {
         Some(before + u64::from((self.words[row / 64] & (u64::MAX >> (63 - row % 64))).count_ones()))
     }
 
-    /// The first match after `row`, wrapping around; from the start without a row.
+    /// Returns the first match after `row`, wrapping around, or from the start if `row` is `None`.
     pub(super) fn next(&self, row: Option<usize>) -> Option<usize> {
         let from = row.map_or(0, |row| row + 1);
         let masked = self.words.get(from / 64).map(|word| word & (u64::MAX << (from % 64)));
@@ -84,7 +84,7 @@ const RUN: usize = 1 << 16;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
     of: Identity<Recording>,
-    /// The row of `lines` of each stack.
+    /// The index into `lines` for each stack.
     codes: HashMap<StackId, u32>,
     lines: Vec<LeadingFrame>,
 }
@@ -120,7 +120,7 @@ impl Memory {
     }
 }
 
-/// The names that match, determined once per name rather than per event.
+/// The matching names, determined once per name rather than per event.
 struct Terms {
     kinds: Vec<bool>,
     categories: Vec<bool>,

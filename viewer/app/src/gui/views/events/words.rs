@@ -8,7 +8,7 @@ highwater_snapshots::vocabulary!(
     Group {
         /// Allocations of blocks.
         Allocs = "Allocations",
-        /// Frees of blocks: requested and completed.
+        /// Requested and completed frees of blocks.
         Frees = "Frees",
         /// Use events of blocks.
         Uses = "Uses",
@@ -18,13 +18,13 @@ highwater_snapshots::vocabulary!(
         Ooms = "Out of memory",
         /// Steps, phases and marks of the program.
         Marks = "Marks",
-        /// Categories set later, and samples of the memory in use on the device.
+        /// Changes of category, and samples of the memory in use on the device.
         Others = "Other events",
     }
 );
 
 impl Group {
-    /// The group of a kind.
+    /// Returns the group of a kind.
     pub(super) const fn of(kind: EventKind) -> Self {
         match kind {
             EventKind::Alloc => Self::Allocs,
@@ -67,7 +67,7 @@ pub(super) fn begins_with(trace: &Trace, id: EventId) -> &[Annotation] {
     &trace.annotations[first..first + count]
 }
 
-/// Additional text of an event: the text of a mark, missing facts, annotations that begin at it.
+/// Returns additional text of an event: the text of a mark, missing facts, or annotations that begin at the event.
 pub(super) fn note(trace: &Trace, id: EventId) -> String {
     let mut parts = match trace.subject(id) {
         Subject::Mark(text) => vec![trace.tables.string(text).to_owned()],

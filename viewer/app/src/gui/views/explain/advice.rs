@@ -1,4 +1,4 @@
-//! Advice on lowering the peak, each piece with its bytes and the peak that would remain; and the peak after removing
+//! Advice on lowering the peak, each item with its bytes and the peak that would remain; and the peak after removing
 //! one part after another.
 
 use eframe::egui::{Align, Frame, Label, Layout, RichText, Ui};
@@ -14,7 +14,7 @@ use crate::gui::widgets::{
 };
 use crate::report::Column;
 
-/// Least width of a card, in points.
+/// Minimum width of a card, in points.
 const CARD_WIDTH: f32 = 320.0;
 /// Minimum width at which the table of removals shows all columns, in points.
 const ROOM_FOR_ALL: f32 = 440.0;
@@ -63,7 +63,8 @@ pub(super) fn cards_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_
     action
 }
 
-/// The saving of the advice, and the peak that remains; if they are unknown, the size of the blocks in a faint colour.
+/// Returns the saving of the advice, and the peak that remains; if these are unknown, the size of the blocks in a faint
+/// colour.
 fn figure(advice: &Advice, peak: u64) -> (RichText, String) {
     let Some(saving) = advice.saving(peak) else {
         return (RichText::new(format_bytes(advice.bytes)).weak(), "affected".to_owned());
@@ -76,7 +77,7 @@ fn figure(advice: &Advice, peak: u64) -> (RichText, String) {
     (RichText::new(format!("−{}", format_bytes(saving))).strong(), format!("{} {what}", format_bytes(peak - saving)))
 }
 
-/// Shows a card: the saving in a large font, then what to do, and after `rest` points the buttons.
+/// Shows a card: the saving in a large font, then the advice, and after `rest` points the buttons.
 fn card_ui(
     ui: &mut Ui,
     (number, rest): (usize, f32),

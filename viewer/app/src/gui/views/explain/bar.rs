@@ -19,7 +19,7 @@ const MIN_ENTRY: u64 = 4;
 const PERIOD: f32 = 5.0;
 
 /// Shows the bar and its legend; returns the actions that the user requests. If `can_click`, pieces that consist of
-/// blocks can be selected. Shares are of the requested bytes, as in advice; pieces outside of blocks have none.
+/// blocks can be selected. Shares refer to the requested bytes, as in advice; pieces outside of blocks have no share.
 pub(super) fn bar_ui(
     ui: &mut Ui,
     composition: &Composition,
@@ -112,13 +112,13 @@ fn base(peak: &Moment) -> String {
     format!("{} {}", format_bytes(peak.bytes), total_name(peak.metric))
 }
 
-/// The share of a piece in that total; `None` for pieces outside of live blocks.
+/// Returns the share of a piece in the requested total; `None` for pieces outside of live blocks.
 fn part_of(piece: PeakPiece, bytes: u64, peak: &Moment) -> Option<String> {
     matches!(piece, PeakPiece::Blocks(_)).then(|| format_share(bytes, peak.bytes))
 }
 
-/// Every piece with its colour: that of its category in the timeline, darker for each further phase; grey if the
-/// timeline is coloured by another key.
+/// Returns every piece with its colour, which is that of its category in the timeline, darker for each further phase;
+/// grey if the timeline is coloured by another key.
 fn coloured(composition: &Composition, looks: Looks<'_>, shades: &Shades) -> Vec<(PeakPiece, u64, Color32)> {
     let (mut last, mut colour) = (None, theme::NEUTRAL);
     let look = |(piece, bytes): &(PeakPiece, u64)| {
@@ -131,8 +131,8 @@ fn coloured(composition: &Composition, looks: Looks<'_>, shades: &Shades) -> Vec
     composition.pieces.iter().map(look).collect()
 }
 
-/// Paints a piece. Pieces outside of live blocks have a pattern, as in Segments, to be distinguishable without colours:
-/// horizontal lines for free memory, diagonal stripes for waiting memory.
+/// Paints a piece. Pieces outside of live blocks have a pattern, as in Segments, so that they can be distinguished
+/// without colours: horizontal lines for free memory, diagonal stripes for memory awaiting free.
 fn paint(painter: &Painter, rect: Rect, (piece, colour): (PeakPiece, Color32), shades: &Shades) {
     let painter = painter.with_clip_rect(rect.intersect(painter.clip_rect()));
     // A gap to the next piece, if there is room.
@@ -166,7 +166,7 @@ fn paint(painter: &Painter, rect: Rect, (piece, colour): (PeakPiece, Color32), s
     }
 }
 
-/// Writes `words` on a piece if they fit.
+/// Writes `words` on a piece if there is room.
 fn label_ui(ui: &Ui, place: Rect, words: &str, colour: Color32) {
     const MARGIN: f32 = 4.0;
     let room = place.width() - 2.0 * MARGIN;

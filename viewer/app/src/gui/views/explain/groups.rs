@@ -68,13 +68,13 @@ impl Groups {
         action
     }
 
-    /// The rows in the displayed order, with sizes in bytes; then the groups not listed, and the total.
+    /// Returns the rows in the displayed order, with sizes in bytes, followed by the rest and the total.
     pub(super) fn csv(&self, explained: &Explained) -> String {
         self.0.csv(&rows(explained, Looks { colouring: None, leak: None }))
     }
 }
 
-/// The groups: the keys, then the figures; the largest first by default.
+/// Returns the groups as table rows: the keys, then the figures; the largest first by default.
 fn rows<'a>(explained: &'a Explained, looks: Looks<'a>) -> ShownTable<'a> {
     let (rows, total) = (&explained.rows, explained.bytes);
     let most = rows.iter().map(|row| row.bytes).max().unwrap_or(0).max(1);
@@ -173,7 +173,7 @@ fn least_width(key: GroupKey) -> Option<f32> {
     }
 }
 
-/// The sort key of a value: numbers numerically, after all other values.
+/// Returns the sort key of a value; numbers are sorted numerically, after all other values.
 fn by_value(key: GroupKey, value: &str) -> Value {
     if key.has_numbers() { parse_bytes(value).ok().into() } else { value.into() }
 }
@@ -192,7 +192,7 @@ fn total_ui(ui: &mut Ui, explained: &Explained) {
     });
 }
 
-/// The actions for the selected group.
+/// Shows the actions for the selected group.
 fn chosen_ui(ui: &mut Ui, row: &Row) -> Option<Action> {
     let mut action = None;
     ui.allocate_ui(vec2(ui.available_width(), theme::ROW_HEIGHT), |ui| {

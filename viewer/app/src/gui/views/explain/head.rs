@@ -1,4 +1,5 @@
-//! The head of the explanation: size and moment of the peak, effect of the search conditions, and the grouping keys.
+//! The head of the explanation: the size and moment of the peak, the effect of the search conditions, and the grouping
+//! keys.
 
 use eframe::egui::{Label, RichText, Ui};
 use highwater_analysis::GroupKey;

@@ -21,10 +21,11 @@ use crate::gui::widgets::Cancel;
 use crate::session::absent::Absent;
 use crate::session::run::Run;
 
-/// Maximum number of groups listed; the others are added up.
+/// Maximum number of groups listed; the rest is summed.
 const MAX_GROUPS: usize = 10_000;
 
-/// A recording that is being written is explained again once it has grown by its size divided by this.
+/// The explanation of a recording that is being written is recomputed once the recording has grown by its size divided
+/// by this.
 const GROWTH: u64 = 8;
 
 /// The keys by which the peak is grouped.
@@ -53,14 +54,14 @@ impl Keys {
     }
 }
 
-/// The recording to explain: for a part of a long one, the whole.
+/// The recording to explain; for a part of a long recording, the whole recording.
 #[derive(Clone, Debug, PartialEq)]
 enum Of {
     Recording(Identity<Recording>),
     Run(Identity<Run>),
 }
 
-/// The key of an explanation.
+/// The key by which an explanation is requested.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Key {
     of: Of,
@@ -81,17 +82,17 @@ impl Key {
         Self { of, device: context.index().device, events, metric, filter: context.filter.clone(), keys }
     }
 
-    /// Whether it concerns the recording of `other`, which may have grown since, and the same device.
+    /// Returns whether both keys concern the same device of the same recording, which may have grown since `other`.
     pub(super) fn is_about(&self, other: &Self) -> bool {
         (&self.of, self.device) == (&other.of, other.device)
     }
 
-    /// Whether the recording has grown enough, compared with `other`, to justify another pass over all events.
+    /// Returns whether the recording has grown enough since `other` to justify another pass over all events.
     pub(super) fn is_outgrown_by(&self, other: &Self) -> bool {
         other.events > self.events + self.events / GROWTH
     }
 
-    /// Whether it is the same query as `other`, for a recording that may have grown since.
+    /// Returns whether both keys are the same query, for a recording that may have grown since `other`.
     pub(super) fn is(&self, other: &Self) -> bool {
         self.is_about(other) && (self.metric, self.keys) == (other.metric, other.keys) && self.filter == other.filter
     }
@@ -104,7 +105,7 @@ impl Key {
     }
 }
 
-/// A group of blocks as a row.
+/// A group of blocks, as a row of the table.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     /// The values of the keys, each as a single line.
@@ -116,9 +117,9 @@ pub(super) struct Row {
     /// Bytes at the peak.
     pub(super) bytes: u64,
     pub(super) blocks: u64,
-    /// The peak without these blocks.
+    /// The peak without this group.
     pub(super) without: Moment,
-    /// The difference from the peak, in bytes.
+    /// The difference between the peak and `without`, in bytes.
     pub(super) saved: u64,
 }
 
@@ -161,16 +162,16 @@ impl Row {
 #[derive(Clone, Debug)]
 pub(super) struct Explained {
     pub(super) keys: Keys,
-    /// Peak, filtered blocks, removals, advice; its groups are in `rows`.
+    /// The peak, filtered blocks, removals and advice; the groups are in `rows`.
     pub(super) explanation: Explanation,
     /// The pieces of memory at the peak.
     pub(super) composition: Composition,
     pub(super) rows: Vec<Row>,
-    /// Sum of the rows and of the groups not listed.
+    /// Sum of the rows and of the groups that are not listed.
     pub(super) bytes: u64,
     /// A note on other points with the same peak.
     pub(super) elsewhere: Option<String>,
-    /// The number of requests that failed on the device.
+    /// Number of failed requests on the device.
     pub(super) failed: u64,
 }
 

@@ -21,16 +21,16 @@ use crate::gui::widgets::{
 use groups::Groups;
 use job::{Explained, Key, Keys};
 
-/// Width of the groups' table in points; above it, the rest is used by the removals beside it.
+/// Width of the groups' table in points. If more is available, the removals beside it use the rest.
 const GROUPS_WIDTH: f32 = 880.0;
 /// Minimum and maximum width of the removals, in points.
 const REMOVALS_WIDTHS: [f32; 2] = [300.0, 520.0];
 /// Minimum height of the groups beside the removals, in points: keys, four rows and the total.
 const BELOW_MIN: f32 = 170.0;
-/// Visible rows of groups in the layout with one column.
+/// Number of visible rows of groups in the layout with one column.
 const ROWS: f32 = 14.0;
 
-/// Returns the action that sets `condition` as the only one, or clears all conditions if it already is.
+/// Returns the action that makes `condition` the only condition, or clears all conditions if it already is.
 fn only(condition: &str, filter: &Filter) -> Action {
     Action::Only(if is_in_force(condition, filter) { String::new() } else { condition.to_owned() })
 }
@@ -76,7 +76,7 @@ impl<'a> Looks<'a> {
 #[derive(Debug)]
 pub struct ExplainView {
     keys: Keys,
-    /// The explanation, or why the recording cannot be read; computed in the background.
+    /// The explanation, computed in the background, or the reason the recording cannot be read.
     query: Query<Key, Result<Arc<Explained>, String>>,
     /// The keys of the displayed groups.
     shown: Option<Keys>,
@@ -179,7 +179,7 @@ impl ExplainView {
         removal.into_iter().chain(group).collect()
     }
 
-    /// The part above the columns.
+    /// Shows the part above the columns.
     fn above_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, explained: &Explained) -> Vec<Action> {
         let mut actions = Vec::new();
         let can_click = can_click(context);
@@ -201,7 +201,7 @@ impl ExplainView {
         self.groups.groups_ui(ui, explained, Looks::new(context), !context.is_picture)
     }
 
-    /// Starts a query for the current explanation, and handles finished ones.
+    /// Starts a query for the current explanation, and handles finished queries.
     fn refresh(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
         self.keys = self.keys.possible(&context.recording.absent);
         let key = Key::new(context, drawn_metric(context.selection.metric), self.keys);
@@ -223,7 +223,7 @@ impl ExplainView {
     }
 }
 
-/// Whether moments can be clicked: not in a picture file, nor for a recording without events.
+/// Returns whether moments can be clicked, which is not the case in a picture file or for a recording without events.
 fn can_click(context: &ViewContext<'_>) -> bool {
     !context.is_picture && !context.recording.trace.is_state()
 }

@@ -17,7 +17,7 @@ use crate::report::cut;
 use crate::session::absent::Absent;
 
 highwater_snapshots::vocabulary!(
-    /// How the memory in use is shown.
+    /// The form in which the memory in use is shown.
     #[derive(Default, serde::Serialize, serde::Deserialize)]
     MomentLook {
         /// A sortable table.
@@ -74,8 +74,8 @@ impl Choices {
         Self { first, second: self.second.filter(has), ..self }
     }
 
-    /// Changes how memory is shown. A flame graph with a single key that gives only one level gets stacks as the second
-    /// key.
+    /// Changes the form in which memory is shown. If a flame graph would have only one level because there is a single
+    /// key, stacks become the second key.
     pub(crate) fn show_as(&mut self, look: MomentLook) {
         let stack = Some(TreeKey::By(GroupKey::Stack));
         let is_flat = |key: TreeKey| !matches!(key, TreeKey::Block | TreeKey::By(GroupKey::Stack | GroupKey::Scope));
@@ -98,7 +98,7 @@ impl Choices {
     }
 }
 
-/// Shows the tabs of the forms, the grouping keys, and for stacks which frames to show and in which order.
+/// Shows the tabs of the forms, the grouping keys, and for stacks the choice of frames and of their order.
 pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices, recording: &Recording) {
     ui.horizontal_wrapped(|ui| {
         for &look in MomentLook::ALL {
@@ -126,7 +126,7 @@ pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices, recording: &Recordi
     }
 }
 
-/// Shows the switch between one moment and the range between the marks.
+/// Shows the switch between a single moment and the range between the marks.
 pub(super) fn source_ui(ui: &mut Ui, shows_range: &mut bool) {
     ui.horizontal(|ui| {
         ui.selectable_value(shows_range, false, "Moment").on_hover_text("Memory in use at one moment.");
@@ -135,7 +135,7 @@ pub(super) fn source_ui(ui: &mut Ui, shows_range: &mut bool) {
     });
 }
 
-/// Shows the questions about the range with their answers in bytes, which add up.
+/// Shows the questions about the range, each with its answer in bytes; the answers add up.
 pub(super) fn question_ui(ui: &mut Ui, question: &mut Question, balance: &Balance) {
     Grid::new("questions").num_columns(2).spacing([6.0, 1.0]).show(ui, |ui| {
         for pair in Question::ALL.chunks(2) {
@@ -160,7 +160,7 @@ pub(super) fn question_ui(ui: &mut Ui, question: &mut Question, balance: &Balanc
     ));
 }
 
-/// The positions of the marks.
+/// Shows the positions of the marks.
 pub(super) fn range_ui(ui: &mut Ui, context: &ViewContext<'_>, marks: &Range<usize>) {
     let trace = &context.recording.trace;
     let metric = context.moment.metric;
@@ -171,7 +171,7 @@ pub(super) fn range_ui(ui: &mut Ui, context: &ViewContext<'_>, marks: &Range<usi
     }
 }
 
-/// The breadcrumbs to the focus; a click goes to any of its ancestors. Shows nothing without a focus.
+/// Shows the breadcrumbs to the focus; a click goes to any of its ancestors. Shows nothing without a focus.
 pub(super) fn breadcrumb_ui(ui: &mut Ui, answer: &Answer) -> Option<Act> {
     /// Number of parts shown at the end of a long path.
     const SHOWN: usize = 3;

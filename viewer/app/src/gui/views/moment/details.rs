@@ -1,4 +1,4 @@
-//! Actions for the selected node, and its blocks, largest first.
+//! Actions for the selected node, and a list of its blocks, largest first.
 
 use eframe::egui::{Align, Label, Layout, RichText, Ui};
 use highwater_analysis::{NodeId, bytes_of};
@@ -9,12 +9,12 @@ use super::names;
 use crate::gui::widgets::{Cell, ShownColumn, ShownTable, TableState, table_ui, title};
 use crate::report::Column;
 
-/// The action that the user requests for the selected node.
+/// An action that the user requests for the selected node.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Ask {
     /// Show this block.
     Block(BlockId),
-    /// Keep only its blocks.
+    /// Filter to the node's blocks.
     Filter,
     /// Clear the selection.
     Close,

@@ -6,8 +6,8 @@ use super::job::Answer;
 use super::names;
 use crate::report::{Column, Table};
 
-/// The rows of the table in order, with a row for each identical module: a column per key, then bytes and blocks, which
-/// add up to the total.
+/// Returns the rows of the table in order, with a row for each identical module: the columns are the keys, bytes and
+/// blocks, and the last two add up to the total.
 pub(super) fn rows_csv(answer: &Answer) -> String {
     let tree = &answer.tree;
     let nodes: Vec<NodeId> = answer.rows.iter().flat_map(|row| answer.nodes(row)).copied().collect();
@@ -26,7 +26,7 @@ pub(super) fn rows_csv(answer: &Answer) -> String {
     Table::new(nodes.len() + 1, keys.chain(numbers)).csv()
 }
 
-/// Every node below the focus with its full path. Own bytes add up to the total; bytes include the nodes below.
+/// Returns every node below the focus with its full path. Own bytes add up to the total; bytes include the nodes below.
 pub(super) fn nodes_csv(answer: &Answer) -> String {
     let tree = &answer.tree;
     let (mut nodes, mut open) = (Vec::new(), vec![answer.focus]);

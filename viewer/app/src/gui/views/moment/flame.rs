@@ -19,8 +19,8 @@ pub(super) struct Flame {
     bars: Memo<(Identity<Tree>, NodeId, f32), Vec<Bar<Item>>>,
 }
 
-/// The bars of `focus`, its ancestors and everything below, `width` points wide; nodes that are too narrow are merged
-/// with their smaller siblings. Ordered by row, then from left to right.
+/// Returns the bars of `focus`, its ancestors and its descendants, `width` points wide; nodes that are too narrow are
+/// merged with their smaller siblings. Ordered by row, then from left to right.
 pub(super) fn bars(tree: &Tree, focus: NodeId, width: f32) -> Vec<Bar<Item>> {
     let whole = |id: NodeId| {
         let node = tree.node(id);
@@ -36,7 +36,7 @@ pub(super) fn bars(tree: &Tree, focus: NodeId, width: f32) -> Vec<Bar<Item>> {
 }
 
 impl Flame {
-    /// Shows the answer's focus and everything below it in the available space.
+    /// Shows the answer's focus and its descendants in the available space.
     pub(super) fn flame_ui(&mut self, ui: &mut Ui, answer: &Answer) -> Option<Act> {
         let width = width_of(ui);
         let key = (Identity::of(&answer.tree), answer.focus, width);
@@ -101,7 +101,7 @@ fn walk(ui: &Ui, response: &Response, (bars, answer): (&[Bar<Item>], &Answer), c
     is_drawn(next).then_some(Act::Choose(next))
 }
 
-/// Explains the colours of a stack's frames.
+/// Shows the meaning of the colours of a stack's frames.
 pub(super) fn roles_ui(ui: &mut Ui) {
     ui.horizontal_wrapped(|ui| {
         let roles = [

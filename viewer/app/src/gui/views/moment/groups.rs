@@ -11,7 +11,7 @@ use super::tile::{self, Act};
 use crate::gui::widgets::{Cell, MEANING_OF_NONE, ShownTable, TableState, fit, place_ui, table_ui, theme};
 use crate::report::Column;
 
-/// The order of the table's state, and whether it is descending.
+/// Returns the sort order of the table's state, and whether it is descending.
 pub(super) fn order_of(state: &TableState) -> (Order, bool) {
     match state.sort {
         Some((0, is_falling)) => (Order::Name, is_falling),
@@ -51,12 +51,13 @@ const NAMES_PART: f32 = 0.4;
 /// Minimum width of the other columns with bars.
 const FIGURES_WIDTH: f32 = 247.0;
 
-/// The height of the rows and their sum, in points.
+/// Returns the height of the rows and of their sum, in points.
 pub(super) fn needed_height(answer: &Answer) -> f32 {
     (answer.rows.len() as f32 + 2.5) * theme::ROW_HEIGHT + 8.0
 }
 
-/// The width of the names in a table of `width` points with bars, which take the rest; `None` without room for both.
+/// Returns the width of the names in a table of `width` points with bars, which take the rest; `None` if there is not
+/// enough room for both.
 fn name_width(ui: &Ui, answer: &Answer, width: f32) -> Option<f32> {
     let names = answer.rows.iter().take(50).map(|row| name(answer, *row));
     let longest = names.map(|name| fit::width(ui, &name, &FontId::proportional(13.0))).fold(0.0, f32::max);
@@ -64,7 +65,7 @@ fn name_width(ui: &Ui, answer: &Answer, width: f32) -> Option<f32> {
     Some(needed).filter(|needed| needed + FIGURES_WIDTH <= width)
 }
 
-/// The rows, already in order, for a table of `width` points.
+/// Returns the rows, which are already sorted, for a table of `width` points.
 fn table_rows<'a>(ui: &Ui, answer: &'a Answer, width: f32) -> ShownTable<'a> {
     let (recording, tree) = (&answer.request.source.recording, &answer.tree);
     let own = |row: usize| answer.own(answer.rows[row]);
@@ -103,7 +104,7 @@ fn table_rows<'a>(ui: &Ui, answer: &'a Answer, width: f32) -> ShownTable<'a> {
     ShownTable::new(answer.rows.len(), columns)
 }
 
-/// The name of a row: for identical modules, including the size of each; for a block, including its origin.
+/// Returns the name of a row, including the size of each module for identical modules, and the origin of a block.
 fn name(answer: &Answer, id: NodeId) -> String {
     let (recording, tree) = (&answer.request.source.recording, &answer.tree);
     let node = tree.node(id);

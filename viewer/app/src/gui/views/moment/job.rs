@@ -47,7 +47,7 @@ impl PartialEq for Source {
     }
 }
 
-/// A step of the path to a node, by which it is found in the tree for another moment.
+/// A step of the path to a node. The path identifies the node in the tree of another moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Named(u8, String),
@@ -76,7 +76,7 @@ impl PartialEq for OfTimeline {
     }
 }
 
-/// A request: the blocks, their grouping, and their order of display. The key of the background query.
+/// A request: the blocks, their grouping, and their display order. The key of the background query.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Request {
     pub(super) source: Source,
@@ -85,7 +85,7 @@ pub(super) struct Request {
     pub(super) focus: Place,
     /// The node whose blocks are listed.
     pub(super) chosen: Option<Place>,
-    /// The order of rows, and whether it is descending.
+    /// The sort order of rows, and whether it is descending.
     pub(super) order: (Order, bool),
     /// Whether identical modules are combined into one row.
     pub(super) siblings: Siblings,
@@ -97,9 +97,9 @@ pub(super) struct Request {
 #[derive(Clone, Debug)]
 pub(super) struct Chosen {
     pub(super) node: NodeId,
-    /// The condition that selects them; `None` if there is none.
+    /// The condition that selects the group's blocks; `None` if there is none.
     pub(super) condition: Option<String>,
-    /// A stack of its blocks.
+    /// The stack of one of the group's blocks.
     pub(super) stack: Option<StackId>,
 }
 
@@ -109,14 +109,15 @@ pub(super) struct Answer {
     pub(super) request: Request,
     pub(super) tree: Arc<Tree>,
     pub(super) focus: NodeId,
-    /// The nodes within the focus that have blocks of their own, in the requested order; the first of combined modules.
+    /// The nodes within the focus that have blocks of their own, in the requested order; of combined modules, only the
+    /// first.
     pub(super) rows: Arc<Vec<NodeId>>,
-    /// For the first of combined modules, all of them.
+    /// All combined modules, by the node of the first one.
     pub(super) members: Arc<HashMap<NodeId, Vec<NodeId>>>,
     /// Labels for combined modules, and for rows whose labels would otherwise be equal.
     pub(super) labels: Arc<HashMap<NodeId, String>>,
     pub(super) chosen: Option<Chosen>,
-    /// The blocks of the selected group, else of the focus, each with the number of those like it, largest first.
+    /// The blocks of the selected group, or of the focus, largest first, each with the number of similar blocks.
     pub(super) blocks: Arc<Vec<(BlockId, u64)>>,
     /// For each node, the timeline colour of most of its bytes; empty until the timeline is drawn.
     pub(super) colours: Arc<Vec<Color32>>,
@@ -138,7 +139,7 @@ impl Answer {
         entry.map(|entry| entry.colour).or(category.copied().map(theme::category))
     }
 
-    /// The bytes and blocks of the row of `id`, without those of nodes below it.
+    /// Returns the bytes and the number of blocks of the row of `id`, without those of descendants.
     pub(super) fn own(&self, id: NodeId) -> (u64, u64) {
         let node = self.tree.node(id);
         let count = self.nodes(&id).len() as u64;
@@ -146,7 +147,7 @@ impl Answer {
     }
 }
 
-/// Computes answers, and reuses the parts of the last one that did not change.
+/// Computes answers, and reuses the parts of the last answer that did not change.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Answerer {
     last: Option<Arc<Answer>>,
@@ -243,7 +244,7 @@ fn tree_of(source: &Source, query: TreeQuery) -> Tree {
 /// Maximum number of sums for colours; if a tree needs more, colours are derived from names.
 const MAX_SUMS: usize = 1 << 22;
 
-/// For each node, the colour of the legend entry with most of its bytes; among equal ones, the first.
+/// Returns, for each node, the colour of the legend entry with most of its bytes; the first one in a tie.
 fn colours_of(tree: &Tree, source: &Source, colouring: &Colouring) -> Vec<Color32> {
     let count = colouring.entries.len();
     if tree.len() * count > MAX_SUMS {
@@ -271,7 +272,7 @@ fn colours_of(tree: &Tree, source: &Source, colouring: &Colouring) -> Vec<Color3
     tree.ids().map(colour).collect()
 }
 
-/// The path from the root to node `id`, by which it is found again in another tree.
+/// Returns the path from the root to node `id`, which identifies the node in another tree.
 pub(super) fn place_of(tree: &Tree, request: &Request, id: NodeId) -> Place {
     let step = |id: &NodeId| step_of(tree, request, *id);
     tree.path(id).iter().map(step).collect()
@@ -285,7 +286,7 @@ fn step_of(tree: &Tree, request: &Request, id: NodeId) -> Step {
     }
 }
 
-/// The node at the path `place`, or its deepest existing ancestor; and whether it is the node itself.
+/// Returns the node at the path `place`, or its deepest existing ancestor, and whether the node itself was found.
 fn find(tree: &Tree, request: &Request, place: &Place) -> (NodeId, bool) {
     let mut at = NodeId::ROOT;
     for step in place {
@@ -331,7 +332,7 @@ fn rows_of(
     rows
 }
 
-/// Sorts by name. Single blocks, of which there may be millions, are sorted by their parent's name and their number.
+/// Sorts by name. Individual blocks, of which there may be millions, are sorted by their parent's name and their id.
 fn sort_by_name(tree: &Tree, request: &Request, labels: &HashMap<NodeId, String>, rows: &mut [NodeId]) {
     let holder = |id: &NodeId| match tree.node(*id).part {
         Part::Block(block) => (tree.node(*id).parent, block.0),
@@ -361,7 +362,8 @@ fn chosen_of(tree: &Tree, request: &Request, members: &HashMap<NodeId, Vec<NodeI
     Some(Chosen { node, condition, stack: tree.stack_of(node).filter(|stack| stack.is_some()) })
 }
 
-/// The blocks of `nodes`, largest first: one of each size, category, operation and line or module, with their number.
+/// Returns the blocks of `nodes`, largest first. Blocks with equal size, category, operation and line or module are
+/// listed once, with their number.
 fn blocks_of(tree: &Tree, source: &Source, nodes: &[NodeId]) -> Vec<(BlockId, u64)> {
     let trace = &source.recording.trace;
     let bytes = |id: &BlockId| bytes_of(trace, source.metric, *id);

@@ -32,8 +32,8 @@ use job::{Answer, Answerer, OfTimeline, Place, Request, Source, When};
 use tile::Act;
 use treemap::Treemap;
 
-/// The least part of the height for the largest blocks below many groups, and the least height at which they are shown,
-/// in points.
+/// Minimum share of the height for the largest blocks below many groups, and the minimum height at which they are
+/// shown, in points.
 const LARGEST_PART: f32 = 0.3;
 const LARGEST_MIN: f32 = 130.0;
 
@@ -100,7 +100,7 @@ impl MomentPanel {
         }
     }
 
-    /// The condition for the blocks of the selected group, if it has one.
+    /// Returns the condition for the blocks of the selected group, if there is one.
     pub(crate) fn chosen_condition(&self) -> Option<&str> {
         self.query.answer()?.chosen.as_ref()?.condition.as_deref().filter(|_| self.chosen.is_some())
     }
@@ -153,7 +153,7 @@ impl MomentPanel {
         actions
     }
 
-    /// Updates the marks, and shows the range between them if they are new.
+    /// Updates the marks, and shows the range between them if the marks are new.
     fn follow(&mut self, marks: Option<Range<usize>>) {
         if marks.is_some() && marks != self.marks {
             self.shows_range = true;
@@ -194,7 +194,7 @@ impl MomentPanel {
         self.query.ask(ctx, &request);
     }
 
-    /// Starts a query for the current answer, and handles finished ones.
+    /// Starts a query for the current answer, and handles finished queries.
     fn receive(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
         self.query.receive();
         // The last answer of another device must not be shown. That of the previous recording of the same
@@ -262,7 +262,8 @@ impl MomentPanel {
         }
     }
 
-    /// Height of the selected group, or without one of the largest blocks if there is room for some, of `height` points.
+    /// Returns the height, out of `height` points, of the selected group, or of the largest blocks if no group is
+    /// selected and there is room for some.
     fn details_height(&self, answer: &Answer, height: f32) -> f32 {
         if answer.chosen.is_some() {
             return (height * 0.42).clamp(80.0, theme::DETAILS_HEIGHT);
@@ -274,7 +275,7 @@ impl MomentPanel {
         if is_listed && room >= LARGEST_MIN { room } else { 0.0 }
     }
 
-    /// The breadcrumb and the current view, and whether there is room for details below.
+    /// Shows the breadcrumbs and the current view; the flag states whether there is room for details below.
     fn look_ui(&mut self, ui: &mut Ui, answer: &Answer) -> (Option<Act>, bool) {
         let mut act = choosers::breadcrumb_ui(ui, answer);
         let is_for_stacks = self.choices.is_of_stacks() && self.choices.look != MomentLook::Table;

@@ -23,7 +23,7 @@ pub(super) fn short(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     }
 }
 
-/// The name of the node alone. Blocks from before the recording often have no values.
+/// Returns the name of the node without its ancestors. Blocks from before the recording often have no values.
 fn own(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     let (name, node) = (tree.name(&recording.trace.tables, id), tree.node(id));
     match tree.query().keys.get(usize::from(node.level)) {
@@ -37,12 +37,13 @@ fn own(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     }
 }
 
-/// The name of a node with its ancestors, for a row: the levels in order; for stacks, only the innermost frame.
+/// Returns the name of a node with its ancestors, for a row: the levels in order, but of a stack only the innermost
+/// frame.
 pub(super) fn label(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     label_with(recording, tree, id, |lines| plain(recording, tree, lines[0]))
 }
 
-/// Like [`label`], but names each stack level by `of_lines`, which gets the frames innermost first.
+/// Like [`label`], but names each stack level with `of_lines`, which receives the frames, innermost first.
 fn label_with(recording: &Recording, tree: &Tree, id: NodeId, of_lines: impl Fn(&[NodeId]) -> String) -> String {
     let levels = levels(tree, id);
     if levels.is_empty() {
@@ -56,7 +57,7 @@ fn label_with(recording: &Recording, tree: &Tree, id: NodeId, of_lines: impl Fn(
     levels.iter().map(name).collect::<Vec<String>>().join(" · ")
 }
 
-/// Frames of a stack, the innermost first.
+/// Returns the frames of a stack, innermost first.
 fn innermost_first(tree: &Tree, lines: &[NodeId]) -> Vec<NodeId> {
     let mut lines = lines.to_vec();
     if !tree.query().is_inverted {
@@ -65,7 +66,8 @@ fn innermost_first(tree: &Tree, lines: &[NodeId]) -> Vec<NodeId> {
     lines
 }
 
-/// Distinct labels for `rows` whose stacks have the same innermost frame: each with the first caller that differs.
+/// Returns distinct labels for `rows` whose stacks have the same innermost frame: each with the first caller that
+/// differs.
 pub(super) fn labels_apart(recording: &Recording, tree: &Tree, rows: &[NodeId]) -> HashMap<NodeId, String> {
     let stack = TreeKey::By(GroupKey::Stack);
     // Single blocks, of which there may be millions, are distinguished by their facts.
@@ -100,7 +102,8 @@ pub(super) fn labels_apart(recording: &Recording, tree: &Tree, rows: &[NodeId]) 
     labels
 }
 
-/// The rows of identical modules, whose paths differ only in a number: a label, and at least two nodes.
+/// Returns the groups of at least two rows of identical modules, whose paths differ only in a number, each with a
+/// label.
 pub(super) fn siblings(recording: &Recording, tree: &Tree, rows: &[NodeId]) -> Vec<(String, Vec<NodeId>)> {
     let is_module = |key: &TreeKey| matches!(key, TreeKey::By(GroupKey::Scope | GroupKey::ScopeTo(_)));
     let keys = &tree.query().keys;
@@ -148,7 +151,7 @@ pub(super) fn in_full(recording: &Recording, tree: &Tree, id: NodeId) -> Vec<Str
     levels(tree, id).iter().map(|nodes| joined(recording, tree, nodes)).collect()
 }
 
-/// The name of the node alone, for rows and files with a column per key.
+/// Returns the name of the node without its ancestors, for rows and files with one column per key.
 fn plain(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     match tree.node(id).part {
         Part::Block(_) | Part::Line(_) => short(recording, tree, id),
@@ -174,7 +177,7 @@ fn levels(tree: &Tree, id: NodeId) -> Vec<Vec<NodeId>> {
     levels
 }
 
-/// The origin of a block: the line of user code, else the module; empty if both are unknown.
+/// Returns the origin of a block: its line of user code, else its module; empty if both are unknown.
 pub(super) fn maker(trace: &Trace, id: BlockId) -> String {
     let block = trace.blocks.get(id);
     match leading_frame(&trace.tables, block.stack) {

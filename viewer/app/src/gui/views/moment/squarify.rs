@@ -1,12 +1,12 @@
 //! Squarified treemap layout: fills a rectangle with nearly square rectangles of given areas.
 //!
-//! After M. Bruls, K. Huizing and J. J. van Wijk, *Squarified Treemaps*, Proceedings of the Joint Eurographics and IEEE
-//! TCVG Symposium on Visualization, 2000.
+//! The algorithm is from M. Bruls, K. Huizing and J. J. van Wijk, *Squarified Treemaps*, Proceedings of the Joint
+//! Eurographics and IEEE TCVG Symposium on Visualization, 2000.
 
 use eframe::egui::{Pos2, Rect, pos2, vec2};
 
-/// The rectangle for each of `weights`, in order, with proportional areas. Weights should be descending; those that are
-/// not positive get an empty rectangle.
+/// Returns a rectangle for each of `weights`, in order, with areas proportional to the weights. Weights should be
+/// descending; those that are not positive get an empty rectangle.
 pub(super) fn squarify(weights: &[f64], within: Rect) -> Vec<Rect> {
     let total: f64 = weights.iter().filter(|weight| **weight > 0.0).sum();
     let mut out = vec![Rect::from_min_size(within.min, vec2(0.0, 0.0)); weights.len()];
@@ -68,7 +68,7 @@ fn corner(x: f64, y: f64) -> Pos2 {
     pos2(x as f32, y as f32)
 }
 
-/// The worst aspect ratio in a row of area `sum`, laid along `side`.
+/// Returns the worst aspect ratio in a row of area `sum`, laid out along `side`.
 fn worst_ratio(sum: f64, least: f64, most: f64, side: f64) -> f64 {
     let (sum, side) = (sum * sum, side * side);
     (side * most / sum).max(sum / (side * least))

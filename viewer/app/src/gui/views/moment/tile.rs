@@ -13,11 +13,11 @@ use crate::gui::widgets::theme;
 /// The content of a rectangle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// A node with everything below it.
+    /// A node with its descendants.
     Node(NodeId),
     /// The blocks of a node that belong to none of its children.
     Own(NodeId),
-    /// Children of a node that are too small to show, merged.
+    /// Merged children of a node that are too small to show.
     Rest {
         of: NodeId,
         /// Number of children.
@@ -33,7 +33,8 @@ pub(super) struct Item {
     pub(super) blocks: u64,
 }
 
-/// A node's children and own bytes, largest first, with all parts below `least` bytes merged; they add up to its bytes.
+/// Returns a node's children and own bytes, largest first, with all parts below `least` bytes merged. The parts add up
+/// to the node's bytes.
 pub(super) fn items(tree: &Tree, id: NodeId, least: f64) -> Vec<Item> {
     let node = tree.node(id);
     let (mut bytes, mut blocks) = (node.bytes - node.own_bytes, u64::from(node.blocks - node.own_blocks));
@@ -85,8 +86,8 @@ pub(super) fn name(answer: &Answer, item: &Item) -> String {
     }
 }
 
-/// The colour of a tile: that of the frame's role, or of most of its bytes in the timeline. If there is none, that of
-/// the category, or one derived from the name.
+/// Returns the colour of a tile: that of the frame's role, or that of most of its bytes in the timeline; otherwise that
+/// of the category, or one derived from the name.
 pub(super) fn colour(answer: &Answer, what: What) -> Color32 {
     let tree = &answer.tree;
     let trace = &answer.request.source.recording.trace;
@@ -113,13 +114,13 @@ pub(super) fn colour(answer: &Answer, what: What) -> Color32 {
     }
 }
 
-/// The timeline's colour for most bytes of a node, if it has one.
+/// Returns the timeline's colour for most of the bytes of a node, if there is one.
 fn of_timeline(answer: &Answer, id: NodeId) -> Option<Color32> {
     let is_of_blocks = !matches!(answer.tree.node(id).part, Part::All | Part::Beside(_) | Part::FreeIn(_));
     answer.colours.get(id.0 as usize).copied().filter(|_| is_of_blocks)
 }
 
-/// The colour next to the name of a row; `None` if a colour would be meaningless.
+/// Returns the colour next to the name of a row; `None` if a colour would be meaningless.
 pub(super) fn row_colour(answer: &Answer, id: NodeId) -> Option<Color32> {
     let has_own = matches!(answer.tree.node(id).part, Part::Value(GroupKey::Category, _) | Part::Block(_));
     of_timeline(answer, id).or_else(|| has_own.then(|| colour(answer, What::Node(id))))

@@ -1,4 +1,4 @@
-//! Shows the groups as nested rectangles, with navigation into and out of them.
+//! Shows the groups as nested rectangles, into which the user can zoom.
 
 use eframe::egui::{Rect, Role, Sense, Ui, WidgetInfo, pos2};
 use highwater_analysis::{NodeId, Tree};
@@ -19,9 +19,9 @@ pub(super) struct Tile {
     pub(super) item: Item,
     /// Nesting depth: 0 for parts of the focus, 1 for their parts, and so on.
     pub(super) depth: u8,
-    /// Whether it contains tiles of the next depth.
+    /// Whether the tile contains tiles of the next depth.
     is_filled: bool,
-    /// The node of the outermost tile around it.
+    /// The node of the outermost tile that contains this one.
     part_of: Option<NodeId>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Treemap {
     tiles: Memo<(Identity<Tree>, NodeId, Rect), Vec<Tile>>,
 }
 
-/// The first descendant of `id`, inclusive, that has more than one part.
+/// Returns the first node on the way down from `id`, including `id`, that has more than one part.
 pub(super) fn first_fork(tree: &Tree, id: NodeId) -> NodeId {
     let mut at = id;
     loop {
@@ -44,10 +44,10 @@ pub(super) fn first_fork(tree: &Tree, id: NodeId) -> NodeId {
     }
 }
 
-/// Maximum nesting depth of tiles: enough to show `encoder`, `layers`, `3` under a category.
+/// Maximum nesting depth of tiles, which is enough to show `encoder`, `layers`, `3` under a category.
 const MAX_DEPTH: u8 = 3;
 
-/// The tiles of `focus` in `rect`, outer before inner ones; the tiles of each depth fill their parent.
+/// Returns the tiles of `focus` in `rect`, outer tiles before inner ones; the tiles of each depth fill their parent.
 pub(super) fn tiles(tree: &Tree, focus: NodeId, rect: Rect) -> Vec<Tile> {
     let mut out = Vec::new();
     lay_out(tree, first_fork(tree, focus), rect, None, &mut out);
@@ -167,7 +167,7 @@ fn walk(
     }
 }
 
-/// A click zooms in by one level, at any position within a tile.
+/// Zooms in by one level after a click anywhere within a tile.
 fn click(tiles: &[Tile], answer: &Answer, tile: &Tile) -> Option<Act> {
     let tree = &answer.tree;
     let (What::Node(id) | What::Own(id) | What::Rest { of: id, .. }) = tile.item.what;

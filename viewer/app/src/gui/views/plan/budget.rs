@@ -11,13 +11,13 @@ use crate::figures::planned::Budget;
 use crate::gui::views::view::ViewContext;
 use crate::gui::widgets::{theme, value_menu_ui, warning_ui};
 
-/// Minimum share of a device's memory that the recording must need for the device to be the default budget.
+/// A device is the default budget only if the recording needs at least this share of its memory.
 const NEAR: [u64; 2] = [9, 10];
 /// Width of a field, in points.
 const FIELD_WIDTH: f32 = 84.0;
 
-/// Returns the default budget and where it comes from: a memory limit or the device's memory if a request failed on it
-/// or the recording needs nearly all of it, else a common device size below the peak of reserved memory, or nine tenths
+/// Returns the default budget and its source: a memory limit or the device's memory, if a request failed there or the
+/// recording needs nearly all of it; otherwise a common device size below the peak of reserved memory, or nine tenths
 /// of that peak.
 pub(super) fn default_budget(context: &ViewContext<'_>) -> (u64, &'static str) {
     let (trace, index) = (&context.recording.trace, context.index());
@@ -62,7 +62,7 @@ fn rounded_down(bytes: u64) -> u64 {
     whole(28).or_else(|| whole(20)).unwrap_or(bytes)
 }
 
-/// The next common device size above `bytes`, or below it; `None` if there is none.
+/// Returns the next common device size above or below `bytes`; `None` if there is none.
 pub(super) fn next_device(bytes: u64, is_larger: bool) -> Option<u64> {
     let mut sizes = DEVICE_SIZES.iter().filter_map(|(size, _)| parse_bytes(size).ok());
     if is_larger { sizes.find(|size| *size > bytes) } else { sizes.rfind(|size| *size < bytes) }

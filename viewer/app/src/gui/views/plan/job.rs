@@ -1,4 +1,5 @@
-//! Computes plans on a background thread: searches for a budget's plan, and replays the recording with chosen changes.
+//! Computes plans on a background thread: searches for a plan within the budget, and replays the recording with the
+//! selected changes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ pub(super) struct Key {
     pub(super) chosen: Option<Setup>,
 }
 
-/// The answer, or the reason why there is none.
+/// The answer, or the reason no answer can be computed.
 pub(super) type Outcome = Result<Planned, String>;
 
 /// The result for a budget and the selected changes.
@@ -46,9 +47,9 @@ pub(super) struct Found {
     pub(super) shares: HashMap<String, f64>,
     /// The limits of the plan, one sentence each.
     pub(super) warnings: Vec<String>,
-    /// How it was verified that the plans fit: by running the step, or by replays.
+    /// The method by which the plans were verified: running the step, or replays.
     pub(super) proof: Proof,
-    /// Whether the command line can run the step again, which this app could not.
+    /// Whether the command line could run the step again, although this app cannot.
     pub(super) can_rerun: bool,
 }
 
@@ -78,7 +79,7 @@ pub(super) struct Chosen {
     pub(super) assumptions: Vec<String>,
 }
 
-/// Answers queries, and caches what queries about the same recording and budget share.
+/// Answers queries, and caches data that queries about the same recording and budget share.
 #[derive(Default)]
 pub(super) struct Planner {
     rerun: Option<RerunOf>,
@@ -96,8 +97,8 @@ impl Clone for Planner {
 }
 
 impl Planner {
-    /// Creates a planner that runs steps again with `rerun` if possible, and else replays recordings. `replays` counts
-    /// the replays.
+    /// Creates a planner that runs steps again with `rerun` if possible, and otherwise replays recordings. `replays`
+    /// counts the replays.
     pub(super) fn new(rerun: Option<RerunOf>, replays: &Arc<AtomicUsize>) -> Self {
         Self { rerun, replays: Arc::clone(replays), ..Self::default() }
     }

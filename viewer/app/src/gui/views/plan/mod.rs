@@ -29,9 +29,9 @@ use switches::Switches;
 const CHANGES_SHARE: f32 = 0.5;
 /// Minimum and maximum width of the list of changes, in points.
 const CHANGES_WIDTHS: [f32; 2] = [400.0, 640.0];
-/// Number of events from which freeing a result takes long.
+/// Number of events above which freeing a result takes long.
 const LARGE: usize = 100_000;
-/// Opacity of a result that is still for the previous budget.
+/// Opacity of a result for a previous budget.
 const FORMER_OPACITY: f32 = 0.45;
 
 const LOOK: CurveLook = CurveLook {
@@ -48,7 +48,7 @@ pub struct PlanView {
     form: BudgetForm,
     slider: BudgetSlider,
     budget: Budget,
-    /// Where the budget comes from; `None` if the user entered it.
+    /// The source of the budget; `None` if the user entered it.
     from: Option<&'static str>,
     /// Whether the user entered the part of the budget for other processes.
     is_reserve_chosen: bool,
@@ -56,7 +56,7 @@ pub struct PlanView {
     switches: Switches,
     /// The changes selected by the user; `None` for those of the best plan.
     chosen: Option<Setup>,
-    /// Runs steps again, if this build can.
+    /// The function that runs steps again, if this build has one.
     rerun: Option<RerunOf>,
     query: Query<Key, Outcome>,
     replays: Arc<AtomicUsize>,
@@ -171,7 +171,7 @@ impl PlanView {
         self.query.answer()?.as_ref().ok()
     }
 
-    /// Shows everything about the changes: the budget, the plans, the switches, the code, notes.
+    /// Shows the changes, with the budget, the plans, the switches, the code and the notes.
     fn changes_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
         self.budget_ui(ui, context);
         self.plans_ui(ui, context);
@@ -274,7 +274,7 @@ impl PlanView {
         }
     }
 
-    /// Shows how the plan was verified, the code, and notes.
+    /// Shows how the plan was verified, its code, and the notes.
     fn details_ui(&self, ui: &mut Ui) {
         let Some((key, Ok(planned))) = self.query.answered().zip(self.query.answer()) else { return };
         notes::proof_ui(ui, &planned.found, key);
@@ -327,7 +327,7 @@ impl PlanView {
     }
 }
 
-/// Frees a result; a large one on another thread, so that the window does not freeze.
+/// Frees a result. A large one is freed on another thread, so that the window does not freeze.
 fn discard_outcome(outcome: Outcome) {
     if let Ok(former) = outcome
         && former.chosen.run.events() > LARGE
@@ -337,7 +337,7 @@ fn discard_outcome(outcome: Outcome) {
     }
 }
 
-/// Returns a sentence that the selected changes do not fit.
+/// Returns a sentence that states that the selected changes do not fit.
 fn does_not_fit(chosen: &job::Chosen, reach: &Reach, budget: Budget) -> String {
     format!(
         "Does not fit in {} with {}: {} requested and {} reserved at the peak{}.",

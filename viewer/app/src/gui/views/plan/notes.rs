@@ -8,7 +8,7 @@ use crate::answers::plan::{Code, NOTE};
 use crate::figures::planned::{self, Budget, NOT_OPTIMAL};
 use crate::gui::widgets::{assumption_ui, labelled_button_ui, note_ui, quiet_ui, warning_ui};
 
-/// Shows how the result was verified, and the lowest memory use that was found.
+/// Shows how the result was verified, and the lowest memory use found.
 pub(super) fn proof_ui(ui: &mut Ui, found: &Found, key: &Key) {
     let (search, budget) = (&found.search, key.budget);
     if let Some(text) = planned::less_work(search) {
@@ -39,7 +39,7 @@ fn nothing_ui(ui: &mut Ui, found: &Found, budget: Budget) {
     }
 }
 
-/// Shows the code that applies the plan in sections, each with a button to copy it; nothing if there is none.
+/// Shows the code that applies the plan in sections, each with a button to copy it; shows nothing if there is no code.
 pub(super) fn code_ui(ui: &mut Ui, code: &Code) {
     let environment = ("Set in the environment", "the environment of the plan", code.environment_words());
     let lines = ("To apply it", "the lines that apply the plan", code.lines.clone());
@@ -50,7 +50,7 @@ pub(super) fn code_ui(ui: &mut Ui, code: &Code) {
     }
 }
 
-/// Shows `lines` under a title, with a button to copy them; `what` names them in its tooltip.
+/// Shows `lines` under a title, with a button to copy them; the tooltip of the button calls them `what`.
 fn lines_ui(ui: &mut Ui, (title, what): (&str, &str), lines: &[String]) {
     let text = lines.join("\n");
     let title = ui.horizontal(|ui| {

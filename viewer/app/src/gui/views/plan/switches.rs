@@ -9,7 +9,7 @@ use crate::answers::plan::{Change, PlanLine, Proof, Setup, name, recomputed};
 use crate::figures::planned::{costs, shares};
 use crate::report::column_of;
 
-/// Minimum width at which there is a column for the phase of the peak, in points.
+/// Minimum width in points at which the column for the phase of the peak is shown.
 const ROOM_FOR_PLACE: f32 = 560.0;
 /// Width of a column of bytes, with the space before it, in points.
 const BYTES_WIDTH: f32 = 88.0;
@@ -26,9 +26,9 @@ pub(super) struct Switches {
     changes: Vec<(Change, bool)>,
     modules: Vec<(String, bool)>,
     settings: Option<(String, bool)>,
-    /// The name of the recomputation: of the selected modules, or of all if none is selected.
+    /// The name of the recomputation of the selected modules, or of all modules if none is selected.
     recomputed: String,
-    /// Whether single modules are listed.
+    /// Whether individual modules are listed.
     is_open: bool,
 }
 
@@ -45,7 +45,7 @@ impl Switches {
         }
     }
 
-    /// The changes of `setup`, all on; single modules are listed if they are now.
+    /// Returns switches for the changes of `setup`, all on; individual modules are listed if they are listed now.
     pub(super) fn renewed(&self, setup: &Setup) -> Self {
         Self { is_open: self.is_open, ..Self::of(setup) }
     }
@@ -67,8 +67,8 @@ impl Switches {
         self.changes.is_empty() && self.modules.is_empty() && self.settings.is_none()
     }
 
-    /// Shows the switches. Returns whether one was switched. `chosen` are the figures with the changes that are on;
-    /// `None` while they are computed.
+    /// Shows the switches. Returns whether the user changed a switch. `chosen` contains the figures with the changes
+    /// that are on; `None` while they are computed.
     pub(super) fn switches_ui(&mut self, ui: &mut Ui, chosen: Option<&Chosen>, found: &Found) -> bool {
         if self.is_empty() {
             return false;
@@ -164,7 +164,7 @@ pub(super) fn name_ui<R>(ui: &mut Ui, width: f32, show: impl FnOnce(&mut Ui) -> 
 }
 
 /// Shows the row of a change: its switch with its costs below and its figures, or a text in place of the figures.
-/// Returns whether it was switched.
+/// Returns whether the user changed the switch.
 fn row_ui(
     ui: &mut Ui,
     (width, has_place): (f32, bool),
@@ -203,7 +203,8 @@ pub(super) fn below_ui(ui: &mut Ui, text: &str) -> Response {
     ui.horizontal(below).inner
 }
 
-/// Shows all plans, if there are several. Returns the changes of a plan that the user selects; `now` are displayed.
+/// Shows all plans, if there are several. Returns the changes of a plan that the user selects; `now` are the changes
+/// displayed.
 pub(super) fn others_ui(ui: &mut Ui, found: &Found, now: &Setup) -> Option<Setup> {
     let search = &found.search;
     if search.plans.len() < 2 {

@@ -1,4 +1,4 @@
-//! Totals as recorded and as predicted, as the maximum in each pixel column, so that no peak is lost.
+//! Totals as recorded and as predicted. Each pixel column has its maximum, so that no peak is lost.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ pub(in super::super) struct Key {
     pub(in super::super) recording: Identity<Recording>,
     pub(in super::super) run: Identity<PredictedRun>,
     pub(in super::super) drawn: [Metric; 2],
-    /// Device, axis, and the range of it that is shown.
+    /// The device, the axis, and the visible range of the axis.
     pub(in super::super) selection: Selection,
     pub(in super::super) columns: usize,
 }
@@ -36,11 +36,11 @@ impl PartialEq for Key {
 /// The maximum of each displayed total in one column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Column {
-    /// The centre on the axis.
+    /// The centre of the column on the axis.
     pub x: f64,
-    /// The maxima as recorded, in bytes.
+    /// The maximum of each total as recorded, in bytes.
     pub measured: [u64; 2],
-    /// The maxima as predicted, in bytes; `None` after a request has failed.
+    /// The maximum of each total as predicted, in bytes; `None` after a request has failed.
     pub predicted: Option<[u64; 2]>,
 }
 

@@ -25,7 +25,7 @@ pub(crate) use run::PredictedRun;
 
 /// The upper end of the byte axis, as a multiple of the highest line.
 const HEADROOM: f64 = 1.1;
-/// Maximum ratio of the limit to the peaks for the limit to be drawn; a larger one would flatten the curves.
+/// The limit is drawn only if it is at most this multiple of the peaks; a larger limit would flatten the curves.
 const LIMIT_WITHIN: f64 = 1.6;
 /// Maximum number of columns requested.
 const MAX_COLUMNS: usize = 4096;
@@ -39,7 +39,7 @@ pub(crate) struct CurveLook {
     pub drawn: [Metric; 2],
     /// The name of the prediction, for the legend.
     pub predicted: &'static str,
-    /// A horizontal line: its name, and its value in bytes.
+    /// A horizontal line, with its name and its value in bytes.
     pub limit: Option<(&'static str, u64)>,
     /// The total whose peaks are marked, as recorded and as predicted.
     pub marked: Option<Metric>,
@@ -69,7 +69,7 @@ impl CurveView {
         self.frame.as_ref()
     }
 
-    /// The current curve. For tests.
+    /// Returns the current curve. Used by tests.
     #[cfg(test)]
     pub(crate) fn shown(&self) -> Option<&Curve> {
         self.query.answer()
@@ -146,8 +146,8 @@ impl CurveView {
     }
 }
 
-/// The points at which a line changes its height, and its ends, so that dashes are drawn on long segments rather than
-/// on segments of one pixel.
+/// Returns the ends of a line and the points at which its height changes, so that dashes are drawn on long segments
+/// rather than on segments of one pixel.
 fn corners(points: &[[f64; 2]]) -> Vec<[f64; 2]> {
     let is_corner = |at: &usize| {
         let height = |other: usize| points.get(other).map(|point| point[1]);
@@ -157,7 +157,7 @@ fn corners(points: &[[f64; 2]]) -> Vec<[f64; 2]> {
     (0..points.len()).filter(is_corner).map(|at| points[at]).collect()
 }
 
-/// The upper end of the byte axis: the highest line, or the limit if it is not far above.
+/// Returns the upper end of the byte axis: the highest line, or the limit if it is not far above.
 fn top(context: &ViewContext<'_>, run: &PredictedRun, look: &CurveLook) -> f64 {
     let peaks = look.drawn.map(|metric| {
         let measured = context.index().peak(&context.recording.trace, metric).bytes;
@@ -168,7 +168,7 @@ fn top(context: &ViewContext<'_>, run: &PredictedRun, look: &CurveLook) -> f64 {
     highest.max(limit.unwrap_or(0.0)) * HEADROOM
 }
 
-/// The legend of the lines, with each total at the current moment rather than at its peak.
+/// Shows the legend of the lines, with each total at the current moment rather than at its peak.
 fn legend_ui(ui: &mut Ui, context: &ViewContext<'_>, run: &PredictedRun, look: &CurveLook, shades: &Shades) {
     let moment = context.moment.position();
     let measured = context.index().series.before_position(&context.recording.trace, moment);
@@ -227,7 +227,7 @@ fn marks_ui(
     paint_axis_name(painter, frame, selection.axis(), shades);
 }
 
-/// Whether no line crosses `place`: each is on one side of it, from the column before it to the one after it.
+/// Returns whether no line crosses `place`: each line is on one side of it from the column before to the column after.
 fn is_free(frame: &PlotFrame, columns: &[Column], look: &CurveLook, place: egui::Rect) -> bool {
     let first = columns.partition_point(|column| frame.screen_x(column.x) < place.left());
     let end = columns.partition_point(|column| frame.screen_x(column.x) <= place.right());

@@ -10,20 +10,20 @@ use highwater_snapshots::{DeviceId, EventId, Trace};
 #[derive(Debug)]
 pub(crate) struct PredictedRun {
     pub(super) trace: Arc<Trace>,
-    /// The recorded event that corresponds to each of its events; non-decreasing.
+    /// The recorded event that corresponds to each event of the prediction; non-decreasing.
     source: Vec<EventId>,
-    /// The recorded event of the failed request at which it ends.
+    /// The recorded event of the failed request at which the prediction ends.
     failure: Option<EventId>,
-    /// The number of the recording's first event, if it is a part of a longer one.
+    /// The index of the recording's first event, if the recording is a part of a longer one.
     first: u64,
     pub(super) series: Series,
-    /// The peak of each total, at one of its own events.
+    /// The peak of each total, at a predicted event.
     peaks: [Moment; Metric::ALL.len()],
 }
 
 impl PredictedRun {
-    /// Indexes `trace`; `source` are the recorded events to which its events correspond, and `failure` is the recorded
-    /// event at which it ends if a request fails.
+    /// Indexes `trace`; `source` contains the recorded events to which its events correspond, and `failure` is the
+    /// recorded event at which it ends if a request fails.
     pub(crate) fn of(trace: Arc<Trace>, source: Vec<EventId>, device: DeviceId, failure: Option<EventId>) -> Self {
         let series = Series::build(&trace, device);
         let peaks = Metric::ALL.map(|metric| {
@@ -33,7 +33,7 @@ impl PredictedRun {
         Self { trace, source, failure, first: 0, series, peaks }
     }
 
-    /// Sets the number of the recording's first event, if it is a part of a longer one.
+    /// Sets the index of the recording's first event, if the recording is a part of a longer one.
     pub(crate) fn from(self, first: u64) -> Self {
         Self { first, ..self }
     }
@@ -43,7 +43,7 @@ impl PredictedRun {
         &self.trace
     }
 
-    /// Number of its events.
+    /// Returns the number of predicted events.
     pub(crate) fn events(&self) -> usize {
         self.trace.events.len()
     }
@@ -70,7 +70,8 @@ impl PredictedRun {
         self.failure.map(|event| event.0 as usize + 1)
     }
 
-    /// The predicted moments during the recorded moments `first..=last`; `None` after its end.
+    /// Returns the predicted moments during the recorded moments `first..=last`; `None` after the end of the
+    /// prediction.
     pub(super) fn moments(&self, first: usize, last: usize) -> Option<Range<usize>> {
         if self.end().is_some_and(|end| first > end) {
             return None;
@@ -81,7 +82,7 @@ impl PredictedRun {
         Some(start.min(end)..end + 1)
     }
 
-    /// The predicted totals at the recorded `moment`; `None` after its end.
+    /// Returns the predicted totals at the recorded `moment`; `None` after the end of the prediction.
     pub(crate) fn totals(&self, moment: usize) -> Option<Totals> {
         let moments = self.moments(moment, moment)?;
         Some(self.series.before_position(&self.trace, moments.end - 1))

@@ -26,19 +26,19 @@ pub(crate) struct CellPlace {
 #[derive(Clone, Debug)]
 pub(super) struct Cell {
     pub(super) place: CellPlace,
-    /// `rank 3`, or the file's name; followed by the device if the file has several.
+    /// The rank, such as `rank 3`, or the file's name; followed by the device if the file has several.
     pub(super) name: String,
     /// A short form of the name.
     pub(super) short: String,
     pub(super) peak: u64,
     pub(super) baseline: u64,
-    /// A phrase for the time before it: before the recording, or before the displayed part of it.
+    /// A phrase for the time before the curve: before the recording, or before the displayed part of it.
     pub(super) before: &'static str,
     pub(super) capacity: u64,
     /// Number of failed requests.
     pub(super) failed: u64,
     pub(super) standing: Standing,
-    /// Whether it is a rank of a run rather than a device of an unrelated recording.
+    /// Whether the cell shows a rank of a run rather than a device of an unrelated recording.
     pub(super) is_rank: bool,
     /// Samples of the total over the recording.
     pub(super) curve: Vec<u64>,
@@ -47,9 +47,9 @@ pub(super) struct Cell {
 /// The source of the strip's cells.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ShownCell<'a> {
-    /// The open files, a cell for each device.
+    /// The open files, with a cell for each device.
     Files(&'a [&'a Arc<Recording>]),
-    /// The ranks of a folder, open or not.
+    /// The ranks of a folder, whether open or not.
     Fleet(&'a Arc<Fleet>),
 }
 
@@ -106,7 +106,7 @@ pub(super) fn cells(shown: ShownCell<'_>, metric: Metric) -> Vec<Cell> {
     cells
 }
 
-/// The main device of each rank of a folder.
+/// Returns the cells for the default device of each rank of a folder.
 fn of_fleet(fleet: &Fleet, metric: Metric) -> Vec<Cell> {
     let at = Metric::ALL.iter().position(|other| *other == metric).unwrap_or(0);
     let cell = |(row, rank): (usize, &crate::files::fleet::Rank)| {

@@ -23,7 +23,7 @@ pub(crate) struct Ranks {
     cells: Vec<Cell>,
     /// The content for which the cells were computed.
     known: Option<(Known, Metric)>,
-    /// The cell that was last scrolled to.
+    /// The cell to which the strip was last scrolled.
     shown: Option<CellPlace>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Ranks {
 const SAMPLES: usize = 64;
 /// Minimum width of a cell in points.
 const NARROWEST: f32 = 11.0;
-/// Largest width of a cell in points.
+/// Maximum width of a cell in points.
 const WIDEST: f32 = 170.0;
 /// Minimum width in points of a cell with a curve next to its bar.
 const WITH_CURVE: f32 = 56.0;
@@ -41,11 +41,12 @@ const BAR_WIDTH: f32 = 12.0;
 const PLOT_HEIGHT: f32 = 34.0;
 /// Height of the line of names in points.
 const NAME_HEIGHT: f32 = 14.0;
-/// Candidate distances between labels, in cells, if not all labels fit.
+/// Candidate distances between labels, in cells, used if not all labels fit.
 const STRIDES: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
 impl Ranks {
-    /// Shows the strip if there is more than one cell. Returns the cell that the user selects; `in_front` is current.
+    /// Shows the strip if there are several cells. Returns the cell that the user selects; `in_front` is the current
+    /// one.
     pub(crate) fn ranks_ui(
         &mut self,
         ui: &mut Ui,
@@ -117,7 +118,7 @@ impl Ranks {
         }
     }
 
-    /// The bytes at the upper edge: the capacity, unless the bars would be too low to compare.
+    /// Returns the bytes at the upper edge: the capacity, or less if the bars would be too low to compare.
     fn top(&self) -> u64 {
         let most = |of: fn(&Cell) -> u64| self.cells.iter().map(of).max().unwrap_or(0);
         let (peak, capacity) = (most(|cell| cell.peak), most(|cell| cell.capacity));
@@ -125,7 +126,7 @@ impl Ranks {
     }
 }
 
-/// Handles keys while the strip has the keyboard focus. Returns the row that they select.
+/// Handles keys while the strip has the keyboard focus. Returns the row selected by them.
 fn walk(ui: &Ui, strip: &Response, front: Option<usize>, count: usize) -> Option<usize> {
     let pressed = pressed_keys(ui, strip, [true, false])?;
     let by = pressed(Key::ArrowRight) - pressed(Key::ArrowLeft);

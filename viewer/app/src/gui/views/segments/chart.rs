@@ -1,4 +1,4 @@
-//! The address map at one moment: every segment with its pieces, row by row.
+//! The address map at one moment: all segments with their pieces, row by row.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::gui::widgets::{pressed_keys, theme};
 struct Drawn {
     state: Arc<State>,
     colouring: Option<Arc<Colouring>>,
-    /// Width, visible rows, zoom level, first row.
+    /// Width, number of visible rows, zoom level, and first row.
     size: [usize; 4],
     is_normalised: bool,
     is_dark: bool,
@@ -50,9 +50,9 @@ impl Drawn {
 /// State of the chart.
 #[derive(Default)]
 pub(super) struct Chart {
-    /// Whether every segment has its own row at full width; otherwise all have a common scale.
+    /// Whether every segment has its own row at full width; otherwise all segments have a common scale.
     pub(super) is_normalised: bool,
-    /// The zoom level: each doubles the scale.
+    /// The zoom level; each level doubles the scale.
     pub(super) zoom: u32,
     first: usize,
     turned: f32,
@@ -79,10 +79,10 @@ pub(super) struct Marked {
     pub(super) range: Option<Range<u64>>,
 }
 
-/// The user's action on the chart.
+/// An action that the user requests on the chart.
 #[derive(Debug, Default)]
 pub(super) struct Chosen {
-    /// The row, in the map, of the segment that was clicked or reached by keyboard.
+    /// The index, in the map, of the segment that was clicked or reached by keyboard.
     pub(super) segment: Option<usize>,
     pub(super) action: Option<Action>,
 }
@@ -309,8 +309,8 @@ impl Chart {
     }
 }
 
-/// The pixels of a strip from left to right: the content at each centre, whether its piece is wide enough to be
-/// distinguished from its neighbours, and whether it is the last of its piece.
+/// Returns the pixels of a strip from left to right: the content at each centre, whether its piece is wide enough to be
+/// distinguished from its neighbours, and whether it is the last pixel of its piece.
 fn columns<'a>(
     map: &'a AddressMap,
     strip: &'a Strip,

@@ -7,7 +7,7 @@ use highwater_snapshots::{BlockId, EventId, Trace, count_of, format_bytes, forma
 
 use crate::gui::widgets::{swatch_ui, theme};
 
-/// The content of an address at a moment, one fact per line.
+/// Returns the content of an address at a moment, one fact per line.
 pub(super) fn content_lines(
     trace: &Trace,
     content: Option<Content>,

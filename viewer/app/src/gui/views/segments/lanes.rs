@@ -30,7 +30,7 @@ struct Request {
     known: Identity<Known>,
     /// The moments of the timeline's columns.
     moments: Vec<usize>,
-    /// The horizontal range of these columns on the axis.
+    /// The horizontal range of the columns on the axis.
     across: Range<f64>,
     /// If set, only these addresses are shown.
     only: Option<Range<u64>>,
@@ -92,7 +92,7 @@ impl Default for Lanes {
 }
 
 impl Lanes {
-    /// Shows the lanes in `height` points; with `only`, only those addresses.
+    /// Shows the lanes in `height` points; if `only` is set, shows only those addresses.
     pub(super) fn lanes_ui(
         &mut self,
         ui: &mut Ui,
@@ -187,7 +187,7 @@ impl Lanes {
     }
 }
 
-/// The tooltip: the moment, the address under the pointer, and its content.
+/// Returns the tooltip: the moment, the address under the pointer, and the content of the address.
 fn spot_at(
     frame: &PlotFrame,
     (known, request, painted): (&Known, &Request, &Painted),

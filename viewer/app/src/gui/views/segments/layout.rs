@@ -13,21 +13,21 @@ pub(super) struct Strip {
     pub(super) row: usize,
     /// The left end, in bytes from the start of the row.
     pub(super) start: u64,
-    /// The addresses that it shows.
+    /// The range of addresses in the strip.
     pub(super) addresses: Range<u64>,
-    /// Number of bytes of the row's full width.
+    /// Number of bytes that the full width of the row represents.
     pub(super) row_bytes: u64,
 }
 
 impl Strip {
-    /// The horizontal range that it covers, as a fraction of the row's width.
+    /// Returns the horizontal range of the strip, as fractions of the row's width.
     pub(super) fn across(&self) -> Range<f64> {
         let bytes = self.addresses.end - self.addresses.start;
         let all = self.row_bytes.max(1) as f64;
         self.start as f64 / all..(self.start + bytes) as f64 / all
     }
 
-    /// The pixels that it covers in a row of `width`.
+    /// Returns the pixels of the strip in a row of `width` pixels.
     pub(super) fn pixels(&self, width: usize) -> Range<usize> {
         let across = self.across();
         let first = (across.start * width as f64) as usize;
@@ -69,7 +69,7 @@ impl Layout {
         Self { strips: order.iter().enumerate().map(strip).collect(), rows: order.len() }
     }
 
-    /// Arranges all segments to a common scale, so that they fit into `rows` rows, or 2^`zoom` times as many.
+    /// Arranges all segments to a common scale, so that they fit into `rows` rows, multiplied by 2^`zoom`.
     pub(super) fn to_scale(map: &AddressMap, order: &[usize], rows: usize, zoom: u32) -> Self {
         let span = |segment: usize| {
             let addresses = &map.segments[segment].addresses;
@@ -87,7 +87,7 @@ impl Layout {
         }
     }
 
-    /// Places segments one after another with gaps; only segments longer than a row are broken.
+    /// Places segments one after another with gaps; only segments longer than a row are split.
     fn with_rows_of(map: &AddressMap, order: &[usize], row_bytes: u64) -> Self {
         // For any number of segments, the gaps take at most half a row in all.
         let gap = row_bytes / (2 * order.len() as u64).max(200);

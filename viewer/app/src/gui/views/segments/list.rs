@@ -40,7 +40,7 @@ impl List {
         }
     }
 
-    /// The table as CSV, sizes in bytes.
+    /// Returns the table as CSV, with sizes in bytes.
     pub(super) fn csv(&mut self, state: &Arc<State>) -> String {
         self.renew(state);
         self.table.csv(&rows(state))
@@ -54,7 +54,7 @@ impl List {
     }
 }
 
-/// The segments, by pool and stream, then by address.
+/// Returns the segments as table rows, sorted by pool and stream, then by address.
 fn rows(state: &State) -> ShownTable<'_> {
     let segments = &state.map.segments;
     let of = move |row: usize| &segments[state.order[row]];

@@ -1,4 +1,4 @@
-//! The patterns of the kinds of memory, by which they can be distinguished without colours.
+//! The patterns of the kinds of memory, which make them distinguishable without colours.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::gui::widgets::{Shades, theme};
 /// Period of every pattern in pixels, at a scale of 1.
 pub(super) const PERIOD: usize = 4;
 
-/// The colours of blocks: the timeline's, or those of categories until the timeline is drawn.
+/// The colours of blocks: those of the timeline, or of categories until the timeline is drawn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Paint<'a> {
     pub(super) trace: &'a Trace,
@@ -23,7 +23,7 @@ pub(super) struct Paint<'a> {
 }
 
 impl Paint<'_> {
-    /// The colour of a block; a block drawn `tall` enough differs slightly from its neighbours.
+    /// Returns the colour of a block; a block drawn `tall` enough differs slightly from its neighbours.
     pub(super) fn block(&self, id: BlockId, is_tall: bool) -> Color32 {
         let plain = || {
             let row = id.0 as usize;
@@ -36,7 +36,7 @@ impl Paint<'_> {
         }
     }
 
-    /// The colour of the pixel at `x`, `y` for `content`; `None` for memory that is not reserved.
+    /// Returns the colour of the pixel at `x`, `y` for `content`; `None` for memory that is not reserved.
     pub(super) fn pixel(&self, content: Option<Content>, x: usize, y: usize, is_tall: bool) -> Color32 {
         let (x, y) = (x / self.scale, y / self.scale);
         let Shades { canvas, bar, grid, faint, strong, .. } = self.shades;
@@ -79,7 +79,7 @@ impl Paint<'_> {
     }
 }
 
-/// The kinds of memory with names and meanings.
+/// The kinds of memory, with their names and meanings.
 const KINDS: [(&str, &str); 6] = [
     ("block", "Bytes requested by a live block, in its colour of the timeline."),
     (

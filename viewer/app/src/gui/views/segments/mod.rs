@@ -1,5 +1,5 @@
-//! The segments view: addresses of blocks over time, the exact map of a moment, the segments as a table, and why a
-//! request did not fit.
+//! The segments view: the addresses of blocks over time, a map of the addresses at a moment, a table of segments, and
+//! the reasons a request did not fit.
 
 mod known;
 mod look;
@@ -43,7 +43,7 @@ pub struct SegmentsView {
     chart: Chart,
     list: List,
     legend: Legend,
-    /// The first address of the selected segment; at other moments, another segment may have it.
+    /// The first address of the selected segment; at other moments, another segment may have this address.
     chosen: Option<u64>,
     /// Whether the drawing over time shows only the selected segment.
     is_alone: bool,
@@ -77,8 +77,8 @@ impl Default for SegmentsView {
 }
 
 impl RecordingView for SegmentsView {
-    /// Shows the address map. The drawing over time is directly below the timeline; it is omitted without a timeline,
-    /// or if the view is too low for both.
+    /// Shows the address map. The drawing over time is directly below the timeline; it is omitted if there is no
+    /// timeline, or if the view is too low for both.
     fn view_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
         let visible = ui.available_height();
         // The analysis of a failed request scrolls on its own, and the map stays below it.
@@ -95,7 +95,7 @@ impl RecordingView for SegmentsView {
 }
 
 impl SegmentsView {
-    /// The table of segments as CSV, sizes in bytes; `None` until it is computed.
+    /// Returns the table of segments as CSV, with sizes in bytes; `None` until it is computed.
     pub fn csv(&mut self) -> Option<String> {
         self.state.answer().map(|state| self.list.csv(state))
     }
@@ -113,7 +113,8 @@ impl SegmentsView {
         failed.is_some_and(|failed| self.is_looked_at(context, failed.event))
     }
 
-    /// Shows the whole view, of which `visible` points are visible without scrolling: the map starts within these.
+    /// Shows the whole view, of which `visible` points are visible without scrolling; the map starts within these
+    /// points.
     fn whole_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, visible: f32) -> Vec<Action> {
         let mut actions = Vec::new();
         let known = self.known(context);
@@ -169,7 +170,7 @@ impl SegmentsView {
         actions
     }
 
-    /// Shows map and table, next to each other if there is space.
+    /// Shows the map and the table, next to each other if there is space.
     fn map_ui(
         &mut self,
         ui: &mut Ui,
@@ -250,7 +251,7 @@ impl SegmentsView {
         }
     }
 
-    /// The controls of the map, and the buttons of the table.
+    /// Shows the controls of the map, and the buttons of the table.
     fn map_tools_ui(&mut self, ui: &mut Ui, state: &Arc<State>, actions: &mut Vec<Action>) {
         let tooltip = "Draw every segment in its own row at full width instead of to a common scale.";
         ui.toggle_value(&mut self.chart.is_normalised, "One row each").on_hover_text(tooltip);
@@ -301,7 +302,7 @@ impl SegmentsView {
     }
 }
 
-/// Whether `moment` is directly before or after `event`.
+/// Returns whether `moment` is directly before or after `event`.
 fn is_beside(event: EventId, moment: usize) -> bool {
     (event.0 as usize..=event.0 as usize + 1).contains(&moment)
 }

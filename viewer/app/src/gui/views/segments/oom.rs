@@ -28,8 +28,8 @@ pub(super) struct Asked {
     pub(super) action: Option<Action>,
 }
 
-/// Shows a line to move through the failed requests, of which the one with index `current` is shown. Returns the one to
-/// show instead.
+/// Shows a line with which the user can move through the failed requests; the one with index `current` is shown.
+/// Returns the index of the request to show instead.
 pub(super) fn choice_ui(ui: &mut Ui, state: &State, current: Option<usize>) -> Option<usize> {
     let mut asked = None;
     let count = state.ooms.len();
@@ -57,8 +57,9 @@ pub(super) fn choice_ui(ui: &mut Ui, state: &State, current: Option<usize>) -> O
     asked
 }
 
-/// Shows the failed request: the cause and possible fixes in full width; below, the request next to the largest free
-/// ranges, and the live blocks. At most `most` points high. `analysis` is `None` until the replays are done.
+/// Shows the failed request: the cause and possible fixes in full width, and below them the request next to the largest
+/// free ranges, and the live blocks. Takes at most `most` points of height. `analysis` is `None` until the replays are
+/// done.
 pub(super) fn failed_ui(
     ui: &mut Ui,
     failed: &FailedRequest,
@@ -92,7 +93,7 @@ pub(super) fn failed_ui(
     asked
 }
 
-/// The request, device memory, largest users, cause and possible fixes.
+/// Shows the request, device memory, largest users, cause and possible fixes.
 fn words_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>, paint: &Paint<'_>) {
     let Some(analysis) = analysis else {
         ui.strong(format!("{} requested", format_bytes(failed.requested)));

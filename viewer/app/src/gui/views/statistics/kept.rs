@@ -1,4 +1,4 @@
-//! The blocks that are allocated in the recording and never freed, by source line or module, and the leaks of these.
+//! Blocks that are allocated in the recording and never freed, by source line or module, and the leaks among them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -22,8 +22,8 @@ use crate::session::absent::Absent;
 /// Maximum number of steps listed for a row.
 const LISTED_STEPS: usize = 12;
 
-/// The sheet of blocks that are never freed, of the device of `live` and among `matches`: sentences about leaks as in
-/// `highwater growth`, and a row per source line.
+/// Returns the sheet of blocks that are never freed, of the device of `live` and among `matches`: sentences about leaks
+/// as in `highwater growth`, and one row per source line.
 pub(super) fn kept(
     trace: &Trace,
     absent: &Absent,
@@ -56,8 +56,8 @@ pub(super) fn kept(
     Sheet { lead, ..Sheet::new("Kept", columns(key, between), lines).measured(1) }
 }
 
-/// A sentence about growth of reserved memory, from step to step or burst to burst, without growth of live memory;
-/// `None` if there is none.
+/// Returns a sentence about growth of reserved memory, from step to step or burst to burst, without growth of live
+/// memory; `None` if there is no such growth.
 pub(super) fn reserved(source: &Source<'_>, device: DeviceId, between: Between) -> Option<String> {
     let filter = Filter::default();
     let query = |metric| GrowthQuery { metric, keys: &[GroupKey::Pool], top: 0, filter: &filter };
@@ -76,7 +76,7 @@ fn key(absent: &Absent) -> GroupKey {
     [GroupKey::Frame, GroupKey::Scope].into_iter().find(is_there).unwrap_or(GroupKey::Category)
 }
 
-/// Groups the blocks by `key`. Blocks of several lines that leak through a common caller are assigned to it.
+/// Groups the blocks by `key`. Blocks of several lines that leak through a common caller are assigned to that caller.
 fn groups(trace: &Trace, blocks: &[BlockId], key: GroupKey, leaks: &Leaks) -> BTreeMap<String, Vec<BlockId>> {
     let leaking: HashSet<&str> = leaks.lines.iter().map(|leak| leak.line.as_str()).collect();
     let mut callers: HashMap<StackId, Option<String>> = HashMap::new();
@@ -164,7 +164,7 @@ struct Row {
     blocks: u64,
     /// Bytes by the step in which they were allocated; `None` outside of steps.
     by_step: BTreeMap<Option<u32>, u64>,
-    /// The word for a step.
+    /// The unit of growth: `step` or another word for it.
     unit: &'static str,
 }
 

@@ -20,7 +20,7 @@ pub(super) const fn words(name: &'static str, tooltip: &'static str, width: f32)
     Heading::new(Unit::Text, name, tooltip, width)
 }
 
-/// The name of a step, or of the time outside of steps.
+/// Returns the name of a step, or of the time outside of steps.
 fn step_name(step: Option<u32>, is_before: bool) -> String {
     match (step, is_before) {
         (Some(step), _) => step.to_string(),
@@ -109,7 +109,7 @@ fn bins(name: &'static str, first: Heading, lines: Vec<Line>, measure: usize) ->
     Sheet::new(name, std::iter::once(first).chain(OF_BINS), lines).measured(measure)
 }
 
-/// Blocks by size.
+/// Returns the sheet of blocks by size.
 pub(super) fn sizes(statistics: &Statistics) -> Sheet {
     let key = if statistics.metric == Metric::Requested { "size" } else { "allocated" };
     let line = |row: &RangeBin| {
@@ -121,7 +121,7 @@ pub(super) fn sizes(statistics: &Statistics) -> Sheet {
     bins("Sizes", words("Size", "Sizes from this one up to the next row's.", 0.0), lines, 1)
 }
 
-/// Blocks by lifetime.
+/// Returns the sheet of blocks by lifetime.
 pub(super) fn lifetimes(statistics: &Statistics) -> Sheet {
     let lines = statistics.lifetimes.iter().map(|row| {
         let action = format!("lifetime={}", row.life.word());
@@ -135,7 +135,7 @@ pub(super) fn lifetimes(statistics: &Statistics) -> Sheet {
     )
 }
 
-/// Blocks by lifetime in events.
+/// Returns the sheet of blocks by lifetime in events.
 pub(super) fn lived(statistics: &Statistics) -> Sheet {
     let line = |row: &RangeBin| {
         let name = match (row.from, row.to) {

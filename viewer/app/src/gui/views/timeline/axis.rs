@@ -10,28 +10,28 @@ use crate::gui::widgets::theme;
 /// A tick: its position on the axis and its label.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tick {
-    /// The position on the axis, in its unit.
+    /// The position on the axis, in the unit of the axis.
     pub value: f64,
     /// The label of the tick.
     pub label: String,
 }
 
-/// Maximum number of ticks of an axis, in case the step is far too small.
+/// Maximum number of ticks of an axis, as a safeguard against too small a distance.
 const MOST: usize = 1000;
 
 /// The units of bytes, largest first.
 const UNITS: [(&str, f64); 4] =
     [("TiB", (1_u64 << 40) as f64), ("GiB", (1_u64 << 30) as f64), ("MiB", (1_u64 << 20) as f64), ("KiB", 1024.0)];
 
-/// Ticks of a byte axis over `range` on `height` points: about a dozen at most.
+/// Returns the ticks of a byte axis over `range` on `height` points: at most about a dozen.
 pub(super) fn byte_ticks_in(range: &Range<f64>, height: f32) -> Vec<Tick> {
     let height = f64::from(height.max(1.0));
     let distance = (height / 10.0).clamp(theme::Y_TICK_DISTANCE, 1.6 * theme::Y_TICK_DISTANCE);
     byte_ticks(range, (range.end - range.start) / height * distance)
 }
 
-/// Ticks of a byte axis over `range`, at least `step` bytes apart: at whole and half units, or at powers of two of the
-/// next smaller unit if there would be too few of those.
+/// Returns the ticks of a byte axis over `range`, at least `step` bytes apart. They are at whole and half units, or at
+/// powers of two of the next smaller unit if there would be too few of the former.
 fn byte_ticks(range: &Range<f64>, step: f64) -> Vec<Tick> {
     let step = step.max(1.0).log2().ceil().exp2();
     let has_halves = |unit: f64| step >= unit / 2.0 || range.end - range.start >= 1.5 * unit;
@@ -47,8 +47,8 @@ fn byte_ticks(range: &Range<f64>, step: f64) -> Vec<Tick> {
     })
 }
 
-/// The offset between an event's number and the position of its tick: moment 0 is the state before event 0, so the
-/// state after event `n` is moment `n + 1`, and its middle is half a unit further.
+/// The offset between an event's index and the position of its tick: moment 0 is the state before event 0, so the state
+/// after event `n` is moment `n + 1`, and its middle is half a unit further.
 const MIDDLE_OF_STATE_AFTER: f64 = 1.5;
 
 /// Ticks of the horizontal axis over `range`, at least `step` apart; `before` events precede the first. The tick of an

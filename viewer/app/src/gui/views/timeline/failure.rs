@@ -1,4 +1,4 @@
-//! The marks of failed requests, and the label of one of them.
+//! The marks of failed requests, one of which has a label.
 
 use highwater_snapshots::EventId;
 
@@ -24,12 +24,13 @@ pub(crate) fn labelled_failure(recording: &Recording, selection: &Selection) -> 
 }
 
 impl Timeline {
-    /// Names the cause of the failed request at an event, once it is known.
+    /// Sets the cause of the failed request at an event, once it is known.
     pub(crate) fn set_failure_cause(&mut self, cause: Option<(EventId, String)>) {
         self.failure_cause = cause;
     }
 
-    /// The failed requests of the selected device, of which the pinned or else the last one has a label.
+    /// Returns the marks of the failed requests of the selected device. The pinned request, or else the last one, has a
+    /// label.
     pub(super) fn failed_marks(&self, recording: &Recording, selection: &Selection) -> Vec<FailedMark> {
         let (trace, index) = (&recording.trace, &recording.devices[selection.device]);
         let labelled = labelled_failure(recording, selection);
@@ -44,8 +45,8 @@ impl Timeline {
         failures(recording, selection).map(mark).collect()
     }
 
-    /// The title and the lines of the label of a failed request at `moment`: its cause, or before that is known the
-    /// memory that was free, and its place.
+    /// Returns the title and the lines of the label of a failed request at `moment`: its cause, or the free memory
+    /// until the cause is known, and its source line.
     fn failure_label(
         &self,
         recording: &Recording,

@@ -1,4 +1,4 @@
-//! The plot's rectangle on the screen and the visible part of the recording, with conversions between the two.
+//! The plot's rectangle on the screen and the visible range of the recording, with conversions between the two.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use eframe::egui::{Color32, Mesh, Rect, Shape, TextureId, pos2};
 
 use crate::View;
 
-/// A rectangle on the screen and the visible part that fills it.
+/// A rectangle on the screen and the visible range that fills it.
 ///
 /// Values are in double precision until they are relative to the view: a year in nanoseconds or a terabyte exceeds
 /// single precision.
@@ -14,7 +14,7 @@ use crate::View;
 pub struct PlotFrame {
     /// The rectangle on the screen, in points.
     pub rect: Rect,
-    /// The visible part, on the axes.
+    /// The visible range on both axes.
     pub view: View,
 }
 

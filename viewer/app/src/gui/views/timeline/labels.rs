@@ -12,14 +12,14 @@ impl Labels {
         self.0.push(rect);
     }
 
-    /// Occupies the first of `places` that is within `plot` and overlaps no label; `None` if there is none.
+    /// Occupies the first of `places` that is within `plot` and overlaps no label; returns `None` if there is none.
     pub(crate) fn claim(&mut self, plot: Rect, places: impl IntoIterator<Item = Rect>) -> Option<Rect> {
         let place = places.into_iter().find(|place| plot.contains_rect(*place) && !self.meets(*place))?;
         self.add(place);
         Some(place)
     }
 
-    /// Whether a label overlaps `rect`, or is too close to it.
+    /// Returns whether a label overlaps `rect`, or is too close to it.
     pub(super) fn meets(&self, rect: Rect) -> bool {
         self.0.iter().any(|label| label.intersects(rect.expand(1.0)))
     }

@@ -85,7 +85,7 @@ pub(super) fn paint(
     }
 }
 
-/// The events of the step, phase or region at a position on the screen; `rect` is that of all lanes.
+/// Returns the events of the step, phase or region at a position on the screen; `rect` is the rectangle of all lanes.
 pub(super) fn events_at(
     rect: Rect,
     at: Pos2,
@@ -154,7 +154,8 @@ fn in_view<'a, T>(
 const NARROW_STEP: usize = 4;
 
 /// The columns of a picture of `view` that is `width` pixels wide. Where steps are about as narrow as pixels, a column
-/// covers a whole step: else those that miss its peak would make a pattern that the recording does not have.
+/// covers a whole step, because columns that miss the peak of a step would produce a pattern that the recording does
+/// not have.
 pub(super) fn columns(width: usize, view: &View, recording: &Recording, selection: &Selection) -> usize {
     let steps = in_view(&recording.steps, |(_, events)| events.clone(), view, &recording.trace, selection).len();
     match width.div_ceil(steps.max(1)) {
@@ -219,7 +220,7 @@ fn paint_regions(lane: &Lane<'_>, regions: &[Region]) {
     });
 }
 
-/// Paints marks: a tick each, with text if it fits before the next tick and after the previous text.
+/// Paints marks as ticks, each with its text if it fits before the next tick and after the previous text.
 fn paint_notes(lane: &Lane<'_>, notes: &[(usize, StringId)]) {
     let place = |moment: usize| lane.selection.x_of(lane.trace, moment);
     let shown = notes.partition_point(|(moment, _)| place(*moment) < lane.frame.view.x.start)
@@ -240,7 +241,7 @@ fn paint_notes(lane: &Lane<'_>, notes: &[(usize, StringId)]) {
     }
 }
 
-/// Binary search: the first of `rows` for which `is_before` is false.
+/// Returns the first of `rows` for which `is_before` is false, by binary search.
 fn first_not(rows: Range<usize>, is_before: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (rows.start, rows.end.max(rows.start));
     while low < high {
@@ -276,8 +277,8 @@ impl Lane<'_> {
     }
 
     /// Paints `count` cells, which must be in order, with labels returned by `label` for a cell and the available
-    /// width; labels never touch. Cells that end within the same point as the previous one are skipped, so the number
-    /// of cells visited is limited by the width of the lane.
+    /// width; labels never touch. Cells that end within the same point as the previous one are skipped, which limits
+    /// the number of cells visited to the width of the lane.
     fn paint<T>(&self, count: usize, cell: impl Fn(usize) -> Cell<T>, label: impl Fn(&T, f32) -> Option<Arc<Galley>>) {
         let edges = |events: Range<u32>| {
             let x = self.selection.x_of_events(self.trace, events);

@@ -1,4 +1,4 @@
-//! The lines of totals over the bands; each pixel column shows its maximum, so that no peak is lost.
+//! The lines of totals over the bands. Each pixel column shows its maximum, so that no peak is lost.
 
 use egui_plot::{Line, PlotPoints};
 use highwater_analysis::Metric;
@@ -7,17 +7,17 @@ use super::{Shown, Timeline, TimelineStyle};
 use crate::gui::widgets::Shades;
 use crate::{Recording, Selection, View, drawn_metric};
 
-/// A line that is everywhere closer than this to the drawn total, in points, is omitted.
+/// A line is omitted if it is everywhere closer than this to the drawn total, in points.
 const APART: f64 = 1.5;
-/// A line that rises or falls by more than this from one column to the next, in points, is interrupted there.
+/// A line is interrupted where it rises or falls by more than this from one column to the next, in points.
 const STEEP: f64 = 4.0;
-/// Minimum number of columns of a line segment; shorter ones on a slope would look like noise.
+/// Minimum number of columns of a line segment; shorter segments on a slope would look like noise.
 const SHORTEST: usize = 6;
-/// Minimum number of columns of a line's segments on average, with which the line is drawn.
+/// A line is drawn only if its segments have at least this many columns on average.
 const PIECE: usize = 40;
 
 impl Timeline {
-    /// The lines of the totals, the outermost first, so that the selected total is drawn on top.
+    /// Returns the lines of the totals, outermost first, so that the selected total is drawn on top.
     pub(super) fn lines(
         &self,
         recording: &Recording,
@@ -42,8 +42,8 @@ impl Timeline {
         lines
     }
 
-    /// The parts of a total's line. There are none if it was not recorded or is not asked for, if it coincides with the
-    /// upper edge of the bands, or if it would be in pieces.
+    /// Returns the parts of a total's line. There are none if it was not recorded or is not requested, if it coincides
+    /// with the upper edge of the bands, or if it would be too fragmented.
     fn line_parts(
         &self,
         recording: &Recording,
@@ -79,7 +79,7 @@ impl Timeline {
         if is_long && parts.len() <= points.len() / PIECE + 1 { parts } else { Vec::new() }
     }
 
-    /// Whether a total is drawn: as bands, or as a line.
+    /// Returns whether a total is drawn, as bands or as a line.
     pub(crate) fn is_drawn(
         &self,
         recording: &Recording,
@@ -108,8 +108,8 @@ fn points_of(shown: &Shown, metric: Metric) -> Vec<[f64; 2]> {
     point.collect()
 }
 
-/// The parts of a line between steps larger than `steepest`, without short parts: a line that follows a spike up and
-/// down would hide it.
+/// Returns the parts of a line between steps larger than `steepest`, without short parts. A line that follows a spike
+/// up and down would hide it.
 fn level_parts(points: &[[f64; 2]], steepest: f64) -> impl Iterator<Item = &[[f64; 2]]> {
     points.chunk_by(move |a, b| (a[1] - b[1]).abs() <= steepest).filter(|part| part.len() >= SHORTEST)
 }
