@@ -5,7 +5,7 @@ const MOST: usize = 256;
 /// Pause in seconds after which a movement by wheel, pointer or arrow keys counts as a new change.
 const PAUSE: f64 = 0.7;
 
-/// The current state, and those before and after it.
+/// The current state, and the states before and after it.
 #[derive(Clone, Debug)]
 pub struct History<T> {
     back: Vec<T>,
@@ -21,8 +21,8 @@ impl<T: Clone + PartialEq> History<T> {
         Self { back: Vec::new(), now, forward: Vec::new(), moved: None }
     }
 
-    /// Records the current state; `seconds` is the time on any clock. A continuous movement changes the state
-    /// repeatedly; without long pauses it counts as one change.
+    /// Records the current state; `seconds` is the time on any clock. A continuous movement, which changes the state
+    /// repeatedly without long pauses, counts as one change.
     pub fn note(&mut self, now: &T, is_movement: bool, seconds: f64) {
         if *now == self.now {
             return;

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use crate::background;
 
-/// Background work in progress. Dropping this does not cancel it.
+/// Background work in progress. Dropping this value does not cancel the work.
 #[derive(Debug)]
 pub struct Pending<T> {
     /// The operation in error messages, such as `cannot write the file`.

@@ -1,4 +1,4 @@
-//! The selection of a timeline: device, total, axis, visible range, pinned block. Independent of drawing.
+//! The selection of a timeline: device, total, axis, visible range and pinned block. Independent of drawing.
 
 mod travel;
 mod steps;
@@ -13,7 +13,7 @@ use crate::Recording;
 /// The unit of the horizontal axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Axis {
-    /// By event, each of equal width.
+    /// By event; all events have the same width.
     #[default]
     Event,
     /// By time in nanoseconds.
@@ -25,7 +25,7 @@ pub fn drawn_metric(metric: Metric) -> Metric {
     if metric.is_of_blocks() { metric } else { Metric::Active }
 }
 
-/// The visible part: horizontally in units of the axis (moments or nanoseconds), vertically in bytes.
+/// The visible range: horizontally in units of the axis (moments or nanoseconds), vertically in bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct View {
     /// The visible range of the axis, from left to right.
@@ -75,7 +75,7 @@ pub struct Selection {
     pub marks: [Option<usize>; 2],
     /// Whether the height of the view follows the largest total in it.
     fits_bytes: bool,
-    /// Limits of the view that differ from the recording's extent: for two recordings with common axes.
+    /// Limits of the view if they differ from the recording's extent, as for two recordings with common axes.
     bounds: Option<View>,
 }
 
@@ -153,7 +153,7 @@ impl Selection {
         self.x_of(trace, moments.start)..self.x_of(trace, moments.end)
     }
 
-    /// Returns the middle of moment `position` on the axis: by event the middle of its unit, by time its beginning.
+    /// Returns the middle of moment `position` on the axis; on the time axis, its beginning.
     pub fn middle_of(&self, trace: &Trace, position: usize) -> f64 {
         self.x_of(trace, position) + if self.axis == Axis::Event { 0.5 } else { 0.0 }
     }
@@ -193,7 +193,7 @@ impl Selection {
         self.clamp(recording);
     }
 
-    /// Returns the chosen total, or the default one if the device does not have it.
+    /// Returns the selected total, or the default total if the device does not have it.
     fn metric_on_device(&self, recording: &Recording) -> Metric {
         let peaks = &recording.devices[self.device].summary.peaks;
         if peaks.iter().any(|peak| peak.metric == self.metric) { self.metric } else { Metric::default() }
@@ -247,7 +247,7 @@ impl Selection {
         self.fits_bytes
     }
 
-    /// Makes the height of the view follow the largest total in it, or not.
+    /// Sets whether the height of the view follows the largest total in it.
     pub(crate) fn set_fits_bytes(&mut self, recording: &Recording, fits_bytes: bool) {
         self.fits_bytes = fits_bytes;
         self.clamp(recording);
@@ -260,7 +260,8 @@ fn moments_after(events: &Range<u32>) -> Range<usize> {
     first..events.end as usize + 1
 }
 
-/// Moves and scales `range` so that its length is between `least` and that of `outer`, and it lies inside `outer`.
+/// Moves and scales `range` so that its length is between `least` and the length of `outer`, and it lies within
+/// `outer`.
 pub(crate) fn within(range: &Range<f64>, outer: &Range<f64>, least: f64) -> Range<f64> {
     let length = range.end - range.start;
     // Large offsets lose the last digits, so a full view is set exactly.

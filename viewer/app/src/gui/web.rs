@@ -16,11 +16,12 @@ use crate::gui::window::settings::Settings;
 
 #[wasm_bindgen]
 extern "C" {
-    /// Copies bytes of content `number`, starting at `offset`, into `out`; returns how many.
+    /// Copies bytes of the content with id `number`, starting at `offset`, into `out`. Returns the number of bytes
+    /// copied.
     #[wasm_bindgen(js_namespace = highwater)]
     fn read_content(number: u32, offset: f64, out: &mut [u8]) -> usize;
 
-    /// Frees the content.
+    /// Frees the content with id `number`.
     #[wasm_bindgen(js_namespace = highwater)]
     fn drop_content(number: u32);
 }
@@ -82,7 +83,7 @@ pub async fn start(canvas: HtmlCanvasElement) -> Result<Page, JsValue> {
 
 #[wasm_bindgen]
 impl Page {
-    /// Opens the file `name` of `length` bytes, whose content the page stores under `number`.
+    /// Opens the file `name` of `length` bytes, whose content the page stores under the id `number`.
     pub fn open(&self, name: String, number: u32, length: f64) {
         let content = Box::new(Content { number, offset: 0 });
         self.send(Arrival::File(Source::Content { name: name.into(), length: length as u64, content }));
@@ -124,12 +125,12 @@ impl Page {
         self.send(Arrival::Compare);
     }
 
-    /// Reports why the file `name` could not be downloaded.
+    /// Reports the reason the file `name` could not be downloaded.
     pub fn fail(&self, name: String, why: String) {
         self.send(Arrival::Failed(PathBuf::from(name), why));
     }
 
-    /// The app's state as JSON, see [`App::state`].
+    /// Returns the app's state as JSON; see [`App::state`].
     pub fn state(&self) -> Option<String> {
         Some(self.runner.app_mut::<App>()?.state().to_string())
     }
@@ -138,7 +139,7 @@ impl Page {
     ///
     /// # Errors
     ///
-    /// Fails with a message like [`App::table`].
+    /// Fails with a message, like [`App::table`].
     pub fn table(&self, view: &str) -> Result<String, String> {
         let mut app = self.runner.app_mut::<App>().ok_or("the app has stopped")?;
         app.table(view)

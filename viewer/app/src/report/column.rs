@@ -20,7 +20,7 @@ pub enum Unit {
     Number,
     /// A time in nanoseconds.
     Nanos,
-    /// A text, or a value in none of these units.
+    /// A text, or a value that has none of these units.
     Text,
 }
 
@@ -41,13 +41,13 @@ impl Unit {
         }
     }
 
-    /// Whether a column of its values, of which `text` returns the displayed forms, has decimals: all of its sizes have
-    /// them if one has. A long column is judged by its first rows.
+    /// Returns whether the sizes in a column, of which `text` returns the displayed forms, have decimals: all of them
+    /// do if one does. A long column is judged by its first rows.
     pub(crate) fn has_decimals(self, rows: usize, text: impl FnMut(usize) -> String) -> bool {
         self.is_numeric() && (0..rows.min(MAX_ROWS_JUDGED)).map(text).any(|text| text.contains('.'))
     }
 
-    /// Formats a value without rounding; `None` unless its usual form is rounded.
+    /// Formats a value without rounding; `None` unless [`Self::text`] rounds it.
     pub fn exact(self, value: &Value) -> Option<String> {
         let count = |number: u128| format_count(u64::try_from(number).unwrap_or(u64::MAX));
         match (self, value) {
@@ -64,7 +64,8 @@ impl Unit {
 /// Number of rows that decide whether a column has decimals.
 const MAX_ROWS_JUDGED: usize = 500;
 
-/// Appends the decimals of a column to a size that needs none: `64.00 MiB`. Other texts stay: `512 B`, `-`.
+/// Adds decimals to a size that has none, so that `64 MiB` becomes `64.00 MiB`. Other texts, such as `512 B` and `-`,
+/// are unchanged.
 pub fn with_decimals(text: String) -> String {
     let digits = |number: &str| number.trim_start_matches(['+', '−']).bytes().all(|digit| digit.is_ascii_digit());
     match text.split_once(' ') {
@@ -73,13 +74,13 @@ pub fn with_decimals(text: String) -> String {
     }
 }
 
-/// Returns a function that formats the sizes of a column of which `sizes` are all.
+/// Returns a function that formats the sizes of a column, given all of its sizes.
 pub fn column_of(sizes: impl IntoIterator<Item = u64>) -> impl Fn(u64) -> String {
     let has_decimals = sizes.into_iter().any(|bytes| format_bytes(bytes).contains('.'));
     move |bytes| if has_decimals { with_decimals(format_bytes(bytes)) } else { format_bytes(bytes) }
 }
 
-/// How the cells of a column are shortened if a text table is too wide.
+/// The way in which the cells of a column are shortened if a text table is too wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
     /// Cells are never shortened.
@@ -100,11 +101,11 @@ enum Place {
     Everywhere,
     /// Printed tables and CSV; the JSON object contains it in another form.
     Tables,
-    /// Printed tables only: shares, bars.
+    /// Printed tables only, such as shares and bars.
     Shown,
     /// The JSON object and CSV, not printed tables.
     Files,
-    /// The JSON object only: values with several parts.
+    /// The JSON object only, such as values with several parts.
     Json,
 }
 
@@ -114,20 +115,20 @@ pub struct Column<'a> {
     pub key: &'static str,
     /// The heading in printed tables.
     pub title: &'static str,
-    /// The unit of its values, which determines how they are formatted.
+    /// The unit of the values, which determines how they are formatted.
     pub unit: Unit,
-    /// The shortening of its cells.
+    /// The way in which the cells are shortened.
     pub fit: Fit,
-    /// Whether a text table omits it if it is empty or does not fit.
+    /// Whether a text table omits the column if it is empty or does not fit.
     pub is_optional: bool,
-    /// Whether its cells may have several lines.
+    /// Whether the cells may have several lines.
     pub has_lines: bool,
     /// Whether some rows may have no value.
     pub may_lack_values: bool,
     place: Place,
-    /// Number of rows of its table.
+    /// Number of rows of the table.
     pub(crate) rows: usize,
-    /// Whether all of its sizes have decimals; determined on first use.
+    /// Whether all sizes in the column have decimals; determined on first use.
     has_decimals: OnceCell<bool>,
     value: Box<dyn Fn(usize) -> Value + 'a>,
     shown: Option<Box<dyn Fn(usize) -> String + 'a>>,
@@ -195,12 +196,12 @@ impl<'a> Column<'a> {
         Self { place: Place::Json, ..Self::new(Unit::Text, [key, ""], value) }
     }
 
-    /// Omits it from printed tables.
+    /// Omits the column from printed tables.
     pub fn in_files(self) -> Self {
         Self { place: Place::Files, ..self }
     }
 
-    /// Omits it from the JSON object.
+    /// Omits the column from the JSON object.
     pub fn in_tables(self) -> Self {
         Self { place: Place::Tables, ..self }
     }
@@ -210,37 +211,38 @@ impl<'a> Column<'a> {
         Self { shown: Some(Box::new(text)), ..self }
     }
 
-    /// Formats values by `text` in Markdown, in rows for which it returns a text.
+    /// Formats values by `text` in Markdown, in the rows for which it returns a text.
     pub fn in_markdown(self, text: impl Fn(usize) -> Option<String> + 'a) -> Self {
         Self { markdown: Some(Box::new(text)), ..self }
     }
 
-    /// Truncates its cells if a text table is wider than the page.
+    /// Truncates the cells if a text table is wider than the page.
     pub fn cut(self) -> Self {
         Self { fit: Fit::Cut, ..self }
     }
 
-    /// Shortens its cells as source lines if a text table is wider than the page.
+    /// Shortens the cells as source lines if a text table is wider than the page.
     pub fn source_lines(self) -> Self {
         Self { fit: Fit::SourceLine, ..self }
     }
 
-    /// Allows several lines in its cells.
+    /// Allows several lines in the cells.
     pub fn lines(self) -> Self {
         Self { has_lines: true, ..self }
     }
 
-    /// Drops entries at the end of its lists, which are separated by `, `, if a text table is wider than the page.
+    /// Drops entries at the end of the lists in the cells, which are separated by `, `, if a text table is wider than
+    /// the page.
     pub fn entries(self) -> Self {
         Self { fit: Fit::Entries, ..self }
     }
 
-    /// Wraps its cells if a text table is wider than the page.
+    /// Wraps the cells if a text table is wider than the page.
     pub fn wrapped(self) -> Self {
         Self { fit: Fit::Wrap, ..self }
     }
 
-    /// Omits it from a text table if all its cells are empty, or if other columns would be truncated.
+    /// Omits the column from a text table if all cells are empty, or if other columns would be truncated.
     pub fn optional(self) -> Self {
         Self { is_optional: true, ..self }
     }
@@ -265,7 +267,7 @@ impl<'a> Column<'a> {
         (self.value)(row)
     }
 
-    /// The value of a row in an object.
+    /// Returns the value of a row as a field of an object.
     pub fn field(&self, row: usize) -> Field {
         Field { value: self.value(row), is_optional: self.may_lack_values }
     }

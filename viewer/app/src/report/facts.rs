@@ -10,7 +10,7 @@ use super::{Field, IntoValue, Table, Value};
 pub struct Fact<'a> {
     /// The value, a table or further facts.
     pub content: Content<'a>,
-    /// Whether it may be null in other answers.
+    /// Whether the fact may be null in other answers.
     pub is_optional: bool,
 }
 
@@ -107,7 +107,7 @@ impl<'a> From<Option<Facts<'a>>> for Fact<'a> {
 }
 
 impl<'a> Fact<'a> {
-    /// The fact; omitted from the JSON object if it is `None`.
+    /// Returns the fact; `None` is omitted from the JSON object.
     pub fn or_absent(fact: Option<impl Into<Self>>) -> Self {
         fact.map_or_else(|| Value::Absent.into(), Into::into)
     }

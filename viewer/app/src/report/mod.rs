@@ -1,4 +1,4 @@
-//! The answer of a command: named facts and tables of typed columns. It is described once, and printed as text,
+//! The answer of a command: named facts and tables of typed columns. An answer is described once, and printed as text,
 //! Markdown, CSV and JSON; the app shows its tables.
 
 mod value;

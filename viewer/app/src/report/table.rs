@@ -1,4 +1,4 @@
-//! A table: rows under typed columns, from which all output formats are made.
+//! A table with rows and typed columns, from which all output formats are made.
 
 use std::io::{self, Write};
 use std::rc::Rc;
@@ -24,7 +24,7 @@ impl<'a> Table<'a> {
         Self { columns, rows, sums: 0 }
     }
 
-    /// Marks the last `sums` rows as sums of others, such as the total. The JSON object contains them elsewhere.
+    /// Marks the last `sums` rows as sums of other rows, such as the total. The JSON object contains them elsewhere.
     #[must_use]
     pub fn with_sums(self, sums: usize) -> Self {
         Self { sums: sums.min(self.rows), ..self }
@@ -56,7 +56,8 @@ impl<'a> Table<'a> {
         Value::List((0..self.rows - self.sums).map(|row| self.object(row)).collect())
     }
 
-    /// Writes CSV: the column keys, then the rows; text is quoted and never a formula, numbers are not formatted.
+    /// Writes the table as CSV: the column keys, then the rows. Text is quoted and never interpreted as a formula;
+    /// numbers are not formatted.
     ///
     /// # Errors
     ///
@@ -80,7 +81,7 @@ impl<'a> Table<'a> {
         Ok(())
     }
 
-    /// Returns it as CSV, for short tables.
+    /// Returns the table as CSV, for short tables.
     pub fn csv(&self) -> String {
         let mut out = Vec::new();
         // Writing to memory does not fail.
@@ -93,7 +94,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// A value as a CSV cell: text is quoted and never a formula, numbers are not formatted.
+/// Formats a value as a CSV cell. Text is quoted and never interpreted as a formula; numbers are not formatted.
 fn csv_cell(value: &Value) -> String {
     match value {
         Value::Text(_) | Value::List(_) | Value::Map(_) | Value::Json(_) => quoted(&value.bare()),

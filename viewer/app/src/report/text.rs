@@ -16,7 +16,7 @@ const LEAST: usize = 12;
 /// Width in characters to which columns are shortened before optional columns are omitted.
 const COMFORTABLE: usize = 24;
 
-/// Maximum number of rows whose cells are all kept; those of a longer table are computed twice.
+/// Maximum number of rows whose cells are all kept in memory; the cells of a longer table are computed twice.
 const MAX_ROWS_KEPT: usize = 4096;
 
 impl Table<'_> {
@@ -54,7 +54,7 @@ impl Table<'_> {
         }
     }
 
-    /// Returns the lines of the table, for short tables.
+    /// Returns the lines of the table. Intended for short tables.
     pub fn lines(&self, page_width: Option<usize>) -> Vec<String> {
         let mut lines = Vec::new();
         let keep = |line: &str| {
@@ -119,7 +119,8 @@ impl<'t> Layout<'t> {
         }
     }
 
-    /// Returns the minimum widths of columns: `least`, or more for source lines, whose file name and line number stay.
+    /// Returns the minimum widths of columns: at least `least`, and as much as source lines need for file name and line
+    /// number.
     fn least_widths(&self, least: usize) -> Vec<usize> {
         let of = |((at, column), width): (&(usize, &Column<'_>), usize)| match column.fit {
             Fit::SourceLine => {
@@ -182,7 +183,7 @@ impl<'t> Layout<'t> {
     }
 }
 
-/// Returns the displayed text of a cell: of limited length, and on one line unless the column may have several.
+/// Returns the displayed text of a cell, which has limited length, and one line unless the column may have several.
 fn cleaned(column: &Column<'_>, cell: &str) -> String {
     let short = |line: &str| match column.fit {
         Fit::SourceLine => shorten_line(&printable(line), MAX_IN_TABLE).into_owned(),
@@ -192,7 +193,8 @@ fn cleaned(column: &Column<'_>, cell: &str) -> String {
     if column.has_lines { cell.lines().map(short).collect::<Vec<_>>().join("\n") } else { short(cell) }
 }
 
-/// Returns the width of a source line's file name and number, which are never truncated; 0 if it has none.
+/// Returns the width of a source line's file name and line number, which are never truncated; 0 if the text is not a
+/// source line.
 fn place_width(text: &str) -> usize {
     match LineText::parse(text) {
         LineText { line: 0, .. } => 0,
@@ -214,7 +216,7 @@ pub fn cut(text: &str, width: usize) -> String {
     kept.trim_end().to_owned() + "…"
 }
 
-/// Shortens `text` to `width` characters, between two of its entries if one fits, marked by `, …`.
+/// Shortens `text` to `width` characters, between two of its entries if one fits, and appends `, …`.
 fn cut_entries(text: &str, width: usize) -> String {
     if length(text) <= width {
         return text.to_owned();

@@ -6,7 +6,7 @@ use std::path::Path;
 use highwater_snapshots::natural;
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
-/// Converts to a value. The type determines whether the value may be missing.
+/// A conversion to a value. The type determines whether the value may be missing.
 pub trait IntoValue: Into<Value> {
     /// Whether the value may be missing.
     const IS_OPTIONAL: bool = false;
@@ -17,7 +17,7 @@ pub trait IntoValue: Into<Value> {
 pub struct Field {
     /// The value.
     pub value: Value,
-    /// Whether it may be missing.
+    /// Whether the value may be missing.
     pub is_optional: bool,
 }
 
@@ -27,15 +27,15 @@ impl<V: IntoValue> From<V> for Field {
     }
 }
 
-/// A value in an answer: of a fact, or of a table cell.
+/// A value of a fact or of a table cell.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Value {
-    /// Does not apply to this row; null in JSON.
+    /// A value that does not apply to this row; null in JSON.
     #[default]
     Nothing,
-    /// Omitted from the JSON object.
+    /// A value that is omitted from the JSON object.
     Absent,
-    /// A size, a count, a number of an event or step.
+    /// A size, a count, or the index of an event or step.
     Number(u64),
     /// A signed difference, such as growth.
     Difference(i128),
@@ -54,7 +54,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// Converts a value that can be serialized: the name of a variant, a small struct.
+    /// Converts a serializable value, such as the name of a variant or a small struct.
     pub fn of(value: impl Serialize) -> Self {
         match serde_json::to_value(value) {
             Ok(serde_json::Value::String(name)) => Self::Text(name),
@@ -63,7 +63,7 @@ impl Value {
         }
     }
 
-    /// The value as unformatted text, for files: a size in bytes.
+    /// Returns the value as unformatted text, for files; a size is given in bytes.
     pub fn bare(&self) -> String {
         match self {
             Self::Nothing | Self::Absent => String::new(),
@@ -81,7 +81,7 @@ impl Value {
         }
     }
 
-    /// Compares two values: numbers, then texts in natural order.
+    /// Compares two values. Numbers precede texts, which are compared in natural order.
     pub fn compare(&self, other: &Self) -> Ordering {
         let number = |value: &Self| match value {
             Self::Number(number) => Some(i128::from(*number)),
@@ -97,7 +97,7 @@ impl Value {
         }
     }
 
-    /// The value; omitted from the JSON object if it is `None`.
+    /// Returns the value; `None` is omitted from the JSON object.
     pub fn or_absent(value: Option<impl Into<Self>>) -> Self {
         value.map_or(Self::Absent, Into::into)
     }
@@ -124,7 +124,7 @@ impl Serialize for Value {
     }
 }
 
-/// Converts values of each type.
+/// Implements the conversion from several types.
 macro_rules! from {
     ($($type:ty, $value:ident => $converted:expr;)+) => {
         $(impl From<$type> for Value {

@@ -1,4 +1,4 @@
-//! Moves the view: to the peak, a block's lifetime, a step or a moment; zooms and pans.
+//! Moves the view to the peak, a block's lifetime, a step or a moment; zooms and pans.
 
 use std::ops::Range;
 
@@ -8,11 +8,12 @@ use highwater_snapshots::BlockId;
 use super::{Axis, FLATTEST, HEADROOM, MIN_ROOM, NARROWEST, Pin, Selection, View, within};
 use crate::Recording;
 
-/// Moments count as close to the peak if the total differs from it by at most the peak divided by this.
+/// Moments are close to the peak if their total differs from it by at most this fraction of the peak (one divided by
+/// this).
 const PEAK_PART: u64 = 50;
-/// Minimum distance from the peak, in moments, that counts as close to it.
+/// Minimum distance from the peak, in moments, that still counts as close to it.
 const MIN_AROUND_PEAK: usize = 8;
-/// Width of the view on each side of the peak, as a multiple of that of the moments close to it.
+/// Width of the view on each side of the peak, as a multiple of the width of the moments close to the peak.
 const PEAK_ROOM: usize = 4;
 
 impl Selection {
@@ -138,7 +139,7 @@ impl Selection {
         self.view.y = within(&self.view.y, &highest, FLATTEST);
     }
 
-    /// The maximum of the selected total, and of the drawn one if it differs, among the visible moments.
+    /// Returns the maximum of the selected total, and of the drawn total if it differs, among the visible moments.
     fn top_in_view(&self, recording: &Recording) -> u64 {
         let trace = &recording.trace;
         let index = &recording.devices[self.device];

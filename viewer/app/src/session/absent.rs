@@ -1,10 +1,10 @@
-//! The keys for which some blocks of a recording, or all of them, have no value.
+//! Determines the keys for which some or all blocks of a recording have no value.
 
 use highwater_analysis::GroupKey;
 use highwater_snapshots::Trace;
 
-/// The keys for which no block of a recording has a value, each with the reason, and those for which only blocks from
-/// before the recording have none.
+/// The keys for which no block of a recording has a value, each with the reason, and the keys for which only blocks
+/// from before the recording have no value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Absent {
     reasons: Vec<(GroupKey, &'static str)>,
@@ -12,14 +12,14 @@ pub struct Absent {
 }
 
 const NO_OPS: &str = "No block has an operation: PyTorch's snapshots do not record them.";
-/// The reason that blocks have no modules.
+/// The reason blocks have no modules.
 const NO_SCOPES: &str = "No block has a module. Group by frame, or record PyTorch with the Python \
                          package highwater, which records modules.";
-/// The reason that blocks have no steps.
+/// The reason blocks have no steps.
 const NO_STEPS: &str = "The recording has no steps. In PyTorch, wrap each step in \
                         torch.profiler.record_function(\"ProfilerStep#0\"), \"ProfilerStep#1\" …";
 const NO_PHASES: &str = "The recording has no phases such as forward and backward.";
-/// The reason that blocks have no stacks.
+/// The reason blocks have no stacks.
 const NO_STACKS: &str = "The recording has no stacks.";
 
 impl Absent {
@@ -57,7 +57,7 @@ impl Absent {
         self.only_before.iter().any(|before| before.name() == key.name())
     }
 
-    /// Returns why no block has a value for `key`; `None` if some have one.
+    /// Returns the reason no block has a value for `key`; `None` if some blocks have one.
     pub fn reason(&self, key: GroupKey) -> Option<&'static str> {
         // Without modules there are none cut to a depth.
         self.reasons.iter().find(|(absent, _)| absent.name() == key.name()).map(|(_, reason)| *reason)

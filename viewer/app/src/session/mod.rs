@@ -1,4 +1,4 @@
-//! An open recording with the indexes for queries, built once.
+//! An open recording with its indexes, which are built once.
 
 pub mod absent;
 pub mod regions;
@@ -18,14 +18,14 @@ use self::absent::Absent;
 use self::regions::Regions;
 use self::run::{MAX_EVENTS, Run};
 
-/// A recording in the app: immutable, shared between the window and the threads that draw.
+/// A recording in the app. It is immutable, and shared between the window and the threads that draw.
 #[derive(Debug)]
 pub struct Recording {
-    /// The file it was read from; `None` if it was passed in memory.
+    /// The file from which the recording was read; `None` if it was passed in memory.
     pub path: Option<PathBuf>,
-    /// The name to show: the file's, or that of a prediction.
+    /// The displayed name: that of the file, or of a prediction.
     pub name: String,
-    /// The recording. That of a prediction is shared with the view that made the prediction.
+    /// The trace. The trace of a prediction is shared with the view that made the prediction.
     pub trace: Arc<Trace>,
     /// The same recording, in the form used by the analysis.
     pub source: Source<'static>,
@@ -35,11 +35,11 @@ pub struct Recording {
     pub steps: Vec<(u32, Range<u32>)>,
     /// Named ranges, notes and failed requests.
     pub regions: Regions,
-    /// The number of parts in the longest module path.
+    /// Number of parts of the longest module path.
     pub deepest_scope: usize,
     /// The keys for which no block has a value.
     pub absent: Absent,
-    /// The recording of which this is a part, if that is too long to be in memory.
+    /// The recording of which this is a part, if the whole is too long to be in memory.
     pub run: Option<Arc<Run>>,
 }
 
@@ -53,11 +53,11 @@ pub struct DeviceIndex {
     pub summary: DeviceSummary,
     /// The moments of its activity: from the one before its first event to the one after its last.
     pub moments: Range<usize>,
-    /// The leaks, and the name of those that account for most bytes of unknown category; computed on first use.
+    /// The leaks, and the name of the leaks with most of the bytes of unknown category; computed on first use.
     leaks: OnceLock<Option<(Leaks, Option<String>)>>,
     /// The cause of each total's peak; computed on first use.
     causes: [OnceLock<Option<PeakCause>>; Metric::ALL.len()],
-    /// The bytes of leaks at each total's peak; computed on first use once leaks are known.
+    /// The bytes of leaks at each total's peak; computed on first use after the leaks are known.
     leaked: [OnceLock<Option<u64>>; Metric::ALL.len()],
 }
 
@@ -107,18 +107,19 @@ impl Recording {
         Ok(Self { run: Some(Arc::clone(run)), ..whole })
     }
 
-    /// The source of the whole recording, of which this may be a part.
+    /// Returns the source of the whole recording, of which this recording may be a part.
     pub fn of_whole(&self) -> Source<'static> {
         self.run.as_ref().map_or_else(|| self.source.clone(), |run| run.source())
     }
 
-    /// The numbers of its events in the whole recording.
+    /// Returns the indices of this part's events in the whole recording.
     pub fn events(&self) -> Range<u64> {
         let first = self.trace.start.events;
         first..first + self.trace.events.len() as u64
     }
 
-    /// Whether a step with these events, numbered within this part, begins before the part or may end after it.
+    /// Returns whether the step with these events, given by their indices within this part, begins before the part or
+    /// may end after it.
     pub(crate) fn cuts_off(&self, number: u32, events: &Range<u32>) -> bool {
         let Some(run) = &self.run else { return false };
         let start = &self.trace.start;
@@ -127,13 +128,13 @@ impl Recording {
         begins_before || is_last && self.events().end < run.events()
     }
 
-    /// Returns the row of the default device.
+    /// Returns the index of the default device.
     pub fn main_device(&self) -> usize {
         let main = self.trace.main_device();
         self.devices.iter().position(|index| index.device == main).unwrap_or(0)
     }
 
-    /// Returns the name of device `row`: its ordinal, and its name if known.
+    /// Returns the label of the device with index `row`: its ordinal, and its name if known.
     pub(crate) fn device_label(&self, row: usize) -> String {
         let index = &self.devices[row];
         match index.summary.name.as_str() {
@@ -201,8 +202,8 @@ impl DeviceIndex {
         self.causes[metric as usize].get_or_init(find).as_ref()
     }
 
-    /// Returns the leaks, and their bytes at the peak of `metric`. `None` if they have not been computed, or are hardly
-    /// any of the peak.
+    /// Returns the leaks, and their bytes at the peak of `metric`. `None` if they have not been computed, or if their
+    /// share of the peak is negligible.
     pub fn leaked(&self, trace: &Trace, metric: Metric) -> Option<(&Leaks, u64)> {
         let leaks = self.known_leaks()?;
         let sum = || {
@@ -227,7 +228,7 @@ impl DeviceIndex {
     }
 }
 
-/// Returns the number of parts in the longest module path; parents come before their children.
+/// Returns the number of parts in the longest module path. Parents come before their children in the table.
 fn deepest_scope(trace: &Trace) -> usize {
     let scopes = &trace.tables.scopes;
     let mut depths: Vec<usize> = Vec::with_capacity(scopes.len());
@@ -238,7 +239,8 @@ fn deepest_scope(trace: &Trace) -> usize {
     depths.into_iter().max().unwrap_or(0)
 }
 
-/// Returns the steps in order, each with its events; in one pass, since looking up each step would need a pass each.
+/// Returns the steps in order, each with its events. Uses a single pass, since looking up each step would need a pass
+/// each.
 fn steps_of(trace: &Trace) -> Vec<(u32, Range<u32>)> {
     let mut steps: Vec<(u32, Range<u32>)> = Vec::new();
     for span in trace.spans.rows() {

@@ -1,11 +1,11 @@
-//! The ranges named by the program or recognized by call stacks, laid out in rows without overlap, and marks and failed
+//! Ranges named by the program or recognized from call stacks, laid out in rows without overlap; and marks and failed
 //! requests.
 
 use std::ops::Range;
 
 use highwater_snapshots::{DeviceId, EventKind, StringId, Trace};
 
-/// Maximum number of rows; more deeply nested regions are only counted.
+/// Maximum number of rows; regions that are nested more deeply are only counted.
 const MAX_ROWS: usize = 3;
 
 /// A named range of events.

@@ -11,21 +11,21 @@ use highwater_snapshots::{Category, DeviceId, Result};
 /// Maximum number of events of a recording in memory, which needs about 42 bytes per event.
 pub const MAX_RESIDENT_EVENTS: u64 = 8 << 20;
 
-/// Number of events of the part that is shown first.
+/// Number of events of the part shown first.
 pub const FIRST_EVENTS: u64 = 1 << 19;
 
-/// Fewest columns that are worth more than exact places.
+/// Number of columns from which exact positions are less important than more columns.
 const MANY_COLUMNS: usize = 256;
 
 /// Maximum number of events of a part.
 pub const MAX_EVENTS: u64 = 4 << 20;
 
-/// A long recording. Its file may grow; parts that were already read do not change.
+/// A long recording. Its file may grow; parts already read do not change.
 #[derive(Debug)]
 pub struct Run {
     windows: RwLock<(Arc<Windows>, Source<'static>)>,
     path: PathBuf,
-    /// Whether it is a single file rather than several of a rotation.
+    /// Whether the recording is a single file rather than several files of a rotation.
     is_one_file: bool,
 }
 
@@ -34,7 +34,7 @@ pub struct Run {
 pub struct RunColumn {
     /// The largest total in bytes.
     pub bytes: u64,
-    /// The event that first reaches it, or the first event of the part if that is later.
+    /// The event that first reaches the largest total, or the first event of the part if that is later.
     pub event: u64,
     /// The smallest total, in bytes.
     pub least: u64,
@@ -43,11 +43,11 @@ pub struct RunColumn {
 }
 
 impl Run {
-    /// A run that is read by `windows` from the file at `path`.
+    /// Creates a run that `windows` reads from the file at `path`.
     ///
     /// # Errors
     ///
-    /// Fails if its start cannot be read.
+    /// Fails if the start of the recording cannot be read.
     pub fn new(windows: Windows, path: &Path) -> Result<Self> {
         let windows = RwLock::new(readable(windows)?);
         Ok(Self { windows, path: path.to_owned(), is_one_file: path.is_file() })
@@ -74,17 +74,17 @@ impl Run {
         self.windows.read().unwrap_or_else(PoisonError::into_inner).1.clone()
     }
 
-    /// Replaces the reader by `windows`, which include newer data of the same file.
+    /// Replaces the reader by `windows`, which includes newer data of the same file.
     ///
     /// # Errors
     ///
-    /// Fails if its start cannot be read.
+    /// Fails if the start of the recording cannot be read.
     pub fn extend(&self, windows: Windows) -> Result<()> {
         *self.windows.write().unwrap_or_else(PoisonError::into_inner) = readable(windows)?;
         Ok(())
     }
 
-    /// Whether it is unfinished and a single file, and can thus be followed.
+    /// Returns whether the recording is unfinished and a single file, and can thus be followed.
     pub(crate) fn is_unfinished(&self) -> bool {
         self.is_one_file && self.windows().base().trust.unfinished
     }
@@ -94,7 +94,7 @@ impl Run {
         self.windows().events()
     }
 
-    /// The number of the last step that has begun by event `event`.
+    /// Returns the number of the last step that has begun by event `event`.
     pub fn step_at(&self, event: u64) -> Option<u32> {
         let windows = self.windows();
         let rows = windows.summaries();
@@ -112,7 +112,7 @@ impl Run {
         self.source().has_failed_requests()
     }
 
-    /// The event at which the total is largest; 0 if that is before the first.
+    /// Returns the event at which the total is largest; 0 if that is before the first event.
     ///
     /// # Errors
     ///
@@ -126,7 +126,8 @@ impl Run {
         self.within(event.saturating_sub(FIRST_EVENTS / 2)..event.saturating_add(FIRST_EVENTS / 2))
     }
 
-    /// The part with the length of `wanted`, limited to the maximum length and shifted to lie within the recording.
+    /// Returns a part with the length of `wanted`, limited to the maximum length and shifted to lie within the
+    /// recording.
     pub fn within(&self, wanted: Range<u64>) -> Range<u64> {
         let events = self.events();
         let length = (wanted.end - wanted.start).clamp(1, MAX_EVENTS).min(events);
@@ -135,7 +136,8 @@ impl Run {
         start..start + length
     }
 
-    /// The length of the part to show once a recording becomes too long: that of the visible events, within limits.
+    /// Returns the length of the part to show once a recording becomes too long: the number of visible events, within
+    /// limits.
     pub(crate) fn length_around(view: &Range<u64>) -> u64 {
         view.end.saturating_sub(view.start).clamp(FIRST_EVENTS, MAX_EVENTS)
     }
@@ -148,7 +150,8 @@ impl Run {
         self.within(start..start.saturating_add(length))
     }
 
-    /// The number of columns for `range`, at most `most`: where it has many summaries, each column has one of its own.
+    /// Returns the number of columns for `range`, at most `most`. If the range has many summaries, each column has its
+    /// own summary.
     pub(crate) fn columns_in(&self, range: &Range<u64>, most: usize) -> usize {
         let summaries = self.windows().summaries().len() as u128;
         let within = summaries * u128::from(range.end.saturating_sub(range.start)) / u128::from(self.events().max(1));
@@ -187,7 +190,7 @@ impl Run {
     }
 }
 
-/// The recording that `windows` read, as a reader of windows and in the form used by the analysis.
+/// Returns the recording that `windows` reads, as a reader of windows and in the form used by the analysis.
 fn readable(windows: Windows) -> Result<(Arc<Windows>, Source<'static>)> {
     let windows = Arc::new(windows);
     let source = Source::in_windows(Arc::clone(&windows))?;

@@ -18,14 +18,15 @@ pub(crate) type WriteTable = Box<dyn FnOnce(&mut dyn io::Write) -> io::Result<()
 
 /// A view of a recording at the side of the timeline or below it. Its content is computed in the background.
 pub trait RecordingView: Computed {
-    /// Shows the view in the available space, with scroll bars if that is too small. Returns the user's actions.
+    /// Shows the view in the available space, with scroll bars if that is too small. Returns the actions that the user
+    /// requests.
     fn view_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action>;
 
-    /// Returns a closure that writes its table as CSV on any thread.
+    /// Returns a closure that writes the view's table as CSV on any thread.
     ///
     /// # Errors
     ///
-    /// Fails with a message if it has no table, or has not computed it yet.
+    /// Fails with a message if the view has no table, or has not computed it yet.
     fn table(&mut self, context: &ViewContext<'_>) -> Result<WriteTable, String>;
 
     /// For views below the timeline, the key under which their height is stored, and their initial height. An
@@ -34,7 +35,7 @@ pub trait RecordingView: Computed {
         ("below", theme::BOTTOM_HEIGHT)
     }
 
-    /// Moves the keyboard focus to its first field, if it has any.
+    /// Moves the keyboard focus to the view's first field, if there is one.
     fn focus(&mut self) {}
 }
 
@@ -48,28 +49,28 @@ pub(super) fn whole_table(csv: Option<String>, subject: &str) -> Result<WriteTab
     Ok(Box::new(move |out| out.write_all(csv.as_bytes())))
 }
 
-/// The timeline above a view, whose horizontal position, columns and colours the view may share.
+/// The timeline above a view. The view may share its horizontal position, columns and colours.
 #[derive(Clone, Copy, Debug)]
 pub struct Under<'a> {
-    /// The rectangle of its plot.
+    /// The timeline's plot rectangle, with the visible range.
     pub frame: &'a PlotFrame,
-    /// The picture of its visible part.
+    /// The picture of the visible range.
     pub picture: &'a Picture,
 }
 
 impl<'a> Under<'a> {
-    /// Returns the timeline's frame and picture, once its first picture is drawn.
+    /// Returns the timeline's frame and picture; `None` until its first picture is drawn.
     pub fn of(timeline: &'a Timeline) -> Option<Self> {
         Some(Self { frame: timeline.frame()?, picture: timeline.picture()? })
     }
 }
 
-/// Why a moment is shown.
+/// The reason a moment is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It is the peak, since the user selected no other moment.
+    /// The moment is the peak, since the user selected no other moment.
     Peak,
-    /// The user pinned it by a click or a command.
+    /// The user pinned the moment by a click or a command.
     Pinned,
 }
 
@@ -78,12 +79,12 @@ pub enum Reason {
 pub struct ViewContext<'a> {
     /// The recording to show.
     pub recording: &'a Arc<Recording>,
-    /// Device, total, axis, visible part, pinned block, marks.
+    /// Device, total, axis, visible range, pinned block, and marks.
     pub selection: &'a Selection,
-    /// The moment to show: the pinned one, else the peak; in views below the timeline, the one under the pointer if
-    /// there is one.
+    /// The moment to show: the pinned moment, else the peak; in views below the timeline, the moment under the pointer
+    /// takes precedence.
     pub moment: Moment,
-    /// The reason for showing this moment, unless it is under the pointer.
+    /// The reason for showing this moment, unless it is the moment under the pointer.
     pub reason: Reason,
     /// The blocks that meet the search conditions.
     pub matches: &'a Arc<Matches>,
@@ -128,10 +129,10 @@ impl OfDevice {
 pub enum Action {
     /// Pin this moment: the state after this many events.
     Moment(usize),
-    /// Pin the moment after this event, given by its number in the whole recording, in any part; `None`: the moment
-    /// before the first event.
+    /// Pin the moment after this event, given by its index in the whole recording, in any part; `None` stands for the
+    /// moment before the first event.
     Event(Option<u64>),
-    /// Pin this block, at the pinned moment if it is live then, else at its allocation, and show its facts.
+    /// Pin this block, at the pinned moment if the block is live then, else at its allocation, and show its facts.
     Block(BlockId),
     /// Show the lifetime of this block in the timeline.
     Life(BlockId),
@@ -141,7 +142,7 @@ pub enum Action {
     Across(std::ops::Range<f64>),
     /// Add this `--where` condition to the search.
     Where(String),
-    /// Replace all search conditions by this one; an empty one matches all blocks.
+    /// Replace all search conditions by this one; an empty condition matches all blocks.
     Only(String),
     /// Show a failed request of this device in Segments: the one at the pinned moment, else the first.
     Oom,

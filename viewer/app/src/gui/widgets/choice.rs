@@ -1,10 +1,10 @@
-//! Drop-down lists, in which entries that do not apply to a recording are disabled, with the reason.
+//! Drop-down lists. Entries that do not apply to a recording are disabled, and show the reason.
 
 use eframe::egui::{Button, ComboBox, Role, TextStyle, Ui, WidgetInfo};
 
 use crate::gui::widgets::fit::fitted;
 
-/// Maximum width of the name of the selected entry, in points; longer ones are shortened in the middle.
+/// Maximum width of the name of the selected entry, in points; a longer name is shortened in the middle.
 const MAX_NAME: f32 = 170.0;
 
 /// An entry of a list.
@@ -12,7 +12,7 @@ const MAX_NAME: f32 = 170.0;
 pub(crate) struct ChoiceEntry {
     /// The text of the entry.
     pub name: String,
-    /// The reason why it is disabled; `None` if it can be selected.
+    /// The reason the entry is disabled; `None` if it can be selected.
     pub problem: Option<&'static str>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn entries_ui<T: Clone + PartialEq, E: Into<ChoiceEntry>>(
     }
 }
 
-/// Shows a list whose accessibility label is `label`. Returns the entry if the user selects another one.
+/// Shows a list whose accessibility label is `label`. Returns the selected entry if it has changed.
 pub(crate) fn choice_ui<T: Clone + PartialEq, E: Into<ChoiceEntry>>(
     ui: &mut Ui,
     label: &str,
@@ -78,7 +78,7 @@ pub(crate) fn value_menu_ui(ui: &mut Ui, name: &str, values: &[(&'static str, &'
     chosen
 }
 
-/// Shows a row of tabs. Returns the one that the user selects.
+/// Shows a row of tabs. Returns the tab that the user selects.
 pub(crate) fn tabs_ui<T: Copy + PartialEq>(
     ui: &mut Ui,
     all: &[T],

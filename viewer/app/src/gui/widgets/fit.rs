@@ -7,9 +7,9 @@ use eframe::egui::text::{LayoutJob, TextFormat, TextWrapping};
 use eframe::egui::{FontId, Galley, Painter, Ui};
 use highwater_snapshots::line_text::{LineText, readable_line, shorten_line};
 
-/// Fits `text` into `room` points: a source line loses its folders, then the end of its function, but never its line
-/// number; other text loses its middle if `keeps_end` is set, otherwise the caller must truncate it. `None` if not even
-/// the source line's number fits.
+/// Fits `text` into `room` points. A source line loses its folders, then the end of its function, but never its line
+/// number. Other text loses its middle if `keeps_end` is set; otherwise the caller must truncate it. Returns `None` if
+/// not even the file name and line number of a source line fit.
 pub(crate) fn fitted<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32, keeps_end: bool) -> Option<Cow<'a, str>> {
     let readable = readable_line(text);
     if width(ui, &readable, font) <= room {
@@ -21,7 +21,7 @@ pub(crate) fn fitted<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32, keeps
     Some(if keeps_end { without_middle(ui, text, font, room) } else { Cow::Borrowed(text) })
 }
 
-/// A source line shortened to the available width.
+/// Returns a source line shortened to the available width.
 fn fitted_line<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32) -> Option<Cow<'a, str>> {
     let fits = |chars: usize| width(ui, &shorten_line(text, chars), font) <= room;
     let (mut most, mut too_many) = (0, text.chars().count());
@@ -49,7 +49,7 @@ fn fitted_line<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32) -> Option<C
 /// Share of the space for the beginning of a text, whose end is more informative.
 const BEGINNING: f32 = 0.3;
 
-/// The beginning and the end of `text` with an ellipsis between them, as much as fits.
+/// Returns as much of the beginning and the end of `text` as fits, with an ellipsis between them.
 fn without_middle<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32) -> Cow<'a, str> {
     ui.fonts_mut(|fonts| {
         // Rounding of positions must not cost the last letter.

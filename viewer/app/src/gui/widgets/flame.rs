@@ -17,20 +17,20 @@ pub(crate) struct Bar<T> {
     pub item: T,
 }
 
-/// A part of a node: a child, or several that are too narrow to show.
+/// A part of a node: a child, or several merged children that are too narrow to show.
 #[derive(Clone, Debug)]
 pub(crate) struct Part<N, T> {
-    /// The content of its bar.
+    /// The content of the part's bar.
     pub item: T,
     /// The size, in the same unit as that of the focus.
     pub size: u64,
-    /// The child, whose own parts are shown below it; `None` for merged children.
+    /// The child, whose own parts are shown below its bar; `None` for merged children.
     pub child: Option<N>,
 }
 
-/// Lays out the bars in `width` points: `above`, the chain down to and including `focus`, at full width, and everything
-/// below `focus`, which has `size`. `parts` returns the parts of a node, in which those below the given size are
-/// merged. The result is ordered by row, then from left to right.
+/// Lays out the bars in `width` points: `above`, the chain down to and including `focus`, at full width, and the
+/// descendants of `focus`, whose size is `size`. `parts` returns the parts of a node, in which those below the given
+/// size are merged. The result is ordered by row, then from left to right.
 pub(crate) fn bars<N, T>(
     above: impl Iterator<Item = T>,
     (focus, size): (N, u64),
@@ -63,7 +63,7 @@ pub(crate) fn bars<N, T>(
     out
 }
 
-/// Shows `bars`, laid out in `width` points, in a scroll area; `show` paints the visible ones, each with its index and
+/// Shows `bars`, laid out in `width` points, in a scroll area; `show` paints the visible bars, each with its index and
 /// rectangle.
 pub(crate) fn flame_ui<T, R>(
     ui: &mut Ui,

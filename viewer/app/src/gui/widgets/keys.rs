@@ -5,7 +5,7 @@ use eframe::egui::{self, Event, EventFilter, Key, KeyboardShortcut, Modifiers, R
 use crate::Command;
 use crate::files::HAS_PATHS;
 
-/// Keys that operate the focused widget, or move the focus.
+/// Keys that operate the widget with the focus, or move the focus.
 const OF_WIDGETS: [Key; 15] = [
     Key::ArrowLeft,
     Key::ArrowRight,
@@ -24,7 +24,7 @@ const OF_WIDGETS: [Key; 15] = [
     Key::Minus,
 ];
 
-/// Keys that text fields do not use while Ctrl is held.
+/// Keys that text fields do not use in combination with Ctrl.
 const WITH_CTRL_IN_TEXT: [Key; 16] = [
     Key::Num0,
     Key::Num1,
@@ -44,9 +44,9 @@ const WITH_CTRL_IN_TEXT: [Key; 16] = [
     Key::P,
 ];
 
-/// The commands whose keys were pressed since the last frame, in order. While a text field has the focus, only Ctrl
-/// combinations that it does not use count; while another widget has it or a menu is open, keys that these use do not
-/// count.
+/// Returns the commands whose keys were pressed since the last frame, in order. While a text field has the focus, only
+/// Ctrl combinations that it does not use count. While another widget has the focus or a menu is open, keys that the
+/// widget or menu uses do not count.
 pub fn pressed(ctx: &egui::Context) -> Vec<Command> {
     let is_typing = ctx.text_edit_focused();
     let is_taken = ctx.egui_wants_keyboard_input() || egui::Popup::is_any_open(ctx);
@@ -79,8 +79,8 @@ pub fn pressed(ctx: &egui::Context) -> Vec<Command> {
     commands
 }
 
-/// The menu that a key opens: F10 opens the first one; Alt and a letter opens the first one whose name contains the
-/// letter, unless an earlier menu uses it; while a menu is open, left and right open its neighbours.
+/// Returns the menu that a key opens: F10 opens the first one; Alt and a letter opens the first one whose name contains
+/// the letter, unless an earlier menu uses it; while a menu is open, left and right open its neighbours.
 pub(crate) fn opened_menu(ctx: &egui::Context, names: &[&str]) -> Option<usize> {
     let shown = ctx.data(|data| data.get_temp::<usize>(shown_menu()));
     let mut letters: Vec<char> = Vec::new();

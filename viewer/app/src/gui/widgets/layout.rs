@@ -1,4 +1,4 @@
-//! Lays out a view in the available space, and makes it scroll if it needs more.
+//! Lays out a view in the available space, and makes the view scroll if it needs more.
 
 use std::fmt;
 use std::hash::Hash;
@@ -36,7 +36,7 @@ pub(crate) fn exact_height_ui<R>(ui: &mut Ui, height: f32, show: impl FnOnce(&mu
     ui.allocate_ui(room, show).inner
 }
 
-/// Shows two columns with a line between them: `left`, which scrolls, is `width` points wide; `right` is at least
+/// Shows two columns with a line between them. `left`, which scrolls, is `width` points wide; `right` is at least
 /// `least` points high, with a scroll bar if there is less space. `id` must be unique.
 pub(crate) fn split_ui<S, L, R>(
     ui: &mut Ui,

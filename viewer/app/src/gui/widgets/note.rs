@@ -1,4 +1,4 @@
-//! Sentences below a result: notes and warnings, wrapped.
+//! Notes and warnings below a result, as wrapped sentences.
 
 use eframe::egui::text::{LayoutJob, TextFormat};
 use eframe::egui::{Color32, FontId, Label, Role, Ui, WidgetInfo};
@@ -19,7 +19,7 @@ pub(crate) fn assumption_ui(ui: &mut Ui, text: &str) {
     quiet_ui(ui, &format!("Assumed: {text}."));
 }
 
-/// Shows how figures were computed.
+/// Shows a note on how figures were computed.
 pub(crate) fn quiet_ui(ui: &mut Ui, text: &str) {
     let colour = ui.visuals().weak_text_color();
     ui.add(Label::new(with_code(text, SIZE, colour)).wrap());

@@ -1,5 +1,5 @@
-//! Background queries of views: started again whenever their key changes, and answered on a background thread, so that
-//! they never delay a frame.
+//! Background queries of views. A query is restarted whenever its key changes, and answered on a background thread, so
+//! that it never delays a frame.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,16 +12,16 @@ use highwater_snapshots::yielding::yield_if_due;
 
 use crate::background::{Lane, Urgency};
 
-/// Answers a query, and may cache data for the next one; `None` means that the query was cancelled.
+/// A function that answers a query, and may cache data for the next one; `None` means that the query was cancelled.
 type Work<K, A> = Box<dyn FnMut(&K, &Cancel) -> Option<A> + Send>;
 
-/// Creates the work, with its initial cache.
+/// A function that creates the work, with its initial cache.
 type Begin<K, A> = Mutex<Box<dyn Fn() -> Work<K, A> + Send>>;
 
-/// The number of a query, its key, and its answer, or `None` if it was cancelled; an error if the work panicked.
+/// The id of a query, its key, and its answer, or `None` if it was cancelled; an error if the work panicked.
 type Outcome<K, A> = (u64, K, Result<Option<A>, ()>);
 
-/// The error if the work panicked.
+/// The error message if the work panicked.
 const BROKEN_OFF: &str = "internal error; please report it";
 
 /// Lets background work check whether its answer is still needed.
@@ -55,12 +55,12 @@ impl<K, A> Link<K, A> {
     }
 }
 
-/// A query and its latest answer. The key `K` is everything on which the answer `A` depends. It refers to a recording
-/// by its [`Identity`](crate::gui::identity::Identity), so that the memory of a closed recording is freed while its
-/// answer is still shown.
+/// A query and its latest answer. The answer `A` depends only on the key `K`. The key refers to a recording by its
+/// [`Identity`](crate::gui::identity::Identity), so that the memory of a closed recording is freed while its answer is
+/// still shown.
 ///
 /// A view calls [`ask`](Self::ask) in every frame, which only compares keys, and shows the previous answer until the
-/// next one is ready. The thread starts with the first query and ends when this is dropped.
+/// next one is ready. The thread starts with the first query and ends when the `Query` is dropped.
 pub(crate) struct Query<K, A> {
     name: &'static str,
     urgency: Urgency,
@@ -86,8 +86,8 @@ pub(crate) struct Query<K, A> {
 }
 
 impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
-    /// Creates a query that `work` answers on a thread called `name`; it returns `None` if cancelled. The captures of
-    /// `work` are its cache; after a panic, it starts again with a copy of their present values.
+    /// Creates a query that `work` answers on a thread called `name`; `work` returns `None` if cancelled. The values
+    /// that it captures are its cache; after a panic, it starts again with a copy of their initial state.
     pub(crate) fn new(name: &'static str, work: impl FnMut(&K, &Cancel) -> Option<A> + Clone + Send + 'static) -> Self {
         #[cfg(test)]
         MADE.set(MADE.get() + 1);
@@ -109,7 +109,7 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         }
     }
 
-    /// Also shows answers to queries other than the last, for views in which one query quickly follows another.
+    /// Also shows answers to earlier queries, for views in which one query quickly follows another.
     pub(crate) fn showing_late(mut self) -> Self {
         self.shows_late = true;
         self
@@ -127,8 +127,8 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         self
     }
 
-    /// Starts a query, unless `key` is that of the last one, and cancels the last one. `ctx` is repainted when the
-    /// answer arrives.
+    /// Starts a query and cancels the previous one, unless both have the same key. `ctx` is repainted when the answer
+    /// arrives.
     pub(crate) fn ask(&mut self, ctx: &Context, key: &K) {
         if self.asked.as_ref() == Some(key) {
             return;
@@ -160,7 +160,7 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         }
     }
 
-    /// Assigns the next number to a query, which cancels the last one.
+    /// Assigns the next id to a query, which cancels the previous query.
     fn count(&mut self) {
         self.number += 1;
         self.latest.store(self.number, Ordering::Relaxed);
@@ -175,7 +175,7 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         self.asked.as_ref()
     }
 
-    /// Receives an answer that has arrived. Returns whether there is a new one since the last call.
+    /// Receives an answer that has arrived. Returns whether there is a new answer since the last call.
     pub(crate) fn receive(&mut self) -> bool {
         while let Some(outcome) = self.link.as_ref().and_then(|link| link.inbox.try_recv().ok()) {
             self.take_outcome(outcome, self.shows_late);
@@ -183,8 +183,8 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         std::mem::take(&mut self.is_new)
     }
 
-    /// Waits for the answer to the last query, which the view receives in its next frame. For tests, and for pictures
-    /// without a window.
+    /// Waits for the answer to the last query, which the view receives in its next frame. Used by tests, and for
+    /// pictures without a window.
     pub(crate) fn wait(&mut self) {
         while self.is_busy()
             && let Some(outcome) = self.link.as_ref().and_then(|link| link.inbox.recv().ok())
@@ -193,7 +193,7 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         }
     }
 
-    /// Stores the result of a query; for queries other than the last, only if `shows_late`.
+    /// Stores the result of a query. The result of an earlier query is stored only if `shows_late`.
     fn take_outcome(&mut self, (number, key, outcome): Outcome<K, A>, shows_late: bool) {
         let is_last = number == self.number;
         match outcome {
@@ -211,7 +211,7 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         }
     }
 
-    /// The latest answer, possibly to an earlier query.
+    /// Returns the latest answer, possibly to an earlier query.
     pub(crate) fn answer(&self) -> Option<&A> {
         self.answer.as_ref().map(|(_, answer)| answer)
     }
@@ -251,7 +251,7 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         (self.settled, self.failure) = (self.number, None);
     }
 
-    /// Drops query and answer, and the cache of the work.
+    /// Drops the query and its answer, and the cache of the work.
     pub(crate) fn forget(&mut self) {
         self.cancel();
         self.clear();
@@ -266,12 +266,12 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         }
     }
 
-    /// Whether the last query is not answered yet.
+    /// Returns whether the last query has not been answered yet.
     pub(crate) fn is_busy(&self) -> bool {
         self.number != self.settled
     }
 
-    /// The reason why there are no answers, if the work has failed.
+    /// Returns the reason there are no answers, if the work has failed.
     pub(crate) fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
@@ -314,16 +314,16 @@ fn begun<K, A>(begin: &Begin<K, A>) -> Work<K, A> {
 
 #[cfg(test)]
 thread_local! {
-    /// Number of queries that were made on this thread.
+    /// Number of queries created on this thread.
     pub(crate) static MADE: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// Content that is computed in the background: that of a query, or of a view with several queries, by `computed`.
+/// Content that is computed in the background by a query, or by several queries of a view (see `computed`).
 pub trait Computed {
-    /// Whether any of it is still being computed.
+    /// Returns whether any part of the content is still being computed.
     fn is_busy(&self) -> bool;
 
-    /// Waits until it is computed; the next frame shows it. For tests, and for pictures without a window.
+    /// Waits until the content is computed; the next frame shows it. Used by tests, and for pictures without a window.
     fn wait(&mut self);
 
     /// Waits, and returns whether everything was already computed, so that the last frame was complete.
@@ -368,7 +368,7 @@ impl<T: Computed> Computed for [T; 2] {
     }
 }
 
-/// Implements [`Computed`] for a view, given its fields that are `Computed`: `computed!(View: list, search)`.
+/// Implements [`Computed`] for a view, given its fields that are `Computed`, as in `computed!(View: list, search)`.
 macro_rules! computed {
     ($view:ty: $($field:ident),+) => {
         impl $crate::gui::widgets::query::Computed for $view {

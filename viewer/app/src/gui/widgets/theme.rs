@@ -1,4 +1,4 @@
-//! Every colour and size of the app, for dark and light windows.
+//! The colours and sizes of the app, for dark and light windows.
 
 mod palette;
 mod shades;

@@ -1,4 +1,4 @@
-//! A labelled rectangle of a treemap or flame graph, and keyboard navigation between them.
+//! A labelled rectangle of a treemap or flame graph, and keyboard navigation between such rectangles.
 
 use eframe::egui::{
     Color32, FontId, Key, Modifiers, Painter, Rect, Response, Stroke, StrokeKind, TextFormat, Ui, pos2, vec2,
@@ -36,7 +36,7 @@ pub(crate) fn paint(ui: &Ui, rect: Rect, fill: Color32, texts: [&str; 2], emphas
     }
 }
 
-/// A name followed by an amount, which is omitted if both do not fit.
+/// Returns a name followed by an amount, which is omitted if both do not fit.
 pub(crate) fn with_amount(ui: &Ui, rect: Rect, name: &str, amount: &str) -> String {
     let both = format!("{name}  {amount}");
     if fits(ui, rect, &both) { both } else { name.to_owned() }
@@ -50,7 +50,8 @@ pub(crate) fn fits(ui: &Ui, rect: Rect, text: &str) -> bool {
 /// Space to the left and right of a label.
 const MARGIN: f32 = 3.0;
 
-/// A label's rows: a source line that is too wide is split into two if they fit: file and number above the function.
+/// Returns the rows of a label. A source line that is too wide is split into two rows if they fit: file and line number
+/// above the function.
 fn rows(ui: &Ui, rect: Rect, text: &str) -> Vec<String> {
     let font = FontId::proportional(12.0);
     let line = LineText::parse(text);
@@ -62,7 +63,7 @@ fn rows(ui: &Ui, rect: Rect, text: &str) -> Vec<String> {
     vec![LineText { function: "", ..line }.to_string(), line.function.to_owned()]
 }
 
-/// Paints one row of text at `top`, shortened to the rectangle's width; `None` if it does not fit.
+/// Paints one row of text at `top`, shortened to the rectangle's width. Returns `None` if it does not fit.
 fn line(ui: &Ui, painter: &Painter, rect: Rect, top: f32, text: &str, ink: Color32) -> Option<f32> {
     let room = rect.width() - 2.0 * MARGIN;
     if room < theme::MIN_LABEL {

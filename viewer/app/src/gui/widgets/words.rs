@@ -9,7 +9,7 @@ use crate::Recording;
 /// The meaning of the group `(none)`.
 pub(crate) const MEANING_OF_NONE: &str = "the recording names none for these blocks";
 
-/// A name for the time before the events of `trace`, which may be a part of a long recording.
+/// Returns a name for the time before the events of `trace`, which may be a part of a long recording.
 pub(crate) fn before(trace: &Trace) -> &'static str {
     if trace.start.events > 0 { "before this part" } else { "before the recording" }
 }
@@ -48,7 +48,7 @@ pub(crate) fn moment_text(moment: &Moment) -> String {
     format!("{}{time}", when(moment))
 }
 
-/// The category of a block, or that it leaks, as far as leaks are known.
+/// Returns the category of a block, or that it is leaked, if leaks are known.
 pub(crate) fn category(recording: &Recording, id: BlockId) -> &'static str {
     let block = recording.trace.blocks.get(id);
     let index = recording.devices.iter().find(|index| index.device == block.device);
@@ -108,13 +108,14 @@ fn place(trace: &Trace, event: EventId) -> String {
     phase(trace, event).unwrap_or_else(|| format!("event {}", format_count(trace.number(event))))
 }
 
-/// Step, phase and number of an event outside of the displayed part of a recording.
+/// Formats the step, phase and index of an event outside of the displayed part of a recording.
 pub(crate) fn outside(event: &Outside) -> String {
     let step = event.stage.step.map_or_else(String::new, |step| format!("step {step} {}, ", event.stage.phase));
     format!("{step}event {}", format_count(event.event))
 }
 
-/// Whether part of a recording was lost or is damaged; limits that apply to all recordings of its kind do not count.
+/// Returns whether part of a recording was lost or is damaged; limits that apply to all recordings of its kind are
+/// ignored.
 pub(crate) fn has_losses(trace: &Trace) -> bool {
     !trace.trust.limits().is_empty() || !trace.problems.is_empty()
 }
@@ -124,7 +125,7 @@ pub(crate) fn failed_requests(count: u64) -> String {
     format!("{} failed", count_of(count, "request"))
 }
 
-/// An event with its time; the text `none` if there is no event.
+/// Formats an event with its time, or returns the text `none` if there is no event.
 pub(crate) fn event_text(trace: &Trace, event: EventId, none: &str) -> String {
     if trace.events.time_of(event).is_none() {
         return none.to_owned();
@@ -138,7 +139,7 @@ pub(crate) fn span_text(trace: &Trace, [first, last]: [EventId; 2]) -> Option<St
     Some(format_nanos(trace.time_of(last)?.saturating_sub(trace.time_of(first)?)))
 }
 
-/// Each limit of the accuracy as a sentence, starting with inconsistent totals.
+/// Returns the limits of the accuracy, one sentence each, starting with inconsistent totals.
 pub(crate) fn doubts(trace: &Trace) -> Vec<String> {
     let problems = |is_of_sums: bool| {
         let chosen = trace.problems.iter().filter(move |problem| problem.is_of_sums == is_of_sums);

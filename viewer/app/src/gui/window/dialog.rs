@@ -1,5 +1,5 @@
-//! Asks for a path with the system's file dialog, and detects whether there is one. In browsers, `dialog/shown_web.rs`
-//! replaces the dialogs.
+//! Asks for a path with the system's file dialog, and detects whether the system has one. In browsers,
+//! `dialog/shown_web.rs` replaces the dialogs.
 
 #[cfg(not(target_family = "wasm"))]
 mod shown;
@@ -14,7 +14,7 @@ use crate::Pending;
 use crate::files::destination::io_error;
 use crate::files::output::write_whole;
 
-/// The purpose of a path.
+/// The purpose for which a path is requested.
 #[derive(Debug)]
 pub(crate) enum Ask {
     /// A recording to open.
@@ -63,7 +63,7 @@ impl Ask {
 /// A dialog shown to the user.
 #[derive(Debug)]
 pub(crate) struct Asking {
-    /// The answer, once there is one.
+    /// The answer, once available.
     pub answer: Pending<(Ask, Chosen)>,
     /// Whether the dialog asks for a file to write.
     pub is_saving: bool,
@@ -76,7 +76,7 @@ impl Asking {
     }
 }
 
-/// Writes the file to the chosen path; returns why if it fails.
+/// A function that writes the file to the chosen path; returns an error message if it fails.
 type WriteTo = Box<dyn FnOnce(&Path) -> Result<(), String> + Send>;
 
 /// A file to write once the user has chosen its path.
@@ -122,7 +122,7 @@ impl Task {
         Self { title: "Save a table", name, kinds: &[("CSV", &["csv"])], write: Box::new(write) }
     }
 
-    /// Writes to `path`, adding the first extension if it has none. Returns the path.
+    /// Writes to `path`, adding the first extension if the path has none. Returns the path.
     ///
     /// # Errors
     ///

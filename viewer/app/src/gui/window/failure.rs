@@ -16,8 +16,8 @@ pub(crate) enum Answer {
     Dismiss,
 }
 
-/// Shows why the file at `path` could not be opened. If `can_retry` is false, because it has no path, there is no
-/// button to try again.
+/// Shows the reason the file at `path` could not be opened. If `can_retry` is false, because the file has no path,
+/// there is no button to try again.
 pub(crate) fn failure_ui(ui: &mut Ui, path: &Path, why: &str, can_retry: bool) -> Option<Answer> {
     let shades = Shades::in_ui(ui);
     let name = file_name(path);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::gui::views::timeline::Stacking;
 use crate::{Axis, ColourBy, Recording, Selection, View};
 
-/// The view settings of a file. Settings that are not stored have their defaults.
+/// The view settings of a file. Settings that are not stored have default values.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FileStyle {
@@ -23,7 +23,7 @@ pub struct FileStyle {
     pub axis: Axis,
     /// The key of the colours, and the stacking order.
     pub colours: Option<(ColourBy, Stacking)>,
-    /// Number of events of the recording; the visible range is restored only if it is unchanged.
+    /// Number of events of the recording; the visible range is restored only if this number is unchanged.
     pub events: usize,
     /// The visible range of the axis; `None` for everything.
     pub x: Option<[f64; 2]>,

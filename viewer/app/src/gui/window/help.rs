@@ -16,7 +16,7 @@ pub(crate) enum Help {
 
 /// Distance in points by which an arrow key scrolls.
 const LINE: f32 = 40.0;
-/// Distance in points that is sure to reach either end of the list.
+/// Scroll distance in points that certainly reaches either end of the list.
 const ALL: f32 = 100_000.0;
 
 /// A description of the program in one sentence.

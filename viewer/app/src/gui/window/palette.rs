@@ -25,7 +25,7 @@ pub(crate) enum Choice {
 }
 
 impl Palette {
-    /// A palette for entering the number of a step.
+    /// Creates a palette for entering a step number.
     pub(crate) fn for_step() -> Self {
         Self { text: "go to step ".to_owned(), chosen: 0 }
     }
@@ -105,7 +105,7 @@ fn step_of(text: &str) -> Option<u32> {
 /// The user's input in this frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Entered<T> {
-    /// Nothing yet: the field stays open.
+    /// No input yet; the field stays open.
     None,
     /// The user has closed the field.
     Cancelled,

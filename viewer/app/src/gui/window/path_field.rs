@@ -26,7 +26,7 @@ pub(crate) struct PathField {
 }
 
 impl PathField {
-    /// A field for the path that `ask` requests; for a file to write, it starts with the suggested name.
+    /// Creates a field for the path that `ask` requests; for a file to write, the field starts with the suggested name.
     pub(crate) fn new(ask: Ask) -> Self {
         let folder = std::env::current_dir().unwrap_or_default();
         let text = match &ask {
@@ -36,7 +36,7 @@ impl PathField {
         Self { ask, text, is_focused: false, offers: Vec::new() }
     }
 
-    /// The purpose of the path.
+    /// Returns the purpose of the path.
     pub(crate) fn into_ask(self) -> Ask {
         self.ask
     }
@@ -135,7 +135,7 @@ impl PathField {
         state.store(ui.ctx(), field);
     }
 
-    /// The reason why `path` cannot be used.
+    /// Returns the reason `path` cannot be used.
     fn problem(&self, path: &Path) -> Option<String> {
         if self.text.trim().is_empty() {
             return Some("Enter a path.".to_owned());
@@ -200,7 +200,7 @@ fn names_in(folder: &Path, start: &str, only_folders: bool) -> Vec<String> {
     entries.filter_map(name).collect()
 }
 
-/// The common prefix of both.
+/// Returns the common prefix of both texts.
 fn in_common<'a>(one: &'a str, other: &str) -> &'a str {
     let same = one.chars().zip(other.chars()).take_while(|(a, b)| a == b);
     &one[..same.map(|(sign, _)| sign.len_utf8()).sum()]

@@ -9,7 +9,7 @@ use crate::gui::widgets::Shades;
 /// Free space above the curve, as a fraction of its height.
 const HEADROOM: f64 = 0.12;
 
-/// Shows the memory in use in the part of recording `name` that has been read, on an axis for all its events.
+/// Shows the memory in use in the part of recording `name` that has been read, on an axis for all of its events.
 pub(crate) fn preview_ui(ui: &mut Ui, name: &str, preview: &Preview) {
     let shades = Shades::in_ui(ui);
     let (rect, response) = ui.allocate_exact_size(ui.available_size(), Sense::hover());

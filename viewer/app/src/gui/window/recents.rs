@@ -16,7 +16,7 @@ use crate::files::loader::open_rank;
 /// Maximum size of a file that is read for its figures, in bytes.
 const MAX_READ: u64 = 8 << 20;
 
-/// Figures, or the size, and the time of a file; `None` if it does not exist.
+/// Figures, or else the size, and the modification time of a file; `None` if it does not exist.
 type Known = Option<(String, Option<SystemTime>)>;
 
 /// Facts about recent files. They are read on a background thread, so that a sleeping disk or a disconnected network
@@ -35,7 +35,7 @@ pub(crate) enum Fact {
     Unknown,
     /// The file does not exist.
     Missing,
-    /// The figures, or the size, and the age, as text.
+    /// The figures, or else the size, and the age, as text.
     There(String),
 }
 
@@ -52,7 +52,7 @@ impl Fact {
 
 impl Recents {
     /// Requests the facts about `files`, once for each list, and receives available results. `wake` is called on the
-    /// background thread when there is a new one.
+    /// background thread when there is a new result.
     pub(crate) fn refresh(&mut self, files: &[PathBuf], wake: impl Fn() + Send + 'static) {
         if let Some(answers) = &self.answers {
             self.facts.extend(answers.try_iter());
@@ -111,7 +111,7 @@ fn figures(file: &Path) -> Option<String> {
     Some(std::iter::once(peak).chain(failed).chain(steps).chain(device).collect::<Vec<_>>().join(" · "))
 }
 
-/// The age of `then`, as text.
+/// Formats the time that has passed since `then`.
 fn age(then: SystemTime, now: SystemTime) -> String {
     let seconds = now.duration_since(then).map_or(0, |age| age.as_secs());
     let (count, unit) = match seconds {

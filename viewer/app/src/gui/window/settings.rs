@@ -17,14 +17,14 @@ const MAX_RECENT: usize = 10;
 /// Maximum number of files whose view settings are stored.
 const MAX_LOOKS: usize = 50;
 
-/// Settings that are not specific to a recording. Stored as JSON whose parts are read separately: a part in another
-/// version's format is ignored without affecting the others.
+/// Settings that are not specific to a recording. They are stored as JSON whose parts are read separately, so that a
+/// part in another version's format is ignored without affecting the others.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
     /// Recently opened files, the latest first.
     pub recent: Vec<PathBuf>,
-    /// How blocks are painted.
+    /// The settings for painting blocks.
     #[serde(flatten)]
     pub paint: Paint,
     /// Whether lines and text have high contrast.
@@ -42,13 +42,13 @@ pub struct Settings {
     looks: Vec<FileStyle>,
 }
 
-/// Maximum number of blocks at a peak for stacking by age when colouring by line: more would be too thin to
-/// distinguish, so that blocks of the same line are then stacked together.
+/// Maximum number of blocks at a peak that are stacked by age when colouring by line. More bands would be too thin to
+/// distinguish, so blocks of the same line are then stacked together.
 const MAX_LINES_BY_AGE: usize = 300;
 
 impl Settings {
-    /// Chooses settings for a recording that was not opened before: coloured by the most informative key, and showing
-    /// its peak.
+    /// Chooses settings for a recording that was not opened before: it is coloured by the most informative key, and
+    /// shows its peak.
     pub(crate) fn start_with(&mut self, recording: &Recording) {
         let key = recording.absent.leading_key();
         self.paint.colour_by = ColourBy(key);
@@ -72,7 +72,7 @@ impl Settings {
         self.recent.retain(|known| known != path);
     }
 
-    /// The view settings that the file at `path` had when it was last closed.
+    /// Returns the view settings of the file at `path` when it was last closed.
     pub fn look(&self, path: &Path) -> Option<&FileStyle> {
         self.looks.iter().find(|look| look.path == path)
     }
@@ -84,7 +84,7 @@ impl Settings {
         self.looks.truncate(MAX_LOOKS);
     }
 
-    /// Loads the settings from `storage`; the defaults if there are none.
+    /// Loads the settings from `storage`, or the defaults if there are none.
     pub(crate) fn load(storage: Option<&dyn eframe::Storage>) -> Self {
         let text = storage.and_then(|storage| eframe::get_value::<String>(storage, eframe::APP_KEY));
         Self::from_json(&text.unwrap_or_default())

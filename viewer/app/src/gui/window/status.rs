@@ -103,7 +103,7 @@ fn facts(recording: &Recording, device: usize) -> Vec<String> {
     facts
 }
 
-/// The longest prefix of `facts` that fits into `room` points, at least one.
+/// Shows as many of the first `facts` as fit into `room` points, but at least one.
 fn facts_ui(ui: &mut Ui, facts: &[String], room: f32) {
     let texts = (1..=facts.len()).rev().map(|count| facts[..count].join(SEPARATOR));
     let shown = texts.into_iter().find(|text| width(ui, text) <= room);
@@ -124,7 +124,7 @@ fn facts_ui(ui: &mut Ui, facts: &[String], room: f32) {
 struct Trust {
     sentences: Vec<String>,
     is_warning: bool,
-    /// The number of limits as text, or that the recording is complete.
+    /// The number of limits as text, or a text that the recording is complete.
     short: String,
 }
 
@@ -142,7 +142,7 @@ impl Trust {
     }
 }
 
-/// Shows the first limit if it fits, else the number of limits; shows all after a click.
+/// Shows the first limit if it fits, else the number of limits; a click shows all of them.
 fn trust_ui(ui: &mut Ui, trust: &Trust) {
     let Trust { sentences, is_warning, short } = trust;
     let Some(first) = sentences.first() else {

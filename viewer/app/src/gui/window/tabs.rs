@@ -10,7 +10,7 @@ use eframe::egui::{
 
 use crate::gui::widgets::{Shades, fitted};
 
-/// Greatest width of a name in points; longer ones lose their middle.
+/// Maximum width of a name in points; a longer name is shortened in the middle.
 const MAX_NAME: f32 = 260.0;
 
 /// The tab of an open file.
@@ -18,20 +18,20 @@ const MAX_NAME: f32 = 260.0;
 pub(crate) struct Tab {
     /// The name of the recording.
     pub name: String,
-    /// The path of its file; `None` if it has none.
+    /// The path of the file; `None` if the recording has no file.
     pub path: Option<PathBuf>,
 }
 
 /// The action that the user requests by clicking a tab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TabAction {
-    /// Bring this one to the front.
+    /// Bring this tab to the front.
     Show(usize),
-    /// Close this one.
+    /// Close this tab.
     Close(usize),
 }
 
-/// The action on the tab with an index.
+/// A function that creates the action on the tab with an index.
 type Request = fn(usize) -> TabAction;
 
 /// Shows the tabs in one row, which can be scrolled if there are many.
@@ -81,7 +81,8 @@ fn tab_ui(ui: &mut Ui, name: &str, is_front: bool, full: &str) -> (Response, Opt
     shown.inner
 }
 
-/// The name of each tab: equal names are preceded by as many folders as needed to differ, or followed by a number.
+/// Returns the name of each tab. Equal names are preceded by as many folders as are needed to distinguish them, or
+/// followed by a number.
 pub(crate) fn distinct_names(tabs: &[Tab]) -> Vec<String> {
     let mut names: Vec<String> = tabs.iter().map(|tab| tab.name.clone()).collect();
     let deepest = tabs.iter().filter_map(|tab| Some(tab.path.as_deref()?.components().count())).max().unwrap_or(0);
@@ -119,7 +120,7 @@ fn counts(names: &[String]) -> HashMap<String, usize> {
     counts
 }
 
-/// The last `count` parts of a path, if it has that many.
+/// Returns the last `count` parts of a path, if it has that many.
 fn last_parts(path: &Path, count: usize) -> Option<String> {
     let parts: Vec<_> = path.components().collect();
     let last = parts.get(parts.len().checked_sub(count)?..)?;

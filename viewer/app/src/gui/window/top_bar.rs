@@ -144,8 +144,8 @@ pub(crate) fn menus_ui(ui: &mut Ui, recent: &[PathBuf], is_usable: impl Fn(Comma
     chosen
 }
 
-/// Handles a key that opens a menu. Must be called before keys of commands are handled: those without Alt would match
-/// too.
+/// Handles a key that opens a menu. Must be called before the keys of commands are handled, since shortcuts without Alt
+/// would match too.
 pub(crate) fn take_menu_key(ctx: &Context) {
     if let Some(row) = keys::opened_menu(ctx, &MENUS.map(|(name, _)| name)) {
         ctx.data_mut(|data| data.insert_temp(key_menu(), row));
@@ -177,7 +177,7 @@ fn recent_ui(ui: &mut Ui, recent: &[PathBuf]) -> Option<PathBuf> {
     chosen
 }
 
-/// Shows the tool bar, whose search counts blocks at the moment after `position` events. Returns the clicked command.
+/// Shows the tool bar. Its search counts blocks at the moment after `position` events. Returns the clicked command.
 pub(crate) fn tools_ui(
     ui: &mut Ui,
     (recording, selection, search): (&Arc<Recording>, &mut Selection, &mut Search),
@@ -252,7 +252,7 @@ pub(crate) fn tools_ui(
     chosen
 }
 
-/// Shows a list with its name before it, or in its tooltip if there is little space.
+/// Shows a list with its name in front, or in its tooltip if there is little space.
 fn named_ui<T: Clone + PartialEq, E: Into<ChoiceEntry>>(
     ui: &mut Ui,
     (name, is_narrow): (&str, bool),

@@ -41,7 +41,7 @@ pub(crate) struct Welcome {
 
 /// Width of the page in points.
 const WIDTH: f32 = 860.0;
-/// Size and greatest width of the names of recent files in points.
+/// Font size and maximum width of the names of recent files in points.
 const NAME_SIZE: f32 = 14.5;
 const MAX_NAME: f32 = 260.0;
 /// Width of an example's picture in points; the picture has twice as many pixels.
@@ -57,7 +57,7 @@ const PYTORCH: [(&str, &str); 2] = [
 ];
 
 impl Welcome {
-    /// Shows the page. `examples` can be recorded; `running` is being recorded.
+    /// Shows the page. `examples` can be recorded; `running` is the example being recorded.
     pub(crate) fn welcome_ui(
         &mut self,
         ui: &mut Ui,
@@ -158,7 +158,7 @@ impl Welcome {
         }
     }
 
-    /// Shows an example's picture. Returns whether it was clicked; for the keyboard, there is a button below.
+    /// Shows an example's picture. Returns whether it was clicked. For keyboard users, there is a button below.
     fn picture_ui(&mut self, ui: &mut Ui, example: Example, can_record: bool) -> bool {
         let Some(texture) = self.thumbnails.of(ui.ctx(), example.name, example.picture) else { return false };
         let [width, height] = texture.size().map(|side| side as f32);

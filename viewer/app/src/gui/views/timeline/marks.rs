@@ -12,14 +12,14 @@ use super::labels::Labels;
 use crate::Axis;
 use crate::gui::widgets::{Shades, when};
 
-/// The lines of a peak's label below its title: its cause and its place.
+/// Returns the lines of a peak's label below its title: the peak's cause and position.
 pub(crate) fn peak_text(peak: &Moment, cause: Option<&str>) -> String {
     cause.into_iter().map(str::to_owned).chain([when(peak)]).collect::<Vec<_>>().join("\n")
 }
 
 /// Paints the peak's marker at `x` on the axis: a diamond at the total with a label above it, or, if the peak is
 /// outside the view, a label at that side. The label has the lines of `text`, and is placed where `is_clear` is true;
-/// without such a place, the marker stands alone. Returns the place of the label.
+/// if there is no such place, it is omitted. Returns the area of the label.
 pub(crate) fn paint_peak(
     painter: &Painter,
     frame: &PlotFrame,
@@ -118,7 +118,7 @@ fn paint_flag(
     Some(rect)
 }
 
-/// Places along the line from a flag to its point, without those near the point.
+/// Returns positions along the line from a flag to its point, without those near the point.
 fn leader(from: Pos2, point: Pos2) -> impl Iterator<Item = Rect> {
     let steps = (from.distance(point) / 8.0) as usize;
     let at = move |step: usize| from.lerp(point, step as f32 / steps as f32);
@@ -137,8 +137,8 @@ fn places_near(point: Pos2, size: egui::Vec2) -> Vec<Rect> {
     places
 }
 
-/// Paints a diamond at `[x, bytes]` on the axes, and `text` with a line to it where `is_clear` is true; nothing if the
-/// point is outside the view.
+/// Paints a diamond at `[x, bytes]` on the axes, and `text` with a line to it where `is_clear` is true; paints nothing
+/// if the point is outside the view.
 pub(crate) fn paint_tagged(
     painter: &Painter,
     frame: &PlotFrame,
@@ -194,16 +194,16 @@ pub(super) fn paint_between(painter: &Painter, frame: &PlotFrame, [from, to]: [f
 /// A failed request in a plot.
 #[derive(Clone, Debug)]
 pub(crate) struct FailedMark {
-    /// Its position on the horizontal axis.
+    /// The position on the horizontal axis.
     pub(crate) x: f64,
     /// The requested bytes, as a range on top of the total at that moment; `None` if the plot has no stack.
     pub(crate) asked: Option<[f64; 2]>,
-    /// The title and the lines of its label; `None` without one.
+    /// The title and the lines of the label; `None` without a label.
     pub(crate) label: Option<(String, String)>,
 }
 
 impl FailedMark {
-    /// A request at `x`, in a plot without a stack.
+    /// Creates a mark of a request at `x`, for a plot without a stack.
     pub(crate) fn at(x: f64, is_labelled: bool) -> Self {
         Self { x, asked: None, label: is_labelled.then(|| ("Out of memory".to_owned(), String::new())) }
     }
@@ -213,8 +213,8 @@ impl FailedMark {
 const MIN_FAILED: f32 = 4.0;
 
 /// Paints the failed requests: a line and a cross each, with a bar of the requested bytes on top of the stack, or near
-/// the bottom if there is no stack; a single one for requests that are close together. Labels are placed where
-/// `is_clear` is true. Returns the place of the last one.
+/// the bottom if there is no stack; requests that are close together share one. Labels are placed where `is_clear` is
+/// true. Returns the area of the last label.
 pub(crate) fn paint_ooms(
     painter: &Painter,
     frame: &PlotFrame,
@@ -293,7 +293,8 @@ pub(super) fn paint_cursor(painter: &Painter, frame: &PlotFrame, x: f64, total: 
     diamond(&painter, pos2(x, frame.screen_y(total as f64)), 4.0, shades.cursor, shades.canvas);
 }
 
-/// Paints the outline of a block that covers `bytes` in each column; column `i` begins at `edges(i)` on the axis.
+/// Paints the outline of a block, given the `bytes` that it covers in each column; column `i` begins at `edges(i)` on
+/// the axis.
 pub(super) fn paint_outline(
     painter: &Painter,
     frame: &PlotFrame,
@@ -373,7 +374,7 @@ pub(crate) fn paint_capacity(
     }
 }
 
-/// Paints a note at the upper edge of the plot, about something outside the view.
+/// Paints a note about something outside the view, at the upper edge of the plot.
 pub(crate) fn paint_note(
     painter: &Painter,
     frame: &PlotFrame,
@@ -386,7 +387,8 @@ pub(crate) fn paint_note(
     paint_text(painter, frame, text, labels, (is_clear, shades.canvas));
 }
 
-/// Paints text at `top`, at the rightmost position that overlaps no label and for which `is_clear` is true, if any.
+/// Paints text at `top`, at the rightmost position that overlaps no label and for which `is_clear` is true; paints
+/// nothing if there is no such position.
 fn paint_text(
     painter: &Painter,
     frame: &PlotFrame,

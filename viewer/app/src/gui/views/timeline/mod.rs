@@ -38,7 +38,7 @@ use crate::gui::widgets::{Memo, Shades, computed, theme};
 use crate::{Axis, ColourBy, Recording, Selection, View, drawn_metric};
 use picture::{Painter, Part, Request};
 
-/// How blocks are painted.
+/// The settings for painting blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub struct Paint {
@@ -61,7 +61,7 @@ impl Default for Paint {
 /// The style of a timeline.
 #[derive(Clone, Debug)]
 pub struct TimelineStyle {
-    /// How its blocks are painted.
+    /// The settings for painting its blocks.
     pub paint: Paint,
     /// Whether there is an overview of the whole recording below the plot.
     pub has_overview: bool,
@@ -72,11 +72,11 @@ pub struct TimelineStyle {
 /// The moment and the block under the pointer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hover {
-    /// Number of events before that moment.
+    /// Number of events before the moment under the pointer.
     pub moment: usize,
     /// The block, if the pointer is on one.
     pub block: Option<BlockId>,
-    /// The drawn total at that moment, in bytes.
+    /// The drawn total at the moment under the pointer, in bytes.
     pub total: u64,
 }
 
@@ -93,12 +93,12 @@ pub struct Timeline {
     hover: Option<Hover>,
     /// The moment and block under the pointer at the last right click.
     menu_target: Option<Hover>,
-    /// The stack that was last requested, with its total and moment.
+    /// The stack last requested, with its total and moment.
     stack: Option<((Metric, usize), Arc<Stack>)>,
     flags: [Option<egui::Rect>; 2],
     /// The cause of a failed request, if it is known.
     failure_cause: Option<(EventId, String)>,
-    /// The memory that steps leave, for the overview.
+    /// The memory that steps leave allocated, for the overview.
     kept: Memo<overview::KeptKey, Vec<[f64; 2]>>,
     /// The part of the overview being dragged.
     hold: Option<overview::Hold>,
@@ -158,7 +158,7 @@ impl Timeline {
         self.menu_target
     }
 
-    /// The picture of the visible part, or of the whole recording until that is ready.
+    /// Returns the picture of the visible range, or of the whole recording until the former is ready.
     pub fn picture(&self) -> Option<&Picture> {
         let shown = self.detail.as_ref().filter(|shown| self.is_of(shown));
         shown.or(self.whole.as_ref().filter(|shown| self.is_of(shown))).map(|shown| &shown.picture)
@@ -271,7 +271,7 @@ impl Timeline {
         response
     }
 
-    /// Zooms to the step, phase or region that is clicked, or to everything if it already fills the view.
+    /// Zooms to the step, phase or region that was clicked, or to everything if it already fills the view.
     fn zoom_to_lane(
         &mut self,
         ui: &Ui,
@@ -295,8 +295,8 @@ impl Timeline {
         }
     }
 
-    /// Draws the picture of the visible part and, where it is not ready, the picture of the whole recording, clipped to
-    /// `inside`, the extent of the recording.
+    /// Draws the picture of the visible range and, where that is not ready, the picture of the whole recording, clipped
+    /// to `inside`, the extent of the recording.
     fn images(&self, frame: &PlotFrame, inside: &Range<f64>) -> Vec<Shape> {
         let image = |shown: &Option<Shown>, within: Range<f64>| {
             let shown = shown.as_ref()?;
@@ -312,7 +312,7 @@ impl Timeline {
         images.into_iter().flatten().collect()
     }
 
-    /// Paints the marks. Returns the places of the labels of a failed request and of the peak.
+    /// Paints the marks. Returns the areas of the labels of a failed request and of the peak.
     fn marks(
         &self,
         ui: &Ui,
@@ -388,7 +388,7 @@ impl Timeline {
         [failure, peak]
     }
 
-    /// The places of the labels of a failed request and of the peak.
+    /// Returns the areas of the labels of a failed request and of the peak.
     pub(crate) fn flags(&self) -> [Option<egui::Rect>; 2] {
         self.flags
     }
@@ -418,8 +418,8 @@ impl Timeline {
         over.iter().all(is_clear) && Metric::ALL.into_iter().all(sides)
     }
 
-    /// Requests the pictures of the visible part and of the whole recording, unless this layout pass is discarded, when
-    /// the size of the plot is not final.
+    /// Requests the pictures of the visible range and of the whole recording, unless this layout pass is discarded, in
+    /// which case the size of the plot is not final.
     fn ask(
         &mut self,
         ctx: &egui::Context,

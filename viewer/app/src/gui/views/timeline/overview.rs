@@ -1,4 +1,4 @@
-//! The whole recording as one curve, with the visible part as a brush that can be moved, resized or drawn.
+//! The whole recording as one curve, with the visible range as a brush that can be moved, resized or redrawn.
 
 use std::ops::Range;
 
@@ -16,15 +16,15 @@ use crate::{Axis, Recording, Selection, View, drawn_metric};
 /// The part of the overview that the user drags.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Hold {
-    /// The visible part, grabbed at this distance from its start.
+    /// The visible range, grabbed at this distance from its start.
     Part(f64),
-    /// One end of the visible part, or of a new one; the other end stays at this position.
+    /// One end of the visible range, or of a new one; the other end stays at this position.
     End(f64),
 }
 
-/// Maximum distance from an edge of the visible part at which it can be grabbed, in points.
+/// Maximum distance from an edge of the visible range at which the edge can be grabbed, in points.
 const EDGE: f64 = 5.0;
-/// Half the minimum width of the visible part, as a fraction of the whole.
+/// Half the minimum width of the visible range, as a fraction of the whole.
 const MIN_BRUSH: f64 = 0.002;
 /// Opacity of the overlay on memory that steps need temporarily, and on parts that are not visible in the plot.
 const SWING: f32 = 0.22;
@@ -33,7 +33,7 @@ const OUTSIDE: f32 = 0.65;
 /// Maximum number of steps for which the overview shows the memory that they leave allocated.
 const KEPT_STEPS: usize = 1024;
 
-/// The inputs of the memory that steps leave: the recording, its device, the total and the axis.
+/// The inputs for the memory that steps leave allocated: the recording, its device, the total and the axis.
 pub(super) type KeptKey = (Identity<Recording>, usize, Metric, Axis);
 
 /// Returns the starts of steps, with the total there, which is the memory that earlier steps left allocated; of many

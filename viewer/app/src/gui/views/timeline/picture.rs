@@ -18,10 +18,10 @@ use crate::{ColourBy, Recording};
 /// The stacking order of bands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Stacking {
-    /// Baseline first, then in allocation order.
+    /// Blocks live before the recording first, then in order of allocation.
     #[default]
     Age,
-    /// Blocks of one colour together.
+    /// Blocks of the same colour together.
     Colour,
 }
 
@@ -32,7 +32,7 @@ pub struct Request {
     pub recording: Arc<Recording>,
     /// Index of the device.
     pub device: usize,
-    /// The visible part, as a grid of pixels.
+    /// The visible range, as a grid of pixels.
     pub window: BandWindow,
     /// The key by which blocks are coloured.
     pub colour_by: ColourBy,
@@ -82,7 +82,7 @@ impl Request {
 /// A finished picture of the timeline, with the data needed to look up positions in it.
 #[derive(Debug)]
 pub struct Picture {
-    /// The request that it answers.
+    /// The request answered by this picture.
     pub request: Request,
     /// The block under each pixel, and each column's moment.
     pub raster: Arc<Raster>,
@@ -125,14 +125,14 @@ impl Picture {
 pub(super) enum Part {
     /// The whole recording at low resolution: for the overview, and until the detail is ready.
     Whole,
-    /// The visible part, at full resolution.
+    /// The visible range, at full resolution.
     Detail,
 }
 
 /// Draws the pictures of a timeline in the background.
 #[derive(Debug)]
 pub(super) struct Painter {
-    /// One query per picture. They share data that does not depend on the window.
+    /// One query per picture. Both share data that does not depend on the window.
     queries: [Query<Request, Picture>; 2],
 }
 
@@ -159,14 +159,14 @@ impl Painter {
         self.queries[part as usize].ask(ctx, request);
     }
 
-    /// The pictures that have become ready.
+    /// Returns the pictures that have become ready.
     pub(super) fn take(&mut self) -> Vec<(Part, Picture)> {
         let parts = [Part::Whole, Part::Detail].into_iter().zip(&mut self.queries);
         parts.filter_map(|(part, query)| query.take().map(|picture| (part, picture))).collect()
     }
 }
 
-/// The input that does not depend on colours.
+/// The inputs of a picture that do not depend on colours.
 #[derive(Clone)]
 struct Drawn {
     raster: Arc<Raster>,
@@ -243,7 +243,7 @@ impl PictureCache {
 /// Size of the tiles in which columns are transposed to rows, chosen to fit into the CPU cache.
 const SQUARE: usize = 32;
 
-/// The raster in colour, transposed to rows from the top down.
+/// Returns the raster in colour, transposed to rows from the top down.
 fn image_of(raster: &Raster, colouring: &Colouring) -> ColorImage {
     let (width, height) = (raster.columns.len(), raster.height);
     let mut upright = vec![Color32::TRANSPARENT; width * height];

@@ -80,8 +80,8 @@ pub(crate) fn lines_ui(
     (shown.response, PlotFrame { rect: *shown.transform.frame(), view: view.clone() })
 }
 
-/// Configures `plot` with the axes of the timeline for `view`; `room` is its approximate size. It handles no input: the
-/// caller sets its bounds.
+/// Configures `plot` with the axes of the timeline for `view`; `room` is its approximate size. The plot handles no
+/// input: the caller sets its bounds.
 pub(crate) fn ruled<'a>(
     plot: Plot<'a>,
     recording: &Recording,

@@ -92,7 +92,8 @@ impl Timeline {
         });
     }
 
-    /// Handles the ruler, which is drawn by dragging with Shift and shows the distance on both axes until the release.
+    /// Handles the ruler, which is drawn by dragging with Shift and shows the distance on both axes until the button is
+    /// released.
     fn measure(
         &mut self,
         ui: &Ui,

@@ -33,7 +33,7 @@ fn difference_column<'a>(column: Column<'a>, tooltip: &'static str) -> ShownColu
     column.wide(84.0, tooltip).look(|_, cell| Cell { is_faint: cell.text == NO_DIFFERENCE, ..cell })
 }
 
-/// The peaks, with the recorded events to which they correspond.
+/// Returns the peaks, with the corresponding recorded events.
 fn peaks(replayed: &Replayed, other: &Other<'_>) -> Vec<Compared> {
     let mut rows = compared(&replayed.prediction.measured, &other.changed.figures);
     rows.iter_mut().for_each(|row| row.peak = row.peak.map(|peak| other.run.renumbered(&peak)));

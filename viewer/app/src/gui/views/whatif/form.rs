@@ -1,4 +1,4 @@
-//! The form for a what-if change, with text fields and common values; errors are shown next to their fields.
+//! The form for a what-if change, with text fields and common values. Errors are shown next to their fields.
 
 use eframe::egui::{Align, ComboBox, Key, Label, Layout, RichText, Role, TextEdit, Ui, WidgetInfo, vec2};
 use highwater_analysis::Filter;
@@ -90,26 +90,26 @@ impl Field {
 /// A change and its description.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Applied {
-    /// The change; its device is set when it is replayed.
+    /// The change; its device is set when the change is replayed.
     pub(super) change: Change,
     pub(super) words: String,
 }
 
 impl Applied {
-    /// Whether it affects only some blocks.
+    /// Returns whether the change affects only some blocks.
     pub(super) fn is_of_blocks(&self) -> bool {
         !(self.change.without.is_empty() && self.change.until_last_use.is_empty() && self.change.scale.is_empty())
     }
 }
 
-/// The user's action on the form.
+/// An action that the user requests on the form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Apply,
     Reset,
 }
 
-/// The entered text, and the errors in it.
+/// The entered text, and its errors.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Form {
     /// The field that requests the keyboard focus.
@@ -144,7 +144,7 @@ impl Form {
             && (!has_parts || self.part == other.part)
     }
 
-    /// The error of the field with this name. For tests.
+    /// Returns the error of the field with this name. Used by tests.
     #[cfg(test)]
     pub(super) fn mistake(&self, name: &str) -> Option<&str> {
         let field = Field::ALL.iter().copied().find(|field| field.name() == name)?;
@@ -156,8 +156,8 @@ impl Form {
         Some(self.texts[field as usize].trim()).filter(|text| !text.is_empty())
     }
 
-    /// The requested change on `device`; if a field is invalid, returns `None`, sets its error and requests the
-    /// keyboard focus for it.
+    /// Returns the requested change on `device`. If a field is invalid, returns `None`, sets the field's error and
+    /// requests the keyboard focus for it.
     pub(super) fn apply(&mut self, trace: &Trace, device: DeviceId, has_uses: bool) -> Option<Applied> {
         let mut mistakes: [Option<String>; Field::ALL.len()] = Default::default();
         let mut note = |field: Field, why: String| mistakes[field as usize] = Some(why);
@@ -214,7 +214,7 @@ impl Form {
         self.mistakes.iter().all(Option::is_none).then_some(Applied { change, words })
     }
 
-    /// The patterns of modules, each of which matches a module of `trace`.
+    /// Returns the patterns of modules, after checking that each matches a module of `trace`.
     fn checkpoint(&self, trace: &Trace) -> Result<Vec<ScopePattern>, String> {
         let words = self.text(Field::Checkpoint).unwrap_or_default().split_whitespace();
         let patterns: Result<Vec<ScopePattern>, _> = words.map(str::parse).collect();
@@ -225,7 +225,8 @@ impl Form {
         Ok(patterns)
     }
 
-    /// Shows the fields. Returns the user's action. `no_uses` is the reason if the recording has no use events.
+    /// Shows the fields. Returns the action that the user requests. `no_uses` is the reason shown if the recording has
+    /// no use events.
     pub(super) fn form_ui(&mut self, ui: &mut Ui, no_uses: Option<&str>, is_busy: bool) -> Option<Act> {
         let mut act = None;
         for &field in Field::ALL {

@@ -20,7 +20,7 @@ pub(super) struct Key {
     pub(super) applied: Applied,
 }
 
-/// A replay, or the reason why there is none.
+/// A replay, or the reason no replay can be made.
 pub(super) type Outcome = Result<Arc<Replayed>, String>;
 
 /// Replays the recording; `None` if cancelled.
@@ -46,7 +46,7 @@ pub(super) struct Replayed {
 }
 
 impl Replayed {
-    /// Indexes a prediction; `first` is the number of the recording's first event.
+    /// Indexes a prediction; `first` is the index of the recording's first event.
     fn of(mut prediction: Prediction, applied: Applied, first: u64) -> Self {
         let run = prediction.changed.as_mut().and_then(|changed| {
             let source = std::mem::take(&mut changed.source);
@@ -63,7 +63,7 @@ impl Replayed {
     }
 }
 
-/// The result of a change, and the predicted recording with events mapped to the recorded ones.
+/// The result of a change, and the predicted recording with its events mapped to the recorded events.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Other<'a> {
     pub(super) changed: &'a Changed,
@@ -83,7 +83,7 @@ pub(super) struct Opening {
 pub(crate) struct Predicted {
     /// The predicted recording.
     pub recording: Recording,
-    /// Whether to compare it with its original.
+    /// Whether to compare the recording with its original.
     pub compares: bool,
 }
 

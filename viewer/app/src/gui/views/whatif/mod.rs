@@ -41,7 +41,7 @@ const LOOK: CurveLook = CurveLook {
 #[derive(Debug)]
 pub struct WhatIfView {
     form: Form,
-    /// The form as it was last applied without errors.
+    /// The form as last applied without errors.
     sent: Form,
     /// The change being replayed.
     applied: Applied,
@@ -122,7 +122,8 @@ impl WhatIfView {
         action.into_iter().chain(others.into_iter().flatten()).collect()
     }
 
-    /// Shows everything in one column: the verdict and its figures first, so that they are visible without scrolling.
+    /// Shows everything in one column, with the verdict and its figures first, so that they are visible without
+    /// scrolling.
     fn column_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
         let verdict_ui = |ui: &mut Ui| {
             self.grey_out_former(ui);
@@ -175,15 +176,15 @@ impl WhatIfView {
         }
     }
 
-    /// Describes the change of the displayed result, if the form has another one or another one is being replayed; else
-    /// `None`.
+    /// Describes the change of the displayed result, if the form contains another change or another change is being
+    /// replayed; otherwise returns `None`.
     fn former_input(&self) -> Option<&str> {
         let shown = &self.query.answered()?.applied;
         let is_former = !self.form.is_same(&self.sent) || shown.words != self.applied.words;
         is_former.then_some(if shown.words.is_empty() { "the recorded run" } else { &shown.words })
     }
 
-    /// If the result does not match the form, shows a warning and greys out everything below.
+    /// If the result does not match the form, shows a warning and greys out everything below it.
     fn grey_out_former(&self, ui: &mut Ui) {
         if let Some(input) = self.former_input() {
             let why = if self.form.has_mistakes() { "the input has an error" } else { "the input has changed" };
@@ -217,7 +218,7 @@ impl WhatIfView {
         }
     }
 
-    /// Shows the curves of the change; without a change, the settings that were tried.
+    /// Shows the curves of the change, or, without a change, the settings tried.
     fn details_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Option<Action> {
         // A click on settings starts a replay, and until it is done this table stays.
         let replayed = Arc::clone(self.replayed()?);
@@ -237,7 +238,7 @@ impl WhatIfView {
         }
     }
 
-    /// The verdict and the peaks.
+    /// Shows the verdict and the peaks.
     fn changed_ui(
         &mut self,
         ui: &mut Ui,
@@ -294,7 +295,7 @@ impl WhatIfView {
     }
 }
 
-/// Frees a replay; a large one on another thread, so that the window does not freeze.
+/// Frees a replay. A large one is freed on another thread, so that the window does not freeze.
 fn discard_outcome(outcome: Outcome) {
     if let Ok(former) = outcome {
         let freed = Arc::downgrade(&former);
@@ -302,7 +303,7 @@ fn discard_outcome(outcome: Outcome) {
     }
 }
 
-/// The reason why blocks cannot be freed after their last use.
+/// Returns the reason blocks cannot be freed after their last use.
 fn no_uses(trace: &Trace) -> &'static str {
     if trace.header.recorder == "PyTorch" {
         "Not available: PyTorch does not record when blocks are used."

@@ -13,13 +13,13 @@ pub(crate) struct Cell {
     pub swatch: Option<Color32>,
     /// The length of a bar behind the text, from 0 to 1 of the cell's width.
     pub share: Option<f32>,
-    /// The colour of the bar; `None` for the usual one.
+    /// The colour of the bar; `None` for the default colour.
     pub bar: Option<Color32>,
     /// The length of a bar that extends left or right from the middle of the space before the figure, from -1 to 1.
     pub diverging: Option<f32>,
-    /// Whether it is shown faint.
+    /// Whether the cell is shown faint.
     pub is_faint: bool,
-    /// Whether it is shown as a link.
+    /// Whether the cell is shown as a link.
     pub is_link: bool,
     /// Whether text that does not fit is truncated at the start instead of the end.
     pub keeps_end: bool,
@@ -35,7 +35,7 @@ pub(crate) struct ShownColumn<'a> {
     pub width: f32,
     /// Whether rows can be sorted by it.
     pub is_sortable: bool,
-    /// Whether it has bars, which use the space that texts do not need.
+    /// Whether the column has bars, which use the space that texts do not need.
     pub(super) has_bars: bool,
     order: Option<Box<dyn Fn(usize) -> Value + 'a>>,
     look: Option<Box<dyn Fn(usize, Cell) -> Cell + 'a>>,
@@ -98,9 +98,9 @@ impl<'a> ShownColumn<'a> {
     }
 }
 
-/// A table as the window shows it.
+/// The columns of a table, and its number of rows.
 pub(crate) struct ShownTable<'a> {
-    /// The columns in the window.
+    /// The columns.
     pub columns: Vec<ShownColumn<'a>>,
     /// Number of rows, including sums.
     pub count: usize,

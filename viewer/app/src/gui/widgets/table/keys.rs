@@ -10,7 +10,7 @@ use crate::gui::widgets::keys::pressed_keys;
 const STRIDE: f32 = 60.0;
 
 /// Handles the keys while the table has the keyboard focus: arrows, pages, Home and End select rows, Enter opens the
-/// selected one. Left and right scroll columns. Escape returns the focus.
+/// selected row. Left and right scroll columns. Escape returns the focus.
 pub(super) fn walk(
     ui: &Ui,
     response: &Response,

@@ -15,7 +15,7 @@ use crate::gui::widgets::theme;
 /// The state of a table, kept between frames.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct TableState {
-    /// The first visible row. In rows rather than points, which would lose precision among millions of rows.
+    /// The index of the first visible row. A position in points would lose precision among millions of rows.
     pub first: usize,
     /// The selected row.
     pub chosen: Option<usize>,
@@ -25,7 +25,7 @@ pub(crate) struct TableState {
     turned: f32,
     /// Horizontal scroll position in points, if not all columns fit.
     aside: f32,
-    /// The width that each column of numbers has needed so far, in points: names give way to them.
+    /// For each column of numbers, the width needed so far, in points. Columns of names are narrowed in favour of them.
     needed: Vec<f32>,
     /// The position at which the scroll bar's handle was grabbed, in points below its top.
     grip: Option<f32>,
@@ -36,7 +36,7 @@ pub(crate) struct TableState {
 }
 
 impl TableState {
-    /// Selects a row, as a click would, and scrolls to it when the table is next shown.
+    /// Selects a row as if it were clicked, and scrolls to it when the table is next shown.
     pub(crate) fn choose(&mut self, row: usize) {
         self.chosen = Some(row);
         self.reveal(row);
@@ -71,7 +71,7 @@ pub(crate) struct Touched {
     pub hovered: Option<usize>,
     /// The row that was selected, by click or by key.
     pub chosen: Option<usize>,
-    /// The column in which it was clicked.
+    /// The column in which the row was clicked.
     pub column: Option<usize>,
     /// The row that was double-clicked, or on which Enter was pressed.
     pub opened: Option<usize>,
@@ -79,8 +79,8 @@ pub(crate) struct Touched {
     pub is_resorted: bool,
 }
 
-/// Shows a table called `label` in the available space, with its rows in order. Only visible cells are computed, and
-/// the tooltip of the cell under the pointer, which shows truncated text in full.
+/// Shows a table called `label` in the available space, with its rows in order. Only visible cells are computed. A
+/// tooltip shows truncated text in full.
 pub(crate) fn table_ui(ui: &mut Ui, label: &str, rows: &ShownTable<'_>, state: &mut TableState) -> Touched {
     shown_ui(ui, label, (&rows.columns, rows.count), state, Some)
 }
@@ -227,7 +227,7 @@ fn scroll_bar_ui(
     paint::handle(ui, place, response.hovered() || response.dragged());
 }
 
-/// The scroll bar below a table whose columns do not all fit.
+/// Shows the scroll bar below a table whose columns do not all fit.
 fn aside_bar_ui(ui: &Ui, bar: Rect, share: f32, most: f32, state: &mut TableState, id: egui::Id) {
     let response = ui.interact(bar, id.with("aside"), Sense::CLICK | Sense::DRAG);
     let handle = (bar.width() * share).clamp(18.0_f32.min(bar.width()), bar.width());

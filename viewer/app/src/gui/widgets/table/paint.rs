@@ -21,7 +21,7 @@ pub(super) struct Frame<'a> {
     pub columns: &'a [ShownColumn<'a>],
     /// The left edges of the columns, relative to the table's, followed by the right end of the last one.
     pub across: Vec<f32>,
-    /// The distance by which all columns but the first are scrolled.
+    /// The distance by which all columns except the first are scrolled, in points.
     pub aside: f32,
     pub rows: usize,
     /// The area of the rows.
@@ -30,8 +30,8 @@ pub(super) struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// Whether a column stays in place when the others are scrolled: true for the first, which names the rows, unless
-    /// it takes most of the width.
+    /// Returns whether a column stays in place when the others are scrolled. This is true of the first column, which
+    /// names the rows, unless it takes most of the width.
     fn is_pinned(&self, index: usize, rows: Rect) -> bool {
         index == 0 && self.across.get(1).is_some_and(|end| *end <= rows.width() / 2.0)
     }
@@ -52,7 +52,8 @@ impl Frame<'_> {
         (0..self.columns.len()).find(|index| self.column(*index, rows).x_range().contains(x))
     }
 
-    /// Paints the headings. Returns whether one was clicked, which sorts by it, first descending, then ascending.
+    /// Paints the headings. Returns whether one was clicked, which sorts by its column, first in descending, then in
+    /// ascending order.
     pub(super) fn heads_ui(&self, ui: &Ui, rect: Rect, state: &mut TableState) -> bool {
         let shades = Shades::in_ui(ui);
         let label = self.label;
@@ -106,7 +107,7 @@ impl Frame<'_> {
         is_resorted
     }
 
-    /// Paints the rows in view. Returns the widget of the selected one.
+    /// Paints the visible rows. Returns the widget of the selected row.
     pub(super) fn rows_ui(
         &self,
         ui: &Ui,
@@ -188,7 +189,7 @@ impl Frame<'_> {
     }
 }
 
-/// The width that the heading of a column of numbers needs, with the mark of its order; 0 for texts.
+/// Returns the width that the heading of a column of numbers needs, with its sort mark; 0 for texts.
 pub(super) fn head_width(ui: &Ui, column: &ShownColumn<'_>) -> f32 {
     if !column.data.unit.is_numeric() {
         return 0.0;
@@ -197,7 +198,8 @@ pub(super) fn head_width(ui: &Ui, column: &ShownColumn<'_>) -> f32 {
     fit::width(ui, &format!("{}{mark}", capital(column.data.title)), &FontId::proportional(12.0)) + NUMBER_MARGIN
 }
 
-/// Whether to draw a cell at `whole` of which only `seen` is visible: a number with missing digits would be misread.
+/// Returns whether to draw a cell at `whole` of which only `seen` is visible. A number with missing digits is not
+/// drawn, since it would be misread.
 fn is_shown(column: &ShownColumn<'_>, whole: Rect, seen: Rect) -> bool {
     let is_whole = seen.width() + 0.5 >= whole.width();
     seen.is_positive() && (is_whole || !column.data.unit.is_numeric())
@@ -208,7 +210,7 @@ fn has_bar_after(column: &ShownColumn<'_>, whole: Rect) -> bool {
     column.data.unit == Unit::Difference && whole.width() > 2.0 * theme::DIFFERENCE_WIDTH
 }
 
-/// Where the figures of a column of numbers end.
+/// Returns the right edge of the figures in a column of numbers.
 fn figure_right(column: &ShownColumn<'_>, whole: Rect) -> f32 {
     if has_bar_after(column, whole) { whole.left() + theme::DIFFERENCE_WIDTH - 6.0 } else { whole.right() - 6.0 }
 }
@@ -265,7 +267,7 @@ fn cell_ui(ui: &Ui, whole: Rect, seen: Rect, column: &ShownColumn<'_>, cell: &Ce
     is_cut
 }
 
-/// The handle of a scroll bar.
+/// Shows the handle of a scroll bar.
 pub(super) fn handle(ui: &Ui, place: Rect, is_dragged: bool) {
     let shades = Shades::in_ui(ui);
     ui.painter().rect_filled(place, 3.0, if is_dragged { shades.faint } else { shades.grid });

@@ -48,7 +48,7 @@ impl SortedTable {
         }
     }
 
-    /// The rows in the order shown.
+    /// Returns the rows in display order.
     pub(crate) fn order(&self) -> &[usize] {
         &self.order
     }
@@ -58,7 +58,7 @@ impl SortedTable {
         self.order.get(self.state.chosen?).copied()
     }
 
-    /// Selects a row, as a click would, and scrolls to it when the table is next shown.
+    /// Selects a row as if it were clicked, and scrolls to it when the table is next shown.
     pub(crate) fn choose(&mut self, row: usize) {
         if let Some(at) = self.place(row) {
             self.state.choose(at);

@@ -7,7 +7,7 @@ use highwater_analysis::LineRole;
 use highwater_analysis::diff::Change;
 use highwater_snapshots::Category;
 
-/// Okabe and Ito's colours, and two of Tol's, in order of assignment.
+/// The colours of Okabe and Ito, and two of Tol's, in order of assignment.
 const DISTINCT: [Color32; 9] = [
     Color32::from_rgb(0x00, 0x72, 0xb2),
     Color32::from_rgb(0xe6, 0x9f, 0x00),
@@ -44,8 +44,7 @@ pub(crate) fn entry(index: usize) -> Color32 {
     DISTINCT[index % DISTINCT.len()]
 }
 
-/// A colour derived from a name: equal names always have the same colour; different names may have the same of the
-/// nine.
+/// Returns a colour derived from a name. Equal names always have the same colour; different names may share one.
 pub(crate) fn named(name: &str) -> Color32 {
     // FNV-1a, which, unlike the standard library's hashes, is stable.
     let mix = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
@@ -63,7 +62,8 @@ pub(crate) const fn role(role: LineRole) -> Color32 {
 }
 
 /// The colour of a group's change in a comparison: violet for less, red for more, dark for groups on only one side,
-/// grey for no change. Except for grey, none is the colour of a category, and colour-blind people can distinguish them.
+/// grey for no change. Except for grey, these differ from the colours of categories, and colour-blind people can
+/// distinguish them.
 pub(crate) const fn change(change: Change) -> Color32 {
     match change {
         Change::OnlyInA => Color32::from_rgb(0x4b, 0x2f, 0xd0),
@@ -83,7 +83,7 @@ pub(crate) fn ink(colour: Color32) -> Color32 {
 }
 
 /// Varies `colour` for block `row` if its band is tall enough, so that neighbours in a stack differ slightly in
-/// lightness. The variation is pseudo-random, so that blocks at regular distances do not all look the same.
+/// lightness. The variation is pseudo-random, so that blocks at regular intervals do not all look the same.
 pub(crate) fn instance(colour: Color32, row: usize) -> Color32 {
     const LIGHTNESS: [f32; 4] = [1.0, 0.88, 0.96, 0.92];
     let scattered = (row as u32).wrapping_mul(0x9e37_79b9) >> 30;

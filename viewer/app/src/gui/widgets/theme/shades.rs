@@ -4,7 +4,7 @@ use eframe::egui::{self, Color32, Stroke};
 use highwater_analysis::Metric;
 use highwater_snapshots::Phase;
 
-/// The id under which the window stores whether it is in high contrast.
+/// The id under which the window stores whether it uses high contrast.
 pub(super) fn contrast_id() -> egui::Id {
     egui::Id::unique("highwater: high contrast")
 }

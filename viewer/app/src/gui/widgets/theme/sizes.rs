@@ -80,9 +80,9 @@ pub(crate) const NARROW_WINDOW: f32 = 1240.0;
 pub(crate) const SCROLL_WIDTH: f32 = 11.0;
 /// Minimum width of a table column that takes the remaining width, in points.
 pub(crate) const MIN_OPEN_COLUMN: f32 = 90.0;
-/// Maximum width of this column next to a column with bars, in points.
+/// Maximum width of a column that takes the remaining width, if it is next to a column with bars, in points.
 pub(crate) const MAX_OPEN_COLUMN: f32 = 320.0;
-/// Width of this column from which on bars grow, in points.
+/// Width of a column that takes the remaining width above which bars grow instead, in points.
 pub(crate) const NAMES_BEFORE_BARS: f32 = 150.0;
 /// Height of a row of the address map, in points.
 pub(crate) const MAP_ROW_HEIGHT: f32 = 15.0;
@@ -102,7 +102,7 @@ pub(crate) const TIMELINE_ABOVE_FAILURE: f32 = 165.0;
 pub(crate) const FAILURE_WITH_SUMS: f32 = 360.0;
 /// Minimum height of the map below the analysis of a failed request, in points.
 pub(crate) const MAP_BELOW_FAILURE: f32 = 124.0;
-/// Minimum width at which that analysis has three columns, in points.
+/// Minimum width at which the analysis of a failed request has three columns, in points.
 pub(crate) const OOM_PANEL_WIDE: f32 = 1100.0;
 /// Width of the table of segments beside the map, in points.
 pub(crate) const SEGMENTS_TABLE_WIDTH: f32 = 770.0;
@@ -120,7 +120,7 @@ pub(crate) const SEGMENTS_WIDE: f32 = 1000.0;
 pub(crate) const MAP_MIN: f32 = 90.0;
 /// Height of the bar of menus and tabs, in points.
 pub(crate) const MENU_HEIGHT: f32 = 25.0;
-/// Height of the window that menus leave free, in points.
+/// Height that menus leave free in the window, in points.
 pub(crate) const MENU_MARGIN: f32 = 60.0;
 /// Side of a legend's colour square, in points.
 pub(crate) const SWATCH: f32 = 11.0;
@@ -128,17 +128,17 @@ pub(crate) const SWATCH: f32 = 11.0;
 pub(crate) const DETAILS_HEIGHT: f32 = 260.0;
 /// Height of the heading of a treemap's tile, in points.
 pub(crate) const TILE_HEADER: f32 = 16.0;
-/// Minimum area of a treemap's tile, in square points: smaller ones are merged.
+/// Minimum area of a treemap's tile, in square points; smaller tiles are merged.
 pub(crate) const MIN_TILE: f64 = 40.0;
-/// Minimum width of a flame graph's bar, in points: narrower ones are merged.
+/// Minimum width of a flame graph's bar, in points; narrower bars are merged.
 pub(crate) const MIN_BAR: f32 = 3.0;
 /// Height of a flame graph's row, in points.
 pub(crate) const FLAME_ROW: f32 = 18.0;
 /// Minimum width of a label, in points; labels with less space are omitted.
 pub(crate) const MIN_LABEL: f32 = 22.0;
-/// Maximum number of entries of a legend; all other values share one more.
+/// Maximum number of entries of a legend; all other values share one additional entry.
 pub(crate) const MAX_ENTRIES: usize = 8;
-/// Distance of notices from the lower edge, in points: above the status bar.
+/// Distance of notices from the lower edge, in points, which keeps them above the status bar.
 pub(crate) const NOTICES_ABOVE: f32 = 40.0;
 /// Width of the list of keys, in points.
 pub(crate) const HELP_WIDTH: f32 = 760.0;

@@ -8,10 +8,10 @@ use crate::Pending;
 
 /// File extensions of recordings.
 const ENDINGS: [&str; 10] = ["snap", "pickle", "pkl", "json", "html", "gz", "prof", "sqlite", "csv", "log"];
-/// A dialog that closes faster than this after opening was never shown.
+/// A dialog that closes sooner than this after opening is assumed never to have been shown.
 const NEVER_SHOWN: Duration = Duration::from_millis(1500);
 
-/// Asks on a background thread, so that the window stays responsive; `wake` is called when there is an answer.
+/// Asks on a background thread, so that the window stays responsive. `wake` is called when there is an answer.
 pub(super) fn ask(ask: Ask, wake: impl FnOnce() + Send + 'static) -> Pending<(Ask, Chosen)> {
     let work = move || {
         let began = Instant::now();
@@ -33,7 +33,7 @@ fn show(ask: &Ask) -> Option<PathBuf> {
     }
 }
 
-/// Whether dialogs can be shown without a desktop portal: on Linux with zenity, on other systems always.
+/// Returns whether dialogs can be shown without a desktop portal, which on Linux requires zenity.
 fn has_fallback() -> bool {
     if cfg!(any(windows, target_os = "macos")) {
         return true;
@@ -42,8 +42,8 @@ fn has_fallback() -> bool {
     std::env::split_paths(&folders).any(|folder| folder.join("zenity").is_file())
 }
 
-/// The result of a dialog that returned `path` after `took`. A dialog that cannot be shown looks like one that is
-/// cancelled immediately.
+/// Returns the result of a dialog that returned `path` after `took`. A dialog that cannot be shown is indistinguishable
+/// from one that is cancelled immediately.
 fn chosen(path: Option<PathBuf>, took: Duration, has_fallback: bool) -> Chosen {
     match path {
         Some(path) => Chosen::Path(path),

@@ -1,5 +1,5 @@
 //! The browser's file dialogs. The content of chosen files arrives separately. Files to write become downloads, for
-//! which the browser asks itself.
+//! which the browser shows its own dialog.
 
 use std::path::PathBuf;
 
@@ -15,8 +15,8 @@ extern "C" {
     fn choose_files();
 }
 
-/// Asks for files to open; files to write get their suggested name. The answer is immediate: whether and which files
-/// were chosen is reported to the app later.
+/// Asks for files to open; files to write get their suggested name. Returns immediately; the chosen files are reported
+/// to the app later.
 pub(super) fn ask(ask: Ask, wake: impl FnOnce()) -> Pending<(Ask, Chosen)> {
     let chosen = match &ask {
         Ask::Save(task) => Chosen::Path(PathBuf::from(&task.name)),
