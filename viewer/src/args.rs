@@ -12,18 +12,18 @@ use highwater_analysis::{Metric, Siblings};
 
 pub(crate) use values::{At, Categories, ComparedAt, GroupKeys, Where};
 
-/// The arguments of a command for the given `words`; all others have their defaults.
+/// Parses `words` as the arguments of a command; all other arguments have their defaults.
 ///
 /// # Panics
 ///
-/// If the command does not accept the words.
+/// Returns an error if the command does not accept the words.
 pub(crate) fn arguments_of<T: Args>(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> T {
     let command = T::augment_args(clap::Command::new("highwater").no_binary_name(true));
     let parsed = command.try_get_matches_from(words).and_then(|matches| T::from_arg_matches(&matches));
     parsed.unwrap_or_else(|why| panic!("{why}"))
 }
 
-/// The arguments of a command for only the recording `file`.
+/// Returns the arguments of a command for only the recording `file`.
 pub(crate) fn arguments_of_file<T: Args>(file: &Path) -> T {
     arguments_of(["--".as_ref(), file.as_os_str()])
 }
@@ -34,12 +34,12 @@ pub struct Source {
     /// The recording; `-` is standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// The form of the answer.
+    /// The output format.
     #[command(flatten)]
     pub form: Form,
 }
 
-/// The output format of an answer with a table: text by default.
+/// The output format of an answer with a table; the default is text.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct Form {
     /// Print one JSON object: sizes in bytes, times in microseconds since 1970
@@ -69,13 +69,13 @@ pub struct TablelessSource {
 }
 
 impl TablelessSource {
-    /// The output format.
+    /// Returns the output format.
     pub fn form(&self) -> Form {
         Form { json: self.json, csv: false }
     }
 }
 
-/// The device to look at.
+/// The device to report on.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct DeviceChoice {
     /// Device N [default: the one that ran out of memory, else the one with the highest peak]
@@ -100,7 +100,7 @@ pub struct BlockChoice {
     pub categories: CategoryChoice,
 }
 
-/// Whether equal modules are listed as one.
+/// Whether identical modules are combined into one row.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct ModuleChoice {
     /// List each module separately; by default, equal modules whose paths differ only in a number, such as layers, are
@@ -110,7 +110,7 @@ pub struct ModuleChoice {
 }
 
 impl ModuleChoice {
-    /// Whether equal modules are one row.
+    /// Returns whether identical modules are combined into one row.
     pub(crate) fn siblings(self) -> Siblings {
         if self.each { Siblings::Each } else { Siblings::Merged }
     }
@@ -127,7 +127,7 @@ static CATEGORIES_HELP: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// The sources of values that are not recorded: categories, and whether a line of code is the user's.
+/// The sources of values that are not recorded: categories, and the classification of source lines as user code.
 #[derive(Clone, Debug, Default, Args)]
 pub struct CategoryChoice {
     /// Source of the categories that are not recorded: guesses, or a rules file
@@ -141,7 +141,7 @@ pub struct CategoryChoice {
     pub skip: Vec<String>,
 }
 
-/// Files, and options with their values, in the order in which they are written.
+/// Files, and options with their values, in the order of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FilesAndOptions {
     /// The files.
@@ -151,7 +151,7 @@ pub(crate) struct FilesAndOptions {
 }
 
 impl FilesAndOptions {
-    /// A file, without options.
+    /// Creates arguments of a single file, without options.
     pub(crate) fn of(file: &Path) -> Self {
         Self { files: vec![file.to_owned()], options: Vec::new() }
     }
@@ -161,7 +161,7 @@ impl FilesAndOptions {
         Self { files: files.iter().map(|file| (*file).to_owned()).collect(), ..self }
     }
 
-    /// Adds `--device` if `device` is given and the option is missing.
+    /// Adds `--device` if `device` is given and the option is not present.
     pub(crate) fn on_device(self, device: Option<u16>) -> Self {
         if self.options.iter().any(|(name, _)| *name == "device") { self } else { self.with("device", device) }
     }

@@ -1,4 +1,4 @@
-//! The app for browsers: a page and a WebAssembly module, which `cargo page` builds and this program embeds.
+//! The app for browsers: a page and a WebAssembly module that `cargo page` builds. This program embeds both.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -26,15 +26,15 @@ static MODULE: [&[u8]; 2] =
 pub(crate) struct Module {
     /// The module, compressed with gzip.
     pub wasm: &'static [u8],
-    /// The script that loads it, compressed with gzip.
+    /// The script that loads the module, compressed with gzip.
     pub loader: &'static [u8],
 }
 
-/// Returns the module in this program.
+/// Returns the embedded module.
 ///
 /// # Errors
 ///
-/// Fails if this program was built without it.
+/// Returns an error if this program was built without the module.
 pub(crate) fn module() -> Result<Module, Failure> {
     let [wasm, loader] = MODULE;
     if wasm.is_empty() {
@@ -48,20 +48,20 @@ pub(crate) fn module() -> Result<Module, Failure> {
 /// A recording that the page opens.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Listed {
-    /// The name that the app shows.
+    /// The displayed name.
     pub name: String,
-    /// The address, relative to the page's.
+    /// The URL of the recording, relative to that of the page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// The id of the page element that contains it.
+    /// The id of the page element that contains the recording.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub element: Option<String>,
-    /// Whether it is still being written.
+    /// Whether the recording is still being written.
     pub growing: bool,
 }
 
-/// The name of a recording in the page: that of its file, or its path if one of `others` has the same name, with a
-/// number if that is used too. The page distinguishes recordings by their names.
+/// Returns the name of a recording in the page: its file name, or its path if one of `others` has the same name,
+/// followed by a number if that is used too. The page distinguishes recordings by their names.
 pub(crate) fn name_of(file: &Path, others: &[&str]) -> String {
     let name = recording_name(file);
     if is_stdin(file) {
@@ -73,19 +73,19 @@ pub(crate) fn name_of(file: &Path, others: &[&str]) -> String {
     names.find(|name| !others.contains(&name.as_str())).unwrap_or(path)
 }
 
-/// Returns a page that loads its scripts and the recordings from its server, and also shows the ranks of a folder if
-/// the server has any.
+/// Returns a page that loads its scripts and the recordings from its server, and, if the server has a folder of ranks,
+/// also shows these.
 pub(crate) fn served_page(recordings: &[Listed], has_ranks: bool) -> String {
     let list = list(recordings);
     let start = if has_ranks { START.replacen("<body>", "<body data-ranks=\"yes\">", 1) } else { START.to_owned() };
     format!("{start}{list}<script src=\"page.js\"></script>\n<script src=\"app.js\"></script>\n</body>\n</html>\n")
 }
 
-/// Returns a self-contained page: `recordings` are names and contents of .snap files.
+/// Returns a self-contained page; `recordings` contains names and contents of .snap files.
 ///
 /// # Errors
 ///
-/// Fails if this program was built without the app for browsers.
+/// Returns an error if this program was built without the app for browsers.
 pub(crate) fn whole_page(recordings: &[(String, Vec<u8>)]) -> Result<String, Failure> {
     let Module { wasm, loader } = module()?;
     let mut script = String::new();
@@ -122,7 +122,7 @@ pub(crate) fn whole_page(recordings: &[(String, Vec<u8>)]) -> Result<String, Fai
     Ok(page)
 }
 
-/// The element that lists the recordings. Names are untrusted text, and must not end it.
+/// Returns the element that lists the recordings. Names are untrusted text, and must not close the element.
 fn list(recordings: &[Listed]) -> String {
     let json =
         serde_json::to_string(recordings).expect("texts and flags can be written as JSON").replace('<', "\\u003c");

@@ -1,5 +1,5 @@
-//! The commands. Each file has a command's arguments, its execution and its report; code that only it uses is in a
-//! folder of the same name.
+//! The commands. Each file contains a command's arguments, its execution and its report; code used by only one command
+//! is in a folder of the same name.
 
 pub(crate) mod next_command;
 pub(crate) mod info;
@@ -61,7 +61,7 @@ pub struct Arguments {
     pub files: Vec<PathBuf>,
 }
 
-/// Lists the commands: a name, with its help, the arguments, and what executes it.
+/// Declares the commands: for each its name, help, arguments, and the function that executes it.
 macro_rules! commands {
     ($($(#[$about:meta])* $name:ident($arguments:ty) => $run:path,)*) => {
         /// The commands.
@@ -71,11 +71,11 @@ macro_rules! commands {
         }
 
         impl Command {
-            /// Executes it.
+            /// Executes the command.
             ///
             /// # Errors
             ///
-            /// Fails if it cannot do its work.
+            /// Fails if the command fails.
             pub fn run(&self, page: &mut Page<'_>) -> Result<Status, Failure> {
                 match self {
                     $(Self::$name(arguments) => $run(arguments, page),)*

@@ -1,11 +1,11 @@
-//! Files that the binary carries and other programs use, written to a folder once.
+//! Files that are embedded in the binary for other programs, and written to a folder once.
 
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-/// Writes `content` to `path`, unless a file of its length exists: the name identifies the content, but a disk may have
-/// been full. Other processes see all of it or nothing.
+/// Writes `content` to `path`, unless a file of the same length exists. The name identifies the content, but a disk may
+/// have been full. Other processes see either the complete file or none.
 pub(crate) fn put(path: &Path, content: &[u8]) -> io::Result<()> {
     if fs::metadata(path).is_ok_and(|facts| facts.len() == content.len() as u64) {
         return Ok(());

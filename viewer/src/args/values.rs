@@ -8,17 +8,17 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use highwater_analysis::{Between, DiffAt, Filter, GroupKey, Metric};
 use highwater_snapshots::EventKind;
 
-/// A filter together with the text it was read from.
+/// A filter together with its text.
 #[derive(Clone, Debug, Default)]
 pub struct Where {
-    /// The text as typed, for messages and answers.
+    /// The text as entered, for messages and answers.
     pub text: String,
-    /// The filter that the text describes.
+    /// The filter described by the text.
     pub filter: Filter,
 }
 
 impl Where {
-    /// Parses a filter that must contain a condition; without one it would match all blocks.
+    /// Parses a filter with at least one condition; without conditions it would match all blocks.
     ///
     /// # Errors
     ///
@@ -48,9 +48,9 @@ impl FromStr for Where {
 pub enum At {
     /// Before the first event.
     Start,
-    /// After the event with this number.
+    /// After the event with this index.
     Event(u64),
-    /// At a moment that comparisons have too.
+    /// At a moment that comparisons also support.
     Compared(ComparedAt),
 }
 
@@ -76,7 +76,7 @@ impl FromStr for At {
     }
 }
 
-/// A moment on one side of a comparison.
+/// The moment of one side of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ComparedAt(pub DiffAt);
 
@@ -118,7 +118,7 @@ impl fmt::Display for GroupKeys {
     }
 }
 
-/// The help of `--by`, with `more` appended.
+/// Returns the help of `--by`, with `more` appended.
 pub(crate) fn keys_help(more: &str) -> String {
     let name = |key: &GroupKey| if *key == GroupKey::Scope { "scope:DEPTH" } else { key.name() };
     let names: Vec<&str> = GroupKey::ALL.iter().map(name).collect();
@@ -138,9 +138,9 @@ impl FromStr for GroupKeys {
 pub enum Categories {
     /// Guessed by the built-in rules.
     Guess,
-    /// None: such blocks stay unknown.
+    /// No source; such blocks stay unknown.
     None,
-    /// Guessed by the rules in this file, and then by the built-in ones.
+    /// Guessed by the rules in this file, then by the built-in rules.
     Rules(PathBuf),
 }
 
@@ -178,7 +178,7 @@ pub(crate) fn growing_metric_parser() -> impl TypedValueParser<Value = Metric> {
     parser_of(&[requested, allocated, active, Metric::Reserved])
 }
 
-/// Returns a parser for what growth is measured between: steps or bursts.
+/// Returns a parser for the unit between which growth is measured: steps or bursts.
 pub(crate) fn between_parser() -> impl TypedValueParser<Value = Between> {
     let all = [Between::Steps, Between::Idle];
     let named = move |word: String| all.into_iter().find(|between| between.name() == word).unwrap_or_default();

@@ -12,7 +12,7 @@ use self::scripts::{Notes, Scripts, inject};
 use crate::commands::run::{Signals, function, make_way, report_file_of};
 use crate::output::{Failure, Page, Status};
 
-/// Training steps that are recorded by default.
+/// Default number of training steps to record.
 const STEPS: u32 = 3;
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -136,7 +136,8 @@ pub(crate) fn run(arguments: &AttachArguments, page: &mut Page<'_>) -> Result<St
     Ok(Status::Fine)
 }
 
-/// Whether the process runs: one that has ended remains until its parent asks for its status.
+/// Returns whether the process is running. A process that has ended remains in the process table until its parent asks
+/// for its status.
 fn is_running(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, state)| !state.trim_start().starts_with(['Z', 'X']))
@@ -150,7 +151,7 @@ fn waiting(notes: &Notes, arguments: &AttachArguments) -> &'static str {
     }
 }
 
-/// The options of `record_memory_history`, as Python.
+/// Returns the options of `record_memory_history`, as Python code.
 fn options(arguments: &AttachArguments) -> String {
     let mut options = Vec::new();
     if arguments.duration.is_none() {

@@ -32,7 +32,7 @@ const TOP: usize = 8;
 /// Arguments of `highwater check`.
 #[derive(Clone, Debug, Args)]
 pub struct CheckArguments {
-    /// The recording, and how to answer.
+    /// The recording, and the output format.
     #[command(flatten)]
     pub source: Source,
     /// Limit of the peak, such as 5GiB
@@ -100,7 +100,7 @@ pub(crate) fn phase_of(name: &str) -> Result<Phase, String> {
     named("phase", name, Phase::ALL, |phase| phase.name())
 }
 
-/// Finds the value in `all` with this name; the error suggests similar names.
+/// Finds the value in `all` with this name. The error suggests similar names.
 fn named<T: Copy>(kind: &str, name: &str, all: &[T], spelt: fn(T) -> &'static str) -> Result<T, String> {
     let names = all.iter().map(|one| spelt(*one));
     let found = all.iter().copied().find(|one| spelt(*one) == name);
@@ -117,7 +117,7 @@ fn limit_of<T>(text: &str, example: &str, parse: fn(&str) -> Result<T, String>) 
 }
 
 impl CheckArguments {
-    /// The options that a suggested command repeats; the budgets are of `metric`.
+    /// Returns the options that a suggested command repeats; the budgets limit `metric`.
     pub(crate) fn given(&self, metric: Metric) -> FilesAndOptions {
         FilesAndOptions::of(&self.source.file).with("device", self.device).metric(metric).categories(&self.categories)
     }
@@ -163,7 +163,7 @@ fn answer(
     print(&report, inputs, arguments, page)
 }
 
-/// Prints the report about `inputs`: the checked one, and the baseline if there is one.
+/// Prints the report on `inputs`: the checked recording, and the baseline if there is one.
 fn print(
     report: &CheckReport<'_>,
     inputs: &[&Input],
@@ -215,8 +215,8 @@ fn check_destinations(arguments: &CheckArguments, budgets: &Budgets) -> Result<(
     Ok(())
 }
 
-/// The arguments of `highwater render FILE --out PICTURE`, or with a baseline of `render BASELINE FILE --view diff`,
-/// for the total and device that are checked.
+/// Returns the arguments of `highwater render FILE --out PICTURE`, or with a baseline those of
+/// `render BASELINE FILE --view diff`, for the checked total and device.
 fn rendering(arguments: &CheckArguments, budgets: &Budgets, picture: &Path) -> RenderArguments {
     let file = arguments.source.file.clone();
     let mut out = OsString::from("--out=");

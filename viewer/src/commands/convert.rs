@@ -87,7 +87,7 @@ pub struct ConvertArguments {
 }
 
 impl ConvertArguments {
-    /// The recordings to read, and the file or folder to write.
+    /// Returns the recordings to read, and the file or folder to write.
     ///
     /// # Errors
     ///
@@ -99,7 +99,7 @@ impl ConvertArguments {
         }
     }
 
-    /// Removes from `trace`, a recording or a window of one that contains the events, everything that the options
+    /// Removes from `trace`, which is a recording or a window that contains the events, everything that the options
     /// exclude.
     ///
     /// # Errors
@@ -121,7 +121,7 @@ impl ConvertArguments {
         Ok(if self.no_stacks { without_stacks(trace) } else { trace })
     }
 
-    /// Whether a page for browsers is written.
+    /// Returns whether to write a page for browsers.
     pub(crate) fn wants_page(&self) -> bool {
         self.to.is_none() && self.has_ending("html")
     }
@@ -130,7 +130,7 @@ impl ConvertArguments {
         self.paths.last().and_then(|path| path.extension()).is_some_and(|ending| ending.eq_ignore_ascii_case(wanted))
     }
 
-    /// Whether tables are written, for query engines.
+    /// Returns whether to write tables for query engines.
     pub(crate) fn wants_tables(&self) -> bool {
         self.to.is_some() || self.has_ending("parquet")
     }
@@ -178,12 +178,12 @@ fn one_file(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status,
 /// The result of exporting, and the number of bytes written.
 type Written = (Exported, u64);
 
-/// Opens the part of a recording that the options select, and calls `write` with it; `in_windows` is whether `write`
-/// supports recordings that are read in windows.
+/// Opens the part of a recording that the options select, and calls `write` with it; `in_windows` states whether
+/// `write` supports recordings that are read in windows.
 ///
 /// # Errors
 ///
-/// Fails if the recording cannot be read or does not have all of the events, or as `write` does.
+/// Fails if the recording cannot be read or does not have all of the events, or if `write` fails.
 pub(crate) fn read_and<T>(
     file: &Path,
     arguments: &ConvertArguments,
@@ -263,7 +263,7 @@ pub(super) fn write_to(
     written
 }
 
-/// Returns a progress bar on a terminal; it counts events if the format does.
+/// Returns a progress bar on a terminal. It counts events if writing the format does.
 fn progress_bar(destination: &Destination, events: u64) -> ProgressBar {
     let spinner = spinner(&format!("writing {}", destination.path.display()));
     if spinner.is_hidden() || matches!(destination.kind, Kind::Stacks(_)) {
@@ -276,7 +276,7 @@ fn progress_bar(destination: &Destination, events: u64) -> ProgressBar {
     spinner
 }
 
-/// The report about one recording.
+/// The report on one recording.
 struct ConvertReport<'a> {
     file: &'a Path,
     input: &'a Input,

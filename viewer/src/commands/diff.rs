@@ -111,7 +111,7 @@ fn diff_of(inputs: [&Input; 2], arguments: &DiffArguments, page: &mut Page<'_>) 
     Ok(Status::Fine)
 }
 
-/// Formats how a group changed, unless its figures show it, and how it was matched.
+/// Describes the change of a group, unless its figures show it, and how the group was matched.
 fn change_text(group: &DiffGroup) -> String {
     let change = match group.change() {
         Change::Same | Change::Grown | Change::Shrunk => "",
@@ -123,7 +123,7 @@ fn change_text(group: &DiffGroup) -> String {
     }
 }
 
-/// The identical modules combined in a group, each with the same share of all sums; `None` for a single module.
+/// Returns the identical modules combined in a group, each with the same share of all sums; `None` for a single module.
 fn members_of(group: &DiffGroup, keys: &[GroupKey]) -> Option<Vec<Value>> {
     let count = group.members.len() as u64;
     let member = |values: &Vec<String>| {
@@ -145,20 +145,20 @@ fn members_of(group: &DiffGroup, keys: &[GroupKey]) -> Option<Vec<Value>> {
 /// Maximum number of differing phases to list.
 const TOLD_PHASES: usize = 12;
 
-/// The report, as text and as JSON.
+/// The report, which can be printed as text and as JSON.
 #[derive(Debug)]
 pub struct DiffReport<'a> {
     traces: [&'a Trace; 2],
     arguments: &'a DiffArguments,
     comparison: Comparison,
-    /// The single blocks, if requested.
+    /// The individual blocks that only one side has, if requested.
     lone: Option<UnmatchedBlocks>,
-    /// Whether each recording ends out of memory on its device.
+    /// For each recording, whether it ends with an out-of-memory error on its device.
     ran_out: [bool; 2],
 }
 
 impl<'a> DiffReport<'a> {
-    /// Compares two recordings, which may be the same.
+    /// Compares two recordings, or a recording with itself.
     pub fn of(inputs: [&'a Input; 2], arguments: &'a DiffArguments) -> Result<Self, Failure> {
         let traces = inputs.map(Input::facts);
         let metric = arguments.metric;
@@ -231,7 +231,7 @@ impl<'a> DiffReport<'a> {
         Table::new(totals.len(), columns)
     }
 
-    /// Prints the phases whose peaks differ, in order; if there are many, those that differ most.
+    /// Prints the phases whose peaks differ, in order; if there are many, only those with the largest differences.
     fn print_phases(&self, page: &mut Page<'_>) -> io::Result<()> {
         // A step may have several phases of one name.
         let mut occurrences: HashMap<(Option<String>, Option<Phase>), u32> = HashMap::new();
@@ -292,7 +292,7 @@ impl<'a> DiffReport<'a> {
         Ok(())
     }
 
-    /// The stack of a group: the one in B, like its name, or in A if B has none.
+    /// Returns the stack of a group in B, from which its name comes too, or in A if B has none.
     fn stack_of(&self, group: &DiffGroup) -> (&Tables, StackId) {
         let side = usize::from(group.stacks[1].is_some());
         (&self.traces[side].tables, group.stacks[side])
@@ -328,7 +328,7 @@ impl Report for DiffReport<'_> {
         facts::facts(self.traces, self.arguments, &self.comparison, self.table(), self.lone.as_ref())
     }
 
-    /// Returns a table of the groups, the sum of those that are not listed, and the total.
+    /// Returns a table of the groups, the sum of the unlisted rest, and the total.
     fn table(&self) -> Table<'_> {
         let diff = &self.comparison.diff;
         let (keys, groups) = (self.arguments.by.0.as_slice(), &diff.groups);
@@ -429,12 +429,12 @@ impl Report for DiffReport<'_> {
     }
 }
 
-/// Returns the error if the recording of `side` does not have the step of `at`.
+/// Returns the error for a recording of `side` that lacks the step of `at`.
 pub(crate) fn missing_at(at: DiffAt, side: usize, input: &Input, device: DeviceId) -> Result<Failure, Failure> {
     missing_step(&format!("{} of {}", ComparedAt(at), ["A", "B"][side]), input, device)
 }
 
-/// Returns the moments to compare, of two recordings or, if `is_one`, of one.
+/// Returns the moments to compare, of two recordings, or of one if `is_one` is true.
 pub(crate) fn moments_of(
     [at, at_b]: [Option<DiffAt>; 2],
     is_one: bool,

@@ -1,4 +1,4 @@
-//! `highwater events`: lists events, which are printed while the trace is being read.
+//! `highwater events`: lists events while the recording is being read.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -21,7 +21,7 @@ use crate::args::{BlockChoice, FilesAndOptions, Source};
 use crate::input::{Input, answer_from, choose_device, event_range, on_device, on_devices};
 use crate::output::{Failure, JsonText, Page, SCHEMA_VERSION, Status, caveats, problem_texts};
 
-/// The notation of an event in `highwater events`.
+/// A description of the notation of events in `highwater events`.
 const EVENT_NOTATION: &str = "In a line, b8 is block 8, 4194304/5242880 its requested and allocated bytes, #op the \
                               operation, @module the module, small or large the allocator's pool, free= the bytes that \
                               were free on the device.";
@@ -30,7 +30,7 @@ const EVENT_NOTATION: &str = "In a line, b8 is block 8, 4194304/5242880 its requ
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EVENT_NOTATION, after_help = EVENT_NOTATION)]
 pub struct EventsArguments {
-    /// The recording, and how to answer.
+    /// The recording, and the output format.
     #[command(flatten)]
     pub source: Source,
     /// Events of device N, with steps, phases and marks that concern all devices [default: all]
@@ -99,7 +99,7 @@ pub struct EventsListing<'a> {
     last_time_ns: u64,
 }
 
-/// Number of events that are read at a time.
+/// Number of events read at a time.
 const EVENTS_AT_ONCE: u64 = 1 << 19;
 
 impl<'a> EventsListing<'a> {
@@ -210,7 +210,7 @@ impl<'a> EventsListing<'a> {
         Ok(())
     }
 
-    /// Returns a suggested command that shows the memory after the last listed event, given by its number and device.
+    /// Returns a suggested command that shows the memory after the last listed event, given by its index and device.
     fn hint(&self, last_listed: Option<(u64, Option<DeviceId>)>) -> String {
         let given = self.arguments.given();
         let Some((number, device)) = last_listed else {

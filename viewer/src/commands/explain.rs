@@ -29,7 +29,7 @@ const DEFAULT_KEYS: [GroupKey; 2] = [GroupKey::Category, GroupKey::Phase];
 /// Arguments of `highwater explain`.
 #[derive(Clone, Debug, Args)]
 pub struct ExplainArguments {
-    /// The recording, and how to answer.
+    /// The recording, and the output format.
     #[command(flatten)]
     pub source: Source,
     /// The device that the answer is about.
@@ -53,7 +53,7 @@ pub struct ExplainArguments {
 }
 
 impl ExplainArguments {
-    /// The grouping keys; `has_stages` is whether the recording has steps or phases.
+    /// Returns the grouping keys; `has_stages` states whether the recording has steps or phases.
     pub(crate) fn keys(&self, has_stages: bool) -> &[GroupKey] {
         let keys = self.by.0.as_slice();
         if keys == DEFAULT_KEYS && !has_stages { &keys[..1] } else { keys }
@@ -74,13 +74,13 @@ pub(crate) fn run(arguments: &ExplainArguments, page: &mut Page<'_>) -> Result<S
     })
 }
 
-/// The report, as text and as JSON.
+/// The report, which can be printed as text and as JSON.
 #[derive(Debug)]
 pub struct ExplainReport<'a> {
     trace: &'a Trace,
     arguments: &'a ExplainArguments,
     explanation: Explanation,
-    /// Whether the recording has use events that were not evaluated.
+    /// Whether the recording has use events that were ignored.
     ignores_uses: bool,
 }
 
@@ -104,7 +104,7 @@ impl<'a> ExplainReport<'a> {
         self.arguments.keys(!self.trace.spans.is_all_setup())
     }
 
-    /// A table of `groups`, followed by rows of sums, given by name and bytes.
+    /// Returns a table of `groups`, followed by rows of sums, given by name and bytes.
     fn groups_table<'t>(&'t self, groups: &'t [ExplainedGroup], sums: &[(String, u64)]) -> Table<'t> {
         let peak = &self.explanation.peak;
         let (names, sum_bytes): (Vec<String>, Vec<u64>) = sums.iter().cloned().unzip();
@@ -203,7 +203,7 @@ impl<'a> ExplainReport<'a> {
         self.print_free(page)
     }
 
-    /// Prints in which pools and streams bytes are free in segments, if there are several.
+    /// Prints the free bytes in segments by pool and stream, if there are several.
     fn print_free(&self, page: &mut Page<'_>) -> io::Result<()> {
         let mut free: BTreeMap<(BlockPool, u64), u64> = BTreeMap::new();
         for (place, bytes) in free_places(&self.explanation.beside) {
@@ -241,7 +241,7 @@ impl<'a> ExplainReport<'a> {
 }
 
 impl Report for ExplainReport<'_> {
-    /// The bytes of groups and rest sum to the peak's, or with a filter to `filtered`'s.
+    /// Returns the facts. The bytes of groups and rest sum to the peak's, or with a filter to `filtered`'s.
     fn facts(&self) -> Facts<'_> {
         let Explanation { peak, filtered, rest_bytes, rest_groups, .. } = &self.explanation;
         let free: Rows<(SegmentKind, u64)> = free_places(&self.explanation.beside).collect();
@@ -345,7 +345,7 @@ fn free_places(beside: &[(Beside, u64)]) -> impl Iterator<Item = (SegmentKind, u
     })
 }
 
-/// A table of the free bytes of segments by pool, stream and size.
+/// Returns a table of the free bytes of segments by pool, stream and size.
 fn free_table<'t>(free: &Rows<(SegmentKind, u64)>) -> Table<'t> {
     let columns = [
         Column::text("pool", "pool", free.of(|(place, _)| place.pool.to_string())),
@@ -405,7 +405,7 @@ fn table(idle: &Idle) -> Table<'_> {
     Table::new(groups.len() + rest, columns).with_sums(rest)
 }
 
-/// Memory that is live at the peak but not used again: the groups and the rest sum to `bytes`.
+/// Returns the facts about memory that is live at the peak but not used again. The groups and the rest sum to `bytes`.
 fn idle_facts<'a>(idle: &'a Idle, trace: &Trace) -> Facts<'a> {
     let groups = idle.by_category.groups.iter().map(|group| (group.key.join(""), group.bytes));
     let by_category: BTreeMap<String, u64> = groups.collect();

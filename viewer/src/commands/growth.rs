@@ -1,4 +1,4 @@
-//! `highwater growth`: memory that stays live from step to step.
+//! `highwater growth`: memory that grows from step to step.
 
 mod parts;
 
@@ -30,7 +30,7 @@ const TOP: usize = 12;
 /// Arguments of `highwater growth`.
 #[derive(Clone, Debug, Args)]
 pub struct GrowthArguments {
-    /// The recording, and how to answer.
+    /// The recording, and the output format.
     #[command(flatten)]
     pub source: Source,
     /// First step of the window [default: the second, since the first allocates what later ones reuse]
@@ -90,7 +90,7 @@ pub struct GrowthReport<'a> {
     growth: Growth,
     /// The growth on other devices, if no device was requested.
     others: Vec<Growth>,
-    /// The growth of reserved memory on the same devices, if that of blocks was requested.
+    /// The growth of reserved memory on the same devices, if the growth of blocks was requested.
     reserved: Vec<Growth>,
     /// The device's memory; `None` if unknown.
     capacity: Option<u64>,
@@ -139,7 +139,7 @@ impl<'a> GrowthReport<'a> {
         })
     }
 
-    /// Returns the default device, then the others.
+    /// Returns the growth on the default device, then on the others.
     fn all(&self) -> impl Iterator<Item = &Growth> {
         std::iter::once(&self.growth).chain(&self.others)
     }
@@ -148,7 +148,7 @@ impl<'a> GrowthReport<'a> {
         self.growth.step_count() > 0
     }
 
-    /// The verdict on a device, as facts.
+    /// Returns the verdict on a device, as facts.
     fn device_facts<'t>(&'t self, growth: &'t Growth) -> Facts<'t> {
         Facts::new([
             ("device", growth.start.device.0.into()),
@@ -159,17 +159,18 @@ impl<'a> GrowthReport<'a> {
         ])
     }
 
-    /// Returns the growth of reserved memory on the device of `growth`, unless `growth` is that.
+    /// Returns the growth of reserved memory on the device of `growth`; `None` if `growth` itself is of reserved
+    /// memory.
     fn reserved_of(&self, growth: &Growth) -> Option<&Growth> {
         self.reserved.iter().find(|reserved| reserved.start.device == growth.start.device)
     }
 
-    /// The noun for a step or burst.
+    /// Returns the noun for a step or burst.
     fn unit(&self) -> &'static str {
         self.arguments.between.unit()
     }
 
-    /// Describes when the counted blocks are allocated.
+    /// Describes the period in which the counted blocks are allocated.
     fn when(&self) -> String {
         if self.has_steps() { format!("in these {}s", self.unit()) } else { "in the recording".to_owned() }
     }
@@ -183,7 +184,7 @@ impl<'a> GrowthReport<'a> {
         page.gap()?.hint(&self.hint())
     }
 
-    /// Returns whether a device's memory grows, one sentence per line, starting with its leaks.
+    /// Returns the verdict on the growth of a device's memory, one sentence per line, starting with its leaks.
     fn verdict(&self, growth: &Growth) -> Vec<String> {
         let device = match self.trace.device_ids().len() {
             0 | 1 => String::new(),
@@ -331,7 +332,7 @@ impl<'a> GrowthReport<'a> {
 }
 
 impl Report for GrowthReport<'_> {
-    /// Survivors minus freed bytes equals `growth_bytes`, and so does the sum of groups and rest.
+    /// Returns the facts. Survivors minus freed bytes equals `growth_bytes`, and so does the sum of groups and rest.
     fn facts(&self) -> Facts<'_> {
         let Growth { start, end, balance, .. } = &self.growth;
         let moment = |moment| Value::Map(peak_facts(&self.trace.header, moment)).into();

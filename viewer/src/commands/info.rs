@@ -26,7 +26,7 @@ use crate::output::{Failure, Page, Report, Status, answer, caveats, peaks_table,
 /// Arguments of `highwater info`; FILE may be a folder with the recordings of a run's ranks.
 #[derive(Clone, Debug, Args)]
 pub struct InfoArguments {
-    /// The recording, and how to answer.
+    /// The recording, and the output format.
     #[command(flatten)]
     pub source: Source,
     /// Device N [default: all]
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Stat
     })
 }
 
-/// The report, as text and as JSON.
+/// The report, which can be printed as text and as JSON.
 #[derive(Debug)]
 pub struct InfoReport<'a> {
     trace: &'a Trace,
@@ -69,7 +69,7 @@ pub struct InfoReport<'a> {
     duration_ns: Option<u64>,
 }
 
-/// Values that mean that a setting is disabled; PyTorch's snapshots list such settings too.
+/// Values that mean that a setting is disabled. PyTorch's snapshots also list disabled settings.
 const OFF: [&str; 7] = ["", "0", "0.0", "-1", "False", "false", "None"];
 
 /// The column at which values of facts are printed.
@@ -129,8 +129,8 @@ impl<'a> InfoReport<'a> {
         default.into_iter().chain(others)
     }
 
-    /// Returns a sentence about the first failed request, and the number of failed ones, on the first device that has
-    /// any.
+    /// Returns a sentence about the first failed request and the number of failed requests, on the first device with
+    /// failed requests.
     fn out_of_memory(&self) -> Option<String> {
         let summary = self.default_first().find(|summary| summary.oom_events > 0)?;
         let on = where_on(self.trace, summary.device);
@@ -295,7 +295,7 @@ impl Report for InfoReport<'_> {
         ])
     }
 
-    /// A row for each device.
+    /// Returns a table with a row for each device.
     fn table(&self) -> Table<'_> {
         let of = |row: usize| &self.devices[row];
         let facts = move |row: usize| self.trace.device_facts(of(row).device);

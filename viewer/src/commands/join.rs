@@ -66,7 +66,7 @@ impl FromStr for Seconds {
     }
 }
 
-/// Reads the recordings, writes them as one, and prints the result for each device.
+/// Reads the recordings, merges them into one file, and prints the result for each device.
 pub(crate) fn run(arguments: &JoinArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let names = names(&arguments.files)?;
     if arguments.offsets.len() >= arguments.files.len() {
@@ -105,7 +105,7 @@ pub(crate) fn run(arguments: &JoinArguments, page: &mut Page<'_>) -> Result<Stat
     Ok(Status::Fine)
 }
 
-/// Distinct names for the recordings: the stems of their file names, or their paths if these are equal.
+/// Returns distinct names for the recordings: the stems of their file names, or their paths if these stems are equal.
 fn names(files: &[PathBuf]) -> Result<Vec<String>, Failure> {
     let stem = |file: &PathBuf| -> String {
         match file.file_stem() {
@@ -126,7 +126,7 @@ fn names(files: &[PathBuf]) -> Result<Vec<String>, Failure> {
     Ok(files.iter().zip(&stems).map(name).collect())
 }
 
-/// The report about the recordings.
+/// The report on the merged recordings.
 struct JoinReport<'a> {
     arguments: &'a JoinArguments,
     joined: Joined,

@@ -1,4 +1,4 @@
-//! `highwater mcp`: answers assistants by the Model Context Protocol, over standard input and output.
+//! `highwater mcp`: answers questions of assistants through the Model Context Protocol, over standard input and output.
 
 mod message;
 mod bounds;
@@ -29,17 +29,17 @@ pub struct McpArguments {
     pub files: Vec<PathBuf>,
 }
 
-/// Versions of the protocol in which a session begins with `initialize`, the newest last.
+/// Versions of the protocol in which a session begins with `initialize`, oldest first.
 const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
-/// The version in which there is no `initialize`, and each request states the version.
+/// The version of the protocol without `initialize`, in which each request states the version.
 const STATELESS: &str = "2026-07-28";
 
-/// The keys under which a request states its version, and the capabilities of its client.
+/// The keys under which a request states its version and the capabilities of its client.
 const ITS_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const ITS_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
-/// How long a client may cache a list, in milliseconds.
+/// Time for which a client may cache a list, in milliseconds.
 const KEPT_MS: u32 = 60_000;
 
 const VOCABULARY: &str = include_str!("mcp/vocabulary.md");
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &McpArguments, page: &mut Page<'_>) -> Result<Statu
     Ok(Status::Fine)
 }
 
-/// Returns the result of a method, in the version that the request states, or else that of the session.
+/// Returns the result of a method, in the version that the request states, or otherwise in the session's version.
 fn answer(access: &Access, method: &str, parameters: &Value) -> Result<Value, Refusal> {
     let meta = parameters.get("_meta").unwrap_or(&Value::Null);
     let Some(version) = meta.get(ITS_VERSION) else {

@@ -1,4 +1,4 @@
-//! Suggested next commands, quoted for a shell.
+//! Suggests next commands, quoted for a shell.
 
 use std::path::{Path, PathBuf};
 
@@ -9,8 +9,8 @@ use crate::args::FilesAndOptions;
 use crate::commands::Arguments;
 
 impl FilesAndOptions {
-    /// Suggests a command for the same files: `Next: highwater peak step.snap --by op,scope   for …`, with `options`
-    /// and those of the given options that it accepts and that are not among `options`.
+    /// Suggests a command for the same files, such as `Next: highwater peak step.snap --by op,scope   for
+    /// …`. It has `options` and those of the given options that it accepts and that are not among `options`.
     pub(crate) fn next(&self, command: &str, options: &[&str], what_for: &str) -> String {
         let name =
             |file: &PathBuf| if is_stdin(file) { "FILE".to_owned() } else { quoted(&file.display().to_string()) };
@@ -27,7 +27,7 @@ impl FilesAndOptions {
     }
 }
 
-/// The path relative to the current folder, if the file is inside it.
+/// Returns the path relative to the current folder, if the file is inside that folder.
 pub(crate) fn shortened(file: &Path) -> PathBuf {
     let here = std::env::current_dir().ok();
     let inner = here.as_deref().and_then(|here| file.strip_prefix(here).ok());

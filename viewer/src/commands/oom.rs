@@ -23,7 +23,7 @@ const TOP: usize = 3;
 /// Arguments of `highwater oom`.
 #[derive(Clone, Debug, Args)]
 pub struct OomArguments {
-    /// The recording, and how to answer.
+    /// The recording, and the output format.
     #[command(flatten)]
     pub source: args::Source,
     /// Failed request at event N [default: the first ones]
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &OomArguments, page: &mut Page<'_>) -> Result<Statu
     })
 }
 
-/// Maximum number of additional failed requests whose event numbers are listed.
+/// Maximum number of additional failed requests whose event indices are listed.
 const TOLD_EVENTS: usize = 20;
 
 /// If a recording is read in windows, the replay starts this many events before the failed request.
@@ -67,13 +67,13 @@ const EVENTS_BEFORE: u64 = 1 << 17;
 /// The failed requests selected by the options.
 #[derive(Debug)]
 struct Selected {
-    /// The event numbers of the failed requests to show, and their devices.
+    /// The event indices of the failed requests to show, and their devices.
     shown: Vec<(u64, DeviceId)>,
-    /// The event numbers of the failed requests that are only counted.
+    /// The event indices of the failed requests that are only counted.
     others: Vec<u64>,
 }
 
-/// Selects from `all` failed requests, each with its device, those that `arguments` request; `device` is the requested
+/// Selects from `all` failed requests, each with its device, those requested by `arguments`; `device` is the requested
 /// device.
 fn selected(all: &[(u64, DeviceId)], device: Option<DeviceId>, arguments: &OomArguments) -> Result<Selected, Failure> {
     let is_one = |(_, of): &&(u64, DeviceId)| device.is_none_or(|device| *of == device);
@@ -87,7 +87,7 @@ fn selected(all: &[(u64, DeviceId)], device: Option<DeviceId>, arguments: &OomAr
     Ok(Selected { shown, others: numbers(&others) })
 }
 
-/// Analyses a failed request on a device; `None` if there is none at that event.
+/// Analyses a failed request on a device; `None` if no request failed at that event.
 fn case(source: &Source<'_>, (number, device): (u64, DeviceId)) -> Result<Option<Case>, Error> {
     let window = source.window(number.saturating_sub(EVENTS_BEFORE)..number + 1)?;
     let (trace, index) = (&window.trace, window.index(device));
@@ -108,13 +108,13 @@ struct Case {
     stack: StackId,
 }
 
-/// The report, as text and as JSON.
+/// The report, which can be printed as text and as JSON.
 #[derive(Debug)]
 pub struct OomReport<'a> {
     trace: &'a Trace,
     arguments: &'a OomArguments,
     cases: Vec<Case>,
-    /// The event numbers of failed requests that are only counted.
+    /// The event indices of failed requests that are only counted.
     others: Vec<u64>,
 }
 
@@ -187,7 +187,7 @@ impl Report for OomReport<'_> {
         ])
     }
 
-    /// A table with one row per failed request that is shown.
+    /// Returns a table with one row for each failed request that is shown.
     fn table(&self) -> Table<'_> {
         let case = |row: usize| &self.cases[row].analysis;
         let request = move |row: usize| &case(row).request;
@@ -275,7 +275,7 @@ fn event_numbers(events: &[u64]) -> String {
     format!("{} {}{more}", if events.len() == 1 { "event" } else { "events" }, numbers.join("; "))
 }
 
-/// The columns for groups of blocks, and whether there is a row for those that are not listed.
+/// Returns the columns for groups of blocks, and whether there is a row for the unlisted rest.
 fn groups_columns<'a>(trace: &'a Trace, holders: &'a LiveGroups, title: &'static str) -> (Vec<Column<'a>>, usize) {
     let groups = &holders.groups;
     let sums: Vec<String> =
@@ -289,7 +289,7 @@ fn groups_columns<'a>(trace: &'a Trace, holders: &'a LiveGroups, title: &'static
     (columns, sums.len())
 }
 
-/// A table of the largest groups of live blocks, and whether the request succeeds without each.
+/// Returns a table of the largest groups of live blocks, and whether the request succeeds without each.
 fn holders_table<'a>(trace: &'a Trace, case: &'a OomAnalysis) -> Table<'a> {
     let (mut columns, sums) = groups_columns(trace, &case.holders, "live");
     let trials = case.trials.as_ref().ok().filter(|trials| trials.of_holder(0).is_some());
@@ -306,7 +306,7 @@ fn outcome_text(outcome: Outcome) -> &'static str {
     }
 }
 
-/// The table of the blocks whose freeing would have let the request succeed.
+/// Returns the table of the blocks whose freeing would have let the request succeed.
 fn way_out_table<'a>(trace: &'a Trace, smallest_eviction: &'a LiveGroups) -> Table<'a> {
     let (mut columns, sums) = groups_columns(trace, smallest_eviction, "bytes");
     columns.retain(|column| column.title != "share");
@@ -376,7 +376,7 @@ fn reasons(case: &OomAnalysis) -> Vec<String> {
     stated.into_iter().flatten().chain(case.request.notes.iter().cloned()).collect()
 }
 
-/// The groups and the rest, which sum to `bytes`.
+/// Returns the groups and the rest, which sum to `bytes`.
 fn holder_values(holders: &LiveGroups) -> Vec<(&'static str, Field)> {
     let group = |group: &LiveGroup| {
         Value::Map(vec![
@@ -390,7 +390,7 @@ fn holder_values(holders: &LiveGroups) -> Vec<(&'static str, Field)> {
     vec![("bytes", holders.total.into()), ("groups", groups.into()), ("rest_bytes", holders.rest_bytes.into())]
 }
 
-/// A table of the changes that were tried, and whether the request succeeds with each.
+/// Returns a table of the changes that were tried, and whether the request succeeds with each.
 fn remedies_table<'a>(case: &'a OomAnalysis, trials: &'a Trials) -> Table<'a> {
     let results = &trials.results;
     // The event at which the replay runs out of memory before the request.

@@ -26,7 +26,7 @@ const TOP: usize = 20;
 /// Arguments of `highwater peak`.
 #[derive(Clone, Debug, Args)]
 pub struct PeakArguments {
-    /// The recording, and how to answer.
+    /// The recording, and the output format.
     #[command(flatten)]
     pub source: Source,
     /// The device that the answer is about.
@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &PeakArguments, page: &mut Page<'_>) -> Result<Stat
     })
 }
 
-/// The report, as text and as JSON.
+/// The report, which can be printed as text and as JSON.
 #[derive(Debug)]
 pub struct PeakReport<'a> {
     trace: &'a Trace,
@@ -82,15 +82,15 @@ pub struct PeakReport<'a> {
     peak: Peak,
     /// Other points with the same peak.
     elsewhere: Vec<Moment>,
-    /// The pools, if reserved memory is grouped by them.
+    /// The pools, if reserved memory is grouped by pool.
     pools: Option<PoolsReport>,
-    /// The leaks, and the part of them that is live at this point.
+    /// The leaks, and the part of them that is live at the reported moment.
     leaks: Option<LeaksAt>,
     /// The largest blocks, if requested.
     largest: Option<LargestBlocks>,
 }
 
-/// The leaks of a recording, and their blocks at some point, with modules not combined.
+/// The leaks of a recording, and their blocks at some moment, without combining identical modules.
 #[derive(Debug)]
 struct LeaksAt {
     leaks: Leaks,
@@ -113,7 +113,7 @@ impl LeaksAt {
     }
 }
 
-/// Returns whether to compare pools: if reserved memory is grouped by pool.
+/// Returns whether to compare pools, which is the case if reserved memory is grouped by pool.
 fn compares_pools(arguments: &PeakArguments) -> bool {
     !arguments.metric.is_of_blocks()
         && arguments.by.0.contains(&GroupKey::Pool)
@@ -180,13 +180,13 @@ impl<'a> PeakReport<'a> {
         })
     }
 
-    /// Returns the leaks, if some of their memory is live at this point.
+    /// Returns the leaks, if some of their memory is live at the reported moment.
     fn leaks(&self) -> Option<&LeaksAt> {
         self.leaks.as_ref().filter(|leaks| leaks.at_moment.total > 0)
     }
 
-    /// The identical modules combined in a group, each with the same share of bytes and blocks; `None` for a single
-    /// module.
+    /// Returns the identical modules combined in a group, each with the same share of bytes and blocks; `None` for a
+    /// single module.
     fn members(&self, group: &Group) -> Option<Vec<Value>> {
         let keys = &self.arguments.by.0;
         let count = group.members.len() as u64;
@@ -234,7 +234,7 @@ impl<'a> PeakReport<'a> {
 }
 
 impl Report for PeakReport<'_> {
-    /// The bytes of groups and rest sum to `bytes`, or with a filter to `filtered_bytes`.
+    /// Returns the facts. The bytes of groups and rest sum to `bytes`, or with a filter to `filtered_bytes`.
     fn facts(&self) -> Facts<'_> {
         let Peak { moment, breakdown } = &self.peak;
         let filter = self.arguments.blocks.filter.stated();
@@ -375,7 +375,7 @@ fn elsewhere_table(moments: &[Moment]) -> Table<'_> {
     Table::new(moments.len(), columns)
 }
 
-/// Returns the error for `what`, the option whose step the recording does not have.
+/// Returns the error for the option `what`, which names a step that the recording does not have.
 pub(crate) fn missing_step(what: &str, input: &Input, device: DeviceId) -> Result<Failure, Failure> {
     let rows = input.ask(|source, watch| source.stages(device, Metric::Requested, watch))?;
     let steps = steps_of(&rows);
@@ -407,13 +407,13 @@ fn event_of(input: &Input, (device, metric): (DeviceId, Metric), at: At) -> Resu
     }
 }
 
-/// Maximum number of pools that are named in a line.
+/// Maximum number of pools named in one line.
 const MAX_NAMES: usize = 12;
 
-/// The pools at a moment, and which of them are never in use at the same time in the recording.
+/// The pools at a moment, and sets of them that are never in use at the same time in the recording.
 #[derive(Debug)]
 struct PoolsReport {
-    /// The pools with their reserved bytes, and those of them that are free.
+    /// The pools, each with its reserved bytes and the free bytes among them.
     pools: Vec<(BlockPool, [u64; 2])>,
     together: Together,
 }

@@ -19,7 +19,7 @@ use crate::output::{Failure, Page, Report, Status, answer, caveats, problem_text
 /// Arguments of `highwater phases`.
 #[derive(Clone, Debug, Args)]
 pub struct PhasesArguments {
-    /// The recording, and how to answer.
+    /// The recording, and the output format.
     #[command(flatten)]
     pub source: Source,
     /// The device that the answer is about.
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &PhasesArguments, page: &mut Page<'_>) -> Result<St
     })
 }
 
-/// The report, as text and as JSON.
+/// The report, which can be printed as text and as JSON.
 #[derive(Debug)]
 pub struct PhasesReport<'a> {
     trace: &'a Trace,
@@ -154,7 +154,7 @@ impl Report for PhasesReport<'_> {
     }
 }
 
-/// Returns an error if blocks are selected for a total that is not a sum over blocks.
+/// Returns an error if blocks are selected although the total is not a sum over blocks.
 fn check_filter(arguments: &PhasesArguments) -> Result<(), Failure> {
     let metric = arguments.metric;
     if arguments.blocks.filter.stated().is_some() && !metric.is_of_blocks() {
@@ -164,8 +164,8 @@ fn check_filter(arguments: &PhasesArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A table of the first `shown` rows, with sizes of the total of `peak`. An arrow marks the row that contains the peak.
-/// If the recording has no phases (`is_marked` is false), the single row has no name.
+/// Returns a table of the first `shown` rows, with sizes of the total of `peak`. An arrow marks the row that contains
+/// the peak. If the recording has no phases (`is_marked` is false), the single row has no name.
 pub(crate) fn rows_table<'a>(rows: &'a [PhaseRow], shown: usize, peak: &Moment, is_marked: bool) -> Table<'a> {
     let highest = rows.iter().map(|row| row.peak_bytes).max().unwrap_or(0);
     let is_of_peak = |row: &PhaseRow| match peak.number() {
@@ -200,7 +200,7 @@ pub(crate) fn rows_table<'a>(rows: &'a [PhaseRow], shown: usize, peak: &Moment, 
     Table::new(shown, columns)
 }
 
-/// Formats the composition of a peak, largest part first, including the bytes outside of blocks.
+/// Formats the composition of a peak, largest part first, including bytes outside of blocks.
 fn made_of(row: &PhaseRow, metric: Metric) -> String {
     let by_category = row.at_peak.ranked();
     let in_blocks: u64 = by_category.iter().map(|(_, bytes)| bytes).sum();

@@ -36,7 +36,7 @@ use crate::gpu::{Gpu, Roofline};
 use crate::input::{read_with, spinner};
 use crate::output::{Failure, Page, Report as _, Status, caveats};
 
-/// A size of the step to make as large as possible.
+/// The dimension of the step that is to be maximized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Maximize {
     /// The batch size, without micro-batches.
@@ -56,7 +56,7 @@ impl Maximize {
 }
 
 impl PlanArguments {
-    /// Returns the budget; nothing of it is reserved by default.
+    /// Returns the budget. By default, no part of it is reserved.
     pub(crate) fn budget(&self) -> Budget {
         Budget { bytes: self.budget, reserve: self.reserve.unwrap_or(0) }
     }
@@ -116,18 +116,18 @@ pub struct PlanArguments {
     #[command(flatten)]
     pub categories: CategoryChoice,
     // Last, since a heading in it applies to everything after it.
-    /// A built-in training step and its options, in place of a recording.
+    /// A built-in training step and its options, instead of a recording.
     #[command(flatten)]
     pub training: ScenarioArguments,
 }
 
-/// Runs built-in steps again, for plans in the app.
+/// The function that runs built-in steps again, for plans in the app.
 #[cfg(feature = "engine")]
 pub const RERUN: Option<RerunOf> = Some(|trace| {
     let step = Rerun::of_recording(trace, &[])?;
     Some(step.map(|step| Box::new(step) as Box<dyn TrainingStep + Send>))
 });
-/// `None`: this build has no engine to run a step with.
+/// `None`, since this build has no engine to run steps.
 #[cfg(not(feature = "engine"))]
 pub const RERUN: Option<RerunOf> = None;
 
@@ -157,7 +157,7 @@ pub fn run(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<Status, Fai
     Ok(if report.fits() == Some(true) { Status::Fine } else { Status::Broken })
 }
 
-/// Plans the step in `file`: by running it again if it is a built-in one, else by replaying the recording.
+/// Plans the step in `file` by running it again if it is a built-in one, else by replaying the recording.
 fn of_file(file: &Path, arguments: &PlanArguments, page: &mut Page<'_>) -> Result<PlanReport, Failure> {
     let trace = Arc::new(read_with(file, &arguments.categories)?.trace);
     if arguments.form.is_text() {
@@ -193,7 +193,7 @@ fn of_file(file: &Path, arguments: &PlanArguments, page: &mut Page<'_>) -> Resul
     report(&step, found, arguments, Applied { setup, warnings, ..Applied::default() })
 }
 
-/// Plans a program without editing it: simulates it, and once more with the plan.
+/// Plans a program without editing it: simulates it, and then again with the plan.
 fn of_program(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<PlanReport, Failure> {
     let program = SimulatedProgram::new(arguments);
     let simulated = program.recorded()?;
@@ -214,12 +214,12 @@ fn of_program(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<PlanRepo
     Ok(PlanReport { proven, ..report(&step, found, arguments, applied)? })
 }
 
-/// The changes in a report, and limits in addition to the step's own warnings.
+/// The changes in a report, and warnings in addition to those of the step.
 #[derive(Default)]
 struct Applied {
     /// The changes to make, if any.
     setup: Option<Setup>,
-    /// The command that records the step with them.
+    /// The command that records the step with the changes.
     command: Option<String>,
     warnings: Vec<String>,
 }
@@ -292,13 +292,13 @@ fn of_scenario(arguments: &PlanArguments) -> Result<PlanReport, Failure> {
     of_rerun(&step, arguments, Vec::new())
 }
 
-/// Fails: this build has no scenarios.
+/// Returns an error, since this build has no scenarios.
 #[cfg(not(feature = "engine"))]
 fn of_scenario(_arguments: &PlanArguments) -> Result<PlanReport, Failure> {
     Err(Failure::Usage("cannot run a scenario: this build has no engine; give a recording".to_owned()))
 }
 
-/// Plans a step that can be run again; `warnings` are limits of the answer.
+/// Plans a step that can be run again; `warnings` contains limits of the answer.
 #[cfg(feature = "engine")]
 fn of_rerun(step: &Rerun, arguments: &PlanArguments, warnings: Vec<String>) -> Result<PlanReport, Failure> {
     if let Some(which) = arguments.maximize {
@@ -340,7 +340,7 @@ fn maximized(
     Ok(PlanReport { maximized, ..of_setup(&step, found, &arguments, setup, warnings)? })
 }
 
-/// Builds the report, with the command and code that apply `setup`.
+/// Builds the report, with the command and the code that apply `setup`.
 #[cfg(feature = "engine")]
 fn of_setup(
     step: &Rerun,

@@ -21,7 +21,7 @@ use crate::input::source::resident_events;
 #[cfg(feature = "gui")]
 use highwater_app::example::Examples;
 
-/// The summary that is printed if the app cannot be shown.
+/// The summary printed if the app cannot be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Summary {
     /// The contents of the file, and the memory in use at the peak.
@@ -32,7 +32,7 @@ pub(crate) enum Summary {
     None,
 }
 
-/// Opens the app, or prints why not and a summary.
+/// Opens the app, or prints the reason it cannot be shown and a summary.
 pub(crate) fn open(files: &[PathBuf], summary: Summary, page: &mut Page<'_>) -> Result<Status, Failure> {
     // As a shell expands `run.*.snap`.
     let recording = Windows::rotated_of(files);
@@ -60,18 +60,18 @@ pub(crate) fn open(files: &[PathBuf], summary: Summary, page: &mut Page<'_>) -> 
     }
 }
 
-/// Returns whether `file` looks like a mistyped command: a plain word that is not the name of a file.
+/// Returns whether `file` looks like a mistyped command, which is a plain word that does not name a file.
 fn is_mistyped_command(file: &Path) -> bool {
     let is_word =
         file.to_str().is_some_and(|text| text != "-" && text.chars().all(|c| c.is_alphanumeric() || c == '-'));
     is_word && !file.exists()
 }
 
-/// Shows the app until it is closed; returns the reason if it cannot be shown.
+/// Shows the app until it is closed. Returns the reason if the app cannot be shown.
 ///
 /// # Errors
 ///
-/// Fails if the app does.
+/// Fails if the app fails.
 #[cfg(feature = "gui")]
 fn show_app(files: &[PathBuf]) -> Result<Option<String>, Failure> {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -85,7 +85,7 @@ fn show_app(files: &[PathBuf]) -> Result<Option<String>, Failure> {
         .map(|why| format!("the app cannot be shown ({why})")))
 }
 
-/// Returns the reason why the app cannot be shown: this build does not include it.
+/// Returns the reason the app cannot be shown, which is that this build does not include it.
 #[cfg(not(feature = "gui"))]
 fn show_app(_files: &[PathBuf]) -> Result<Option<String>, Failure> {
     Ok(Some("this build has no app".to_owned()))
@@ -95,7 +95,7 @@ fn show_app(_files: &[PathBuf]) -> Result<Option<String>, Failure> {
 ///
 /// # Errors
 ///
-/// Fails if recording or the app does.
+/// Fails if the recording or the app fails.
 pub(crate) fn record(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let status = record::run(arguments, page)?;
     if let Some(file) = arguments.to_open() {

@@ -1,4 +1,5 @@
-//! The scripts by which a program begins and ends its recording, and its notes, in a folder that both processes use.
+//! The scripts by which a program begins and ends its recording, and the program's status messages, in a folder that
+//! both processes use.
 
 use std::ffi::OsStr;
 use std::io;
@@ -10,8 +11,8 @@ use tempfile::{Builder, TempDir};
 use crate::output::Failure;
 use crate::python_package::Package;
 
-/// The start of each script, after the lines that set its variables. A script that is run when `highwater attach` no
-/// longer waits for it removes the folder.
+/// The start of each script, after the lines that set its variables. If `highwater attach` no longer waits for a script
+/// when it runs, the script removes the folder.
 const START: &str = "\
 import os, shutil, sys
 def is_awaited(name):
@@ -25,7 +26,7 @@ try:
     sys.path.insert(0, package)
 ";
 const IMPORT: &str = "from highwater import _attached, _binary; _binary.given = binary; _attached";
-/// The end of each script: no exception may reach the program.
+/// The end of each script, which prevents exceptions from reaching the program.
 const END: &str = "
 except BaseException as error:
     try:
@@ -38,7 +39,7 @@ finally:
         sys.path.remove(package)
 ";
 
-/// The folder of the scripts and of the program's notes.
+/// The folder of the scripts and of the program's status messages.
 #[derive(Debug)]
 pub(super) struct Scripts {
     pid: u32,
@@ -47,11 +48,11 @@ pub(super) struct Scripts {
 }
 
 impl Scripts {
-    /// Makes the folder, and writes the Python package, so that the process can use both.
+    /// Creates the folder and writes the Python package, so that the process can use both.
     ///
     /// # Errors
     ///
-    /// Fails if they cannot be written, or if the process does not see them.
+    /// Fails if the files cannot be written, or if the process does not see them.
     pub(super) fn for_process(pid: u32) -> io::Result<Self> {
         let folder = Builder::new().prefix("highwater-attach-").tempdir()?;
         if !is_seen_by(pid, folder.path()) {
@@ -98,12 +99,13 @@ impl Scripts {
         self.folder.path().join(name)
     }
 
-    /// The program's notes.
+    /// Returns the program's status messages.
     pub(super) fn notes(&self) -> Notes {
         Notes::of(&std::fs::read_to_string(self.path("notes")).unwrap_or_default())
     }
 
-    /// Withdraws a script that the program has not run yet: returns false if it has. The program removes the folder.
+    /// Withdraws a script that the program has not run yet. Returns false if the script has run; the program then
+    /// removes the folder.
     pub(super) fn withdraw(&mut self, name: &str) -> bool {
         let is_withdrawn = std::fs::remove_file(self.path(name)).is_ok();
         if is_withdrawn {
@@ -113,7 +115,7 @@ impl Scripts {
     }
 }
 
-/// The program's notes: `recording`, `written PATH`, `ended`, or `error TEXT`.
+/// The program's status messages: `recording`, `written PATH`, `ended`, or `error TEXT`.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     pub(super) is_recording: bool,
@@ -138,13 +140,13 @@ impl Notes {
     }
 }
 
-/// A path as text of Python.
+/// Returns a path as a Python string literal.
 pub(super) fn text(path: &Path) -> String {
     let escaped = path.to_string_lossy().replace('\\', "\\\\").replace('\'', "\\'").replace('\n', "\\n");
     format!("'{escaped}'")
 }
 
-/// Whether a process sees this folder under the same path; false if this user may not know.
+/// Returns whether a process sees this folder under the same path; false if this user has no permission to find out.
 #[cfg(unix)]
 fn is_seen_by(pid: u32, folder: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
@@ -157,7 +159,8 @@ fn is_seen_by(pid: u32, folder: &Path) -> bool {
     }
 }
 
-/// Changes a folder's owner to the user of a process, if that is another user; needs root. Returns whether it did.
+/// Changes a folder's owner to the user of a process, if that is another user, which needs root. Returns whether the
+/// owner was changed.
 #[cfg(unix)]
 fn give_to_user_of(pid: u32, folder: &Path) -> io::Result<bool> {
     use std::os::unix::fs::{MetadataExt as _, chown};
@@ -186,15 +189,15 @@ fn give_to_user_of(_pid: u32, _folder: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Bytes of memory allocated in the program for a line that runs the script.
+/// Number of bytes allocated in the program for a line that runs the script.
 const BYTES: usize = 1 << 13;
 
 /// Makes the program run `script`, which must not raise an exception, when its main thread next runs Python. The file
-/// must remain until then.
+/// must exist until then.
 ///
 /// # Errors
 ///
-/// Fails if there is no such process, if it runs no Python, or if this user may not change it.
+/// Fails if there is no such process, if it does not run Python, or if this user has no permission to modify it.
 pub(super) fn inject(pid: u32, script: &Path) -> Result<(), Failure> {
     let why = match runs_scripts(pid).then(|| by_python(pid, script)) {
         Some(Ok(())) => return Ok(()),
@@ -241,7 +244,7 @@ fn by_python(pid: u32, script: &Path) -> Result<(), String> {
 
 const MAY_NOT: &str = "permission denied: run it as root, or allow it with `sysctl kernel.yama.ptrace_scope=0`";
 
-/// Uses a debugger, which stops the program and makes Python call one of its functions when that is safe.
+/// Uses a debugger, which stops the program at a safe point and makes Python call one of its functions.
 fn by_debugger(pid: u32, script: &Path) -> Result<(), String> {
     // Names that the script defines are not left in the program's main module.
     let read = format!("exec(compile(open({}, 'rb').read(), 'highwater attach', 'exec'), {{}})", text(script));
@@ -277,7 +280,7 @@ fn by_debugger(pid: u32, script: &Path) -> Result<(), String> {
     })
 }
 
-/// Makes gdb write `lines`, which end a C string, into the program, and call Python with them.
+/// Makes gdb write `lines`, a C string, into the program, and call Python with them.
 fn by_gdb(pid: &str, lines: &str, script: &Path) -> io::Result<Output> {
     let file = script.with_extension("lines");
     std::fs::write(&file, format!("{lines}\0"))
@@ -292,7 +295,7 @@ fn by_gdb(pid: &str, lines: &str, script: &Path) -> io::Result<Output> {
     debug("gdb", &without_symbols, "-ex", &["set confirm off", c, threads, python, &map, &copy, call])
 }
 
-/// Does the same with lldb, which needs some seconds for it.
+/// Does the same with lldb, which takes some seconds.
 fn by_lldb(pid: &str, lines: &str) -> io::Result<Output> {
     let text = lines.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     let map =
@@ -308,7 +311,7 @@ fn by_lldb(pid: &str, lines: &str) -> io::Result<Output> {
     debug("lldb", &["--no-lldbinit", "--batch"], "-o", &[&symbols, &code, &attach, &whole, "process detach"])
 }
 
-/// Runs a debugger with commands, each after the option `each`.
+/// Runs a debugger with commands, each preceded by the option `each`.
 fn debug(debugger: &str, options: &[&str], each: &str, commands: &[&str]) -> io::Result<Output> {
     let commands = commands.iter().flat_map(|command| [each, command]);
     run(debugger, &options.iter().copied().chain(commands).map(OsStr::new).collect::<Vec<_>>())

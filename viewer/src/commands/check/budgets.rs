@@ -12,10 +12,10 @@ use serde::Deserialize;
 use crate::commands::check::{CheckArguments, category_of, phase_of};
 use crate::output::Failure;
 
-/// The budgets, and the total that they limit.
+/// The budgets, and the total limited by them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budgets {
-    /// The budgets in a fixed order, one of each kind.
+    /// The budgets in a fixed order, at most one of each kind.
     pub rows: Vec<Budget>,
     /// The total whose peaks are limited.
     pub metric: Metric,
@@ -23,7 +23,7 @@ pub struct Budgets {
     pub baseline: Option<PathBuf>,
 }
 
-/// The content of a file of budgets, as TOML.
+/// The content of a budget file in TOML.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct BudgetsFile {
@@ -40,7 +40,7 @@ struct BudgetsFile {
     phase: BTreeMap<String, Size>,
 }
 
-/// A size as written in the file: bytes, or text with a unit.
+/// A size as written in the file: a number of bytes, or text with a unit.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 enum Size {
@@ -110,7 +110,7 @@ impl Budgets {
         Ok(())
     }
 
-    /// Reads a file of budgets.
+    /// Reads a budget file.
     fn read(path: &Path) -> Result<Self, Failure> {
         let unreadable = |source| {
             let source = Error::Io { doing: "read", source, path: path.to_owned() };
@@ -121,7 +121,7 @@ impl Budgets {
         Self::parse(&text, folder).map_err(|why| Failure::Usage(format!("{}: {why}", path.display())))
     }
 
-    /// Parses a file of budgets in `folder`.
+    /// Parses a budget file in `folder`.
     fn parse(text: &str, folder: &Path) -> Result<Self, String> {
         let file: BudgetsFile = toml::from_str(text).map_err(|why| line_and_reason(text, &why))?;
         let named = |name: &str, why: String| format!("{name}: {why}");
@@ -154,7 +154,7 @@ impl Budgets {
     }
 }
 
-/// Returns the line and the reason of a syntax error, in one line.
+/// Formats the line and the reason of a syntax error as one line.
 fn line_and_reason(text: &str, why: &toml::de::Error) -> String {
     let before = why.span().and_then(|span| text.get(..span.start));
     let line = before.map_or_else(String::new, |before| format!("line {}: ", before.matches('\n').count() + 1));

@@ -1,4 +1,4 @@
-//! The devices of a recording that is checked, and those of its baseline.
+//! The devices of a checked recording, and the corresponding devices of its baseline.
 
 use highwater_analysis::budget::{Budget, Culprit};
 use highwater_analysis::{Diff, DiffGroup, GroupKey, Metric};
@@ -9,8 +9,8 @@ use super::budgets::Budgets;
 use crate::input::{Input, covered};
 use crate::output::{Failure, named};
 
-/// Returns the devices on which `metric` is measured: those that a verdict covers, except those without samples of it
-/// if others have some.
+/// Returns the devices on which `metric` is measured: those that a verdict covers. Devices without samples of the
+/// metric are excluded if others have some.
 pub(super) fn measured_devices(input: &Input, wanted: Option<u16>, metric: Metric) -> Result<Vec<DeviceId>, Failure> {
     let covered = covered(input.facts(), wanted)?;
     let has_metric = |device: &DeviceId| input.check_metric(*device, metric).is_ok();
@@ -21,12 +21,12 @@ pub(super) fn measured_devices(input: &Input, wanted: Option<u16>, metric: Metri
     }
 }
 
-/// Returns the device of `baseline` to compare `device` of `trace` with: the one with the same number, or the only one
-/// if both have just one.
+/// Returns the device of `baseline` to which `device` of `trace` is compared: the one with the same ordinal, or the
+/// only one if both have just one.
 ///
 /// # Errors
 ///
-/// Fails if there is none and a budget needs it.
+/// Returns an error if there is no such device and a budget needs it.
 pub(super) fn device_of_baseline(
     baseline: &Input,
     trace: &Trace,
@@ -67,7 +67,7 @@ pub(super) fn culprit_value(culprit: &Culprit) -> Value {
     ])
 }
 
-/// The groups and the rest sum to `delta_bytes`.
+/// Returns the difference as a JSON object. The groups and the rest sum to `delta_bytes`.
 pub(super) fn difference_value(device: DeviceId, diff: &Diff, keys: [GroupKey; 2]) -> Value {
     let row = |row: &DiffGroup| {
         Value::Map(vec![

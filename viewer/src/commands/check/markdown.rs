@@ -54,7 +54,7 @@ pub(crate) fn markdown(report: &CheckReport<'_>, picture: Option<(&str, &str)>) 
     out
 }
 
-/// Escapes a sentence that contains names as code, so that its other characters have no meaning in Markdown.
+/// Escapes a sentence that contains names as code, so that its other characters are not interpreted as Markdown.
 fn escaped(text: &str) -> String {
     let part = |(position, part): (usize, &str)| match position % 2 {
         0 => shown(part, MAX_SHOWN).replace('<', "&lt;"),

@@ -18,7 +18,7 @@ use crate::commands::check::CheckArguments;
 use crate::input::{Input, covered_phrase, on_device, phrase};
 use crate::output::{Failure, Page, Report, Status, caveats, problem_texts, sum_names, trust};
 
-/// The report, as text, Markdown and JSON.
+/// The report, which can be printed as text, Markdown and JSON.
 #[derive(Debug)]
 pub struct CheckReport<'a> {
     pub(super) arguments: &'a CheckArguments,
@@ -26,19 +26,19 @@ pub struct CheckReport<'a> {
     input: &'a Input,
     /// The recording, or a window of it without events.
     pub(super) trace: &'a Trace,
-    /// The number of requests that failed on the devices.
+    /// Number of failed requests on the devices.
     failed_requests: u64,
     /// The devices that are measured.
     pub(super) devices: Vec<DeviceId>,
-    /// The result of each budget on each device with the limited quantity, device by device.
+    /// The result of each budget on each device that has the limited quantity, device by device.
     pub(super) outcomes: Vec<Outcome>,
-    /// Budgets that cannot be measured on a device although they can on others, and why.
+    /// Budgets that cannot be measured on a device although they can on others, with the reason.
     unmeasured: Vec<(DeviceId, String)>,
-    /// The difference between the peaks and the baseline's, for each device.
+    /// The difference between the peaks of the recording and of the baseline, for each device.
     pub(super) differences: Vec<(DeviceId, Diff)>,
-    /// The reasons that budgets that are met cannot be confirmed.
+    /// The reasons budgets that are met cannot be confirmed.
     doubts: Vec<Doubt>,
-    /// Devices with budgets for categories, the bytes of unknown category at their peaks, and the peaks.
+    /// Devices with category budgets, the bytes of unknown category at their peaks, and the peaks.
     unknown: Vec<(DeviceId, u64, u64)>,
     /// The grouping keys: category, and module or source line.
     pub(super) keys: [GroupKey; 2],
@@ -46,7 +46,7 @@ pub struct CheckReport<'a> {
 }
 
 impl<'a> CheckReport<'a> {
-    /// Measures every device of a recording that the options select and, if there is one, the baseline's.
+    /// Measures every selected device of a recording and, if there is one, of the baseline.
     pub fn of(
         input: &'a Input,
         baseline: Option<&'a Input>,
@@ -93,7 +93,7 @@ impl<'a> CheckReport<'a> {
         Ok(report)
     }
 
-    /// Measures the budgets on `device`, and the differences from the baseline there.
+    /// Measures the budgets on `device`, and the differences from the baseline on that device.
     fn measure(
         &mut self,
         device: DeviceId,
@@ -140,7 +140,7 @@ impl<'a> CheckReport<'a> {
         Ok(outcomes)
     }
 
-    /// Returns what recomputing modules gives, if that lowers an exceeded peak of requested bytes.
+    /// Returns the effect of recomputing modules, if that lowers an exceeded peak of requested bytes.
     fn advice(&self, outcome: &Outcome) -> Option<String> {
         let trace = self.input.source.whole()?;
         let is_peak = matches!(outcome.budget, Budget::Peak(_) | Budget::Growth(_));
@@ -151,22 +151,22 @@ impl<'a> CheckReport<'a> {
         if peaks.lowers(outcome.actual_bytes) { peaks.of_modules(outcome.actual_bytes) } else { None }
     }
 
-    /// Returns whether all budgets are met, and confirmed.
+    /// Returns whether all budgets are met and can be confirmed.
     pub(crate) fn has_passed(&self) -> bool {
         self.broken().next().is_none() && self.undecided().next().is_none()
     }
 
-    /// Returns the outcomes of budgets that are met so far, but whose recording ends too early to decide.
+    /// Returns the outcomes of budgets that are met so far, but cannot be decided because the recording ends too early.
     pub(super) fn undecided(&self) -> impl Iterator<Item = &Outcome> {
         self.outcomes.iter().filter(|outcome| self.doubt(outcome).is_some())
     }
 
-    /// Returns why a budget that is met cannot be confirmed.
+    /// Returns the reason a budget that is met cannot be confirmed.
     fn doubt(&self, outcome: &Outcome) -> Option<Doubt> {
         self.doubts.iter().copied().find(|doubt| !outcome.is_broken() && outcome.is_concerned_by(*doubt))
     }
 
-    /// Returns why a budget that is met cannot be confirmed, as a sentence without its full stop.
+    /// Returns the reason a budget that is met cannot be confirmed, as a sentence without its full stop.
     fn doubt_text(&self, outcome: &Outcome) -> Option<String> {
         let on = |doubt: Doubt| Some(format!(" on {}", phrase(self.trace, &[doubt.device()?])?));
         self.doubt(outcome).map(|doubt| doubt.text(self.trace) + &on(doubt).unwrap_or_default())
@@ -232,12 +232,12 @@ impl<'a> CheckReport<'a> {
         parts.iter().map(part).collect::<Vec<_>>().join("; ")
     }
 
-    /// Returns how the baseline was recorded otherwise: on a simulated GPU, or not.
+    /// Returns a warning if only one of the recording and the baseline was made on a simulated GPU.
     fn baseline_caveat(&self) -> Option<String> {
         self.baseline.and_then(|baseline| caveats::simulated_beside(self.trace, baseline))
     }
 
-    /// Returns what limits the verdict: requests that failed, another kind of baseline, and blocks of unknown category.
+    /// Returns the limits of the verdict: failed requests, another kind of baseline, and blocks of unknown category.
     pub(super) fn warnings(&self) -> Vec<String> {
         let unknown = self.unknown.iter().map(|(device, bytes, peak)| {
             let (on, size, whole) = (on_device(self.trace, *device), format_bytes(*bytes), format_bytes(*peak));
@@ -265,7 +265,7 @@ impl<'a> CheckReport<'a> {
         self.devices.len() > 1
     }
 
-    /// Returns the default device if it is measured, else the first that is.
+    /// Returns the default device if it is measured, else the first measured device.
     fn default_device(&self) -> DeviceId {
         let main = self.trace.main_device();
         if self.devices.contains(&main) { main } else { self.devices.first().copied().unwrap_or(main) }
@@ -289,7 +289,7 @@ impl<'a> CheckReport<'a> {
         })
     }
 
-    /// A row for each of some outcomes.
+    /// Returns a table with a row for each of some outcomes.
     fn rules<'t>(&'t self, outcomes: &mut dyn Iterator<Item = &'t Outcome>) -> Table<'t> {
         let rows: Rows<&Outcome> = outcomes.collect();
         let baseline = |one: &&Outcome| one.baseline_bytes.map_or_else(|| "-".to_owned(), format_bytes);
@@ -426,7 +426,7 @@ impl Report for CheckReport<'_> {
         ])
     }
 
-    /// The budgets on each device.
+    /// Returns a table of the budgets on each device.
     fn table(&self) -> Table<'_> {
         self.rules(&mut self.outcomes.iter())
     }
@@ -471,7 +471,7 @@ fn github_error(rule: &str, text: &str) -> String {
     format!("::error title=highwater check {rule}::{escaped}")
 }
 
-/// Returns the names of a row, with the number of its modules if there are several.
+/// Returns the names of a row, with the number of its modules if it combines several.
 fn named(row: &DiffGroup) -> Vec<String> {
     let mut names = row.key.clone();
     if let (Some(last), 2..) = (names.last_mut(), row.members.len()) {

@@ -32,17 +32,17 @@ use crate::input::recording::{counting_bar, list, nothing_to_read, read_inputs};
 use crate::input::{Input, opener, spinner};
 use crate::output::{Failure, Page, Report as _, Status, caveats};
 
-/// The rows of a table, read column by column within a range that was entered.
+/// The rows of a table, which are read column by column within a range prepared by `enter`.
 trait Rows {
-    /// The recording that they belong to.
+    /// Returns the recording to which the rows belong.
     fn identity(&self) -> &Identity;
     /// Number of rows.
     fn len(&self) -> usize;
-    /// Prepares reading `rows`, which follow those prepared before.
+    /// Prepares `rows` for reading. They follow the rows prepared before.
     fn enter(&mut self, rows: Range<usize>);
 }
 
-/// Converts to a data set, or to a file with one table.
+/// Converts recordings to a data set, or one to a file with a single table.
 pub(crate) fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let report = if arguments.to.is_some() { data_set(arguments)? } else { one_table(arguments, page)? };
     report.write(arguments.form, page)?;
@@ -92,7 +92,7 @@ fn write_one(
     Ok((identity.rank.map(|(rank, _)| rank), written?.1))
 }
 
-/// The number of events and of blocks of the recording in `file`.
+/// Returns the numbers of events and blocks of the recording in `file`.
 fn counts(source: &Source<'_>, file: &Path) -> Result<[u64; 2], Failure> {
     let blocks = source.count_blocks().map_err(|source| Failure::Read { file: file.to_owned(), source })?;
     Ok([source.count_events(), blocks])
@@ -146,7 +146,7 @@ fn data_set(arguments: &ConvertArguments) -> Result<Answer<'_>, Failure> {
     Ok(Answer { arguments, out, written, unread, skipped: fleet.skipped, lost: lost.collect() })
 }
 
-/// The partition of recordings whose rank is unknown, which readers of partitioned data sets read as null.
+/// The partition for recordings of unknown rank, which readers of partitioned data sets read as null.
 const UNKNOWN_RANK: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// The result for one recording: the data written and lost, or the file that could not be read again, with the reason.
@@ -175,7 +175,7 @@ fn write_rank(
     }
 }
 
-/// Writes the tables of a recording, or only one; returns their total length.
+/// Writes the tables of a recording, or only one table. Returns their total length.
 fn write_tables(
     source: &Source<'_>,
     rank: &Rank,
@@ -199,7 +199,7 @@ fn write_tables(
     }
 }
 
-/// Returns the file name of each recording in the folder of its rank.
+/// Returns the file name of each recording within the folder of its rank.
 fn parts(fleet: &Fleet) -> Vec<String> {
     let mut counts: BTreeMap<Option<u32>, usize> = BTreeMap::new();
     let name = |rank: &Rank| {
@@ -210,7 +210,7 @@ fn parts(fleet: &Fleet) -> Vec<String> {
     fleet.ranks.iter().map(name).collect()
 }
 
-/// Returns the columns of a single file, with one for the rank, which is otherwise given by the folder.
+/// Returns the columns of a single file, including the rank, which is otherwise given by the folder.
 fn with_rank<V: Rows>(mut columns: Vec<Column<V>>) -> Vec<Column<V>> {
     let rank = |rows: &mut V, _: usize| rows.identity().rank.map(|(rank, _)| i64::from(rank));
     columns.insert(0, Column::number("rank", "The rank, where the recording says it", rank));

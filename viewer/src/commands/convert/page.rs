@@ -48,7 +48,7 @@ pub(crate) fn convert(arguments: &ConvertArguments, page: &mut Page<'_>) -> Resu
     Ok(Status::Fine)
 }
 
-/// The report about a page.
+/// The report on a page.
 struct PageReport<'a> {
     out: &'a Path,
     bytes: u64,

@@ -11,7 +11,7 @@ use highwater_snapshots::{Phase, Trace, count_of, format_bytes};
 use crate::commands::diff::DiffArguments;
 use crate::output::{block_columns, problem_texts, trust};
 
-/// The facts of a comparison, with single blocks if they were requested. The differences of groups and rest sum to
+/// Returns the facts of a comparison, with individual blocks if requested. The differences of groups and rest sum to
 /// `delta_bytes`, with a filter to `filtered_delta_bytes`.
 pub(super) fn facts<'a>(
     traces: [&Trace; 2],
@@ -48,7 +48,7 @@ pub(super) fn facts<'a>(
     ])
 }
 
-/// B minus A.
+/// Returns B minus A.
 pub(super) fn difference([a, b]: [u64; 2]) -> i128 {
     i128::from(b) - i128::from(a)
 }
@@ -58,7 +58,7 @@ fn both(bytes: [u64; 2]) -> [(&'static str, Field); 3] {
     [("a_bytes", bytes[0].into()), ("b_bytes", bytes[1].into()), ("delta_bytes", difference(bytes).into())]
 }
 
-/// A recording, and its moment that is compared.
+/// Returns the facts about a recording and its compared moment.
 fn side_facts(trace: &Trace, file: &Path, moment: &Moment) -> Facts<'static> {
     let side = Facts::new([
         ("file", file.into()),
@@ -82,7 +82,7 @@ fn phases(pairs: &[PhasePair]) -> Table<'_> {
     Table::new(pairs.len(), columns)
 }
 
-/// Formats the heading: `Blocks on one side only: 3 blocks of 1 GiB in A, none in B.`
+/// Formats the heading, such as `Blocks on one side only: 3 blocks of 1 GiB in A, none in B.`
 pub(crate) fn blocks_heading(lone: &UnmatchedBlocks) -> String {
     let side = |side: usize| match lone.counts[side] {
         0 => format!("none in {}", ["A", "B"][side]),
@@ -91,7 +91,7 @@ pub(crate) fn blocks_heading(lone: &UnmatchedBlocks) -> String {
     format!("Blocks on one side only: {}, {}.", side(0), side(1))
 }
 
-/// The listed blocks, with the number and bytes of further ones.
+/// Returns a table of the listed blocks, with the number and bytes of the rest.
 pub(crate) fn blocks_table(lone: &UnmatchedBlocks) -> Table<'_> {
     let blocks = &lone.blocks;
     let more = lone.counts.iter().sum::<u64>() - blocks.len() as u64;

@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Stat
     }
 }
 
-/// Compares the outlier of a folder, or else the rank with the highest peak, with the one nearest to the median.
+/// Compares the outlier of a folder, or else the rank with the highest peak, with the rank closest to the median.
 fn within(
     arguments: &DiffArguments,
     open: &(impl Fn(&Path, bool) -> Result<Source<'static>, Error> + Sync),
@@ -70,14 +70,14 @@ fn within(
     })
 }
 
-/// The report about a folder, as text and as JSON.
+/// The report on a folder, which can be printed as text and as JSON.
 struct WithinReport<'a> {
     fleet: &'a Fleet,
     metric: Metric,
-    /// The usual rank, and the one that is compared with it.
+    /// The usual rank, and the rank that is compared with it.
     ranks: [&'a Rank; 2],
     is_outlier: bool,
-    /// The introduction: how the second of them differs from all.
+    /// The introduction, which states how the second rank differs from all ranks.
     intro: String,
     diff: &'a DiffReport<'a>,
 }
@@ -109,7 +109,7 @@ impl Report for WithinReport<'_> {
     }
 }
 
-/// Prints the problems of recordings, a sentence each.
+/// Prints the problems of recordings, one sentence each.
 fn warn(sentences: impl Iterator<Item = String>, page: &mut Page<'_>) -> io::Result<()> {
     for sentence in sentences {
         for line in page.broken(0, &sentence) {
@@ -119,13 +119,13 @@ fn warn(sentences: impl Iterator<Item = String>, page: &mut Page<'_>) -> io::Res
     Ok(())
 }
 
-/// The peaks of one rank in both folders; `None` if only one has it.
+/// The peaks of one rank in both folders; `None` in a folder without this rank.
 #[derive(Debug)]
 struct Pair {
     rank: u32,
     a_bytes: Option<u64>,
     b_bytes: Option<u64>,
-    /// A rank that only one folder has counts in full.
+    /// The difference between the peaks. A rank that only one folder has counts in full.
     delta_bytes: i128,
 }
 
@@ -152,14 +152,14 @@ fn between(
     })
 }
 
-/// The report about two folders, as text and as JSON.
+/// The report on two folders, which can be printed as text and as JSON.
 struct BetweenReport<'a> {
     metric: Metric,
     fleets: &'a [Fleet; 2],
     pairs: &'a [Pair],
     /// The rank that grew most.
     most: &'a Pair,
-    /// The comparison of its recordings.
+    /// The comparison of the recordings of that rank.
     diff: &'a DiffReport<'a>,
 }
 
@@ -175,7 +175,7 @@ impl Report for BetweenReport<'_> {
         ])
     }
 
-    /// A row for each rank; an arrow marks the one that grew most.
+    /// Returns a table with a row for each rank; an arrow marks the rank that grew most.
     fn table(&self) -> Table<'_> {
         let (pairs, most) = (self.pairs, self.most);
         let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), format_bytes);
@@ -229,7 +229,7 @@ impl Report for BetweenReport<'_> {
     }
 }
 
-/// Returns the recording of each rank, the first if there are several.
+/// Returns the recording of each rank; the first one if a rank has several.
 fn first_of_each(fleet: &Fleet) -> BTreeMap<u32, &Rank> {
     let mut first = BTreeMap::new();
     for rank in &fleet.ranks {
@@ -250,8 +250,8 @@ fn pairs(by_rank: &[BTreeMap<u32, &Rank>; 2], arguments: &DiffArguments) -> Vec<
     ranks.into_iter().map(pair).collect()
 }
 
-/// Reads the recordings of both ranks again, reports which of them is incomplete, and calls `tell` to print the report
-/// of `diff`.
+/// Reads the recordings of both ranks again, warns if one is incomplete, and calls `tell` to print the report of
+/// `diff`.
 fn compare(
     arguments: &DiffArguments,
     ranks: [&Rank; 2],

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use crate::commands::growth::GrowthArguments;
 use crate::output::Failure;
 
-/// Number of steps listed at the beginning and at the end if there are many.
+/// Number of steps listed at the beginning and at the end if there are too many.
 const SHOWN_STEPS: usize = 6;
 
 /// Returns the growth of reserved memory as a JSON object.
@@ -35,7 +35,7 @@ pub(super) struct Projection {
 }
 
 impl Projection {
-    /// The extrapolation as an object.
+    /// Returns the extrapolation as an object.
     pub(super) fn value(&self) -> Value {
         Value::Map(vec![
             ("capacity_bytes", self.capacity_bytes.into()),
@@ -44,7 +44,7 @@ impl Projection {
         ])
     }
 
-    /// The extrapolation as a sentence.
+    /// Returns the extrapolation as a sentence.
     pub(super) fn text(&self, unit: &str) -> String {
         format!(
             "Extrapolated: if every {unit} adds as much, the peak of a {unit}, {} now, exceeds the device's {} after {}; \
@@ -83,7 +83,7 @@ pub(super) fn causes(causes: &[Kept]) -> Table<'_> {
     Table::new(causes.len(), columns)
 }
 
-/// The steps, and the events between two.
+/// Returns the steps, and the events between each two.
 pub(super) fn steps(growth: &Growth) -> Table<'_> {
     let rows = &growth.steps;
     let events = |row: usize| growth.window.steps.get(row).map(|(_, events)| events.clone());
@@ -97,7 +97,8 @@ pub(super) fn steps(growth: &Growth) -> Table<'_> {
     Table::new(rows.len(), columns)
 }
 
-/// A table of the steps, and of the allocations between them; if there are many, the first and the last.
+/// Returns a table of the steps, and of the allocations between them; if there are many, only of the first and the
+/// last.
 pub(super) fn steps_table(growth: &Growth, measures_segments: bool) -> Table<'_> {
     let rows = &growth.steps;
     let more = rows.len().saturating_sub(2 * SHOWN_STEPS);
@@ -150,8 +151,7 @@ pub(super) fn sum(sum: Sum) -> Value {
     Value::Map(vec![("bytes", sum.bytes.into()), ("blocks", sum.blocks.into())])
 }
 
-/// Tensors that are referenced by something in the program other than parameters, gradients, buffers and optimizer
-/// state.
+/// Tensors that the program references from variables other than parameters, gradients, buffers and optimizer state.
 #[derive(Debug, Deserialize)]
 struct Holder {
     /// The variable, and the path from it, such as `trainer.history (list of 12)`.
@@ -162,12 +162,12 @@ struct Holder {
     graphs: u64,
 }
 
-/// The references, those with the most graphs first.
+/// The references, ordered by the number of graphs, the largest first.
 #[derive(Debug, Default)]
 pub(super) struct Holders(Vec<Holder>);
 
 impl Holders {
-    /// Returns the tensors listed in the recording; none if its recorder does not list any.
+    /// Returns the tensors listed in the recording, if its recorder lists any.
     pub(super) fn of(trace: &Trace) -> Self {
         let fact = trace.header.facts.iter().find(|(name, _)| name == HOLDERS);
         Self(fact.and_then(|(_, text)| serde_json::from_str(text).ok()).unwrap_or_default())
@@ -189,7 +189,7 @@ impl Holders {
     }
 }
 
-/// Returns the grouping keys: those of `--by`, or suitable ones for the recording.
+/// Returns the grouping keys: those of `--by`, or default keys that suit the recording.
 pub(super) fn keys(trace: &Trace, arguments: &GrowthArguments) -> Vec<GroupKey> {
     // Guessed categories would split the memory kept by one line.
     let by_default = match (trace.tables.scopes.is_empty(), trace.trust.categories_guessed) {
@@ -207,7 +207,7 @@ const OF_SEGMENTS: [GroupKey; 2] = [GroupKey::Pool, GroupKey::Frame];
 /// The filter for segments, which has no conditions.
 static NO_FILTER: LazyLock<Filter> = LazyLock::new(Filter::default);
 
-/// Returns the query for the growth of reserved memory, which is measured in addition to that of all blocks.
+/// Returns the query for the growth of reserved memory, which is measured in addition to that of blocks.
 pub(super) fn reserved_query(arguments: &GrowthArguments) -> Option<GrowthQuery<'static>> {
     let is_asked = arguments.metric != Metric::Reserved && arguments.blocks.filter.filter.is_empty();
     is_asked.then(|| GrowthQuery { metric: Metric::Reserved, keys: &OF_SEGMENTS, top: 0, filter: &NO_FILTER })
@@ -224,13 +224,13 @@ pub(super) fn check_filter(arguments: &GrowthArguments) -> Result<(), Failure> {
     }
 }
 
-/// Returns `device`, and the other devices unless it was requested.
+/// Returns `device`, and also the other devices unless `device` was requested.
 pub(super) fn measured_devices(device: DeviceId, all: Vec<DeviceId>, arguments: &GrowthArguments) -> Vec<DeviceId> {
     let is_measured = |other: &DeviceId| *other != device && arguments.device.device.is_none();
     std::iter::once(device).chain(all.into_iter().filter(is_measured)).collect()
 }
 
-/// Returns the error that there is no such window of steps, with the option that requested it.
+/// Returns the error for a window of steps that does not exist, with the option that requested it.
 pub(super) fn refused(refused: &NoWindow, arguments: &GrowthArguments) -> Failure {
     let option = match refused.step {
         Some(Bound::From(step)) => format!("--from-step {step}: "),

@@ -17,7 +17,7 @@ use crate::output::{Failure, Page, Report, Status};
 /// Maximum number of missing ranks listed in the JSON object.
 const MAX_MISSING: usize = 4096;
 
-/// `highwater info` of a folder.
+/// Runs `highwater info` on a folder.
 pub(crate) fn info(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let folder = &arguments.source.file;
     if let Some(device) = arguments.device {
@@ -36,7 +36,7 @@ pub(crate) fn info(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Sta
     Ok(Status::Fine)
 }
 
-/// The report, as text and as JSON.
+/// The report, which can be printed as text and as JSON.
 #[derive(Debug)]
 struct RanksReport<'a> {
     fleet: &'a Fleet,
@@ -109,7 +109,7 @@ impl Report for RanksReport<'_> {
     }
 }
 
-/// Files that could not be read, each with the reason.
+/// Returns the files that could not be read, each with the reason.
 pub(crate) fn unread_facts(unread: &[(PathBuf, String)]) -> Vec<Facts<'static>> {
     let file =
         |(file, why): &(PathBuf, String)| Facts::new([("file", file.as_path().into()), ("why", why.as_str().into())]);

@@ -1,4 +1,4 @@
-//! The files that a client may ask about: those that were named when the server started.
+//! The files that a client may ask about, which are those named when the server was started.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,25 +8,25 @@ use highwater_snapshots::format::Windows;
 /// The recordings that a client may ask about.
 #[derive(Clone, Debug)]
 pub(super) struct Access {
-    /// The files and folders as they were named, each with its resolved path.
+    /// The files and folders as given by the user, each with its resolved path.
     roots: Vec<(PathBuf, PathBuf)>,
 }
 
 /// Maximum number of files of a folder that are listed.
 const MAX_LISTED: usize = 50;
 
-/// Maximum number of folders within each other that are listed.
+/// Maximum depth of nested folders that are listed.
 const MAX_DEPTH: usize = 3;
 
 /// File extensions of recordings.
 const ENDINGS: [&str; 8] = ["snap", "pickle", "json", "html", "gz", "prof", "sqlite", "pkl"];
 
 impl Access {
-    /// Access to `paths`: files, or whatever is in folders.
+    /// Allows access to `paths`, which are files or folders.
     ///
     /// # Errors
     ///
-    /// Fails if one of them does not exist.
+    /// Fails if one of the paths does not exist.
     pub(super) fn new(paths: &[PathBuf]) -> Result<Self, String> {
         let root = |path: &PathBuf| match fs::canonicalize(path) {
             Ok(real) => Ok((path.clone(), real)),
@@ -35,12 +35,12 @@ impl Access {
         Ok(Self { roots: paths.iter().map(root).collect::<Result<_, _>>()? })
     }
 
-    /// Returns the path of the recording that a client calls `name`: a path as it was named at the start, or the path
-    /// of a file in a named folder. Without a name it is the only one.
+    /// Returns the path of the recording that a client calls `name`: a path as given at the start, or the path of a
+    /// file in such a folder. Without a name, returns the only recording.
     ///
     /// # Errors
     ///
-    /// Fails if it is not one of them.
+    /// Fails if the recording is not allowed.
     pub(super) fn find(&self, name: Option<&str>) -> Result<PathBuf, String> {
         let Some(name) = name.filter(|name| !name.is_empty()) else {
             let files = self.files();
@@ -58,14 +58,14 @@ impl Access {
         })
     }
 
-    /// Whether a path without links is one of the recordings.
+    /// Returns whether a resolved path is one of the recordings.
     fn allows(&self, real: &Path) -> bool {
         // A named folder may itself be the run of several ranks.
         let is_below = |root: &Path| real.starts_with(root) && (real.is_file() || (real.is_dir() && is_plain(real)));
         self.roots.iter().any(|(_, root)| root == real && root.is_file() || root.is_dir() && is_below(root))
     }
 
-    /// Returns the recordings, as a client may name them and as they are.
+    /// Returns the recordings, each with its name for clients and its resolved path.
     pub(super) fn files(&self) -> Vec<(PathBuf, PathBuf)> {
         let mut files = Vec::new();
         for (name, root) in &self.roots {
@@ -79,17 +79,17 @@ impl Access {
     }
 }
 
-/// Returns a path that no command takes for an option or for standard input.
+/// Returns a path that no command interprets as an option or as standard input.
 fn as_word(path: PathBuf) -> PathBuf {
     if path.as_os_str().as_encoded_bytes().starts_with(b"-") { Path::new(".").join(path) } else { path }
 }
 
-/// Returns whether a folder has the files of one recording, which every command opens by the folder's name.
+/// Returns whether a folder contains the files of a single recording, which commands open by the folder's name.
 pub(super) fn is_rotated(folder: &Path) -> bool {
     Windows::find_rotated(folder).is_some()
 }
 
-/// Returns whether nothing in a folder, nor in its folders, is a link, which may lead anywhere.
+/// Returns whether a folder and its subfolders contain no links, which could lead anywhere.
 fn is_plain(folder: &Path) -> bool {
     let Ok(entries) = fs::read_dir(folder) else { return false };
     entries.flatten().all(|entry| match entry.file_type() {
@@ -99,7 +99,7 @@ fn is_plain(folder: &Path) -> bool {
     })
 }
 
-/// Adds the recordings in a folder, by name.
+/// Adds the recordings in a folder, sorted by name.
 fn list(name: &Path, folder: &Path, depth: usize, files: &mut Vec<(PathBuf, PathBuf)>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     let mut entries: Vec<_> = entries.flatten().collect();

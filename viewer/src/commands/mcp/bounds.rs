@@ -1,4 +1,4 @@
-//! Cuts answers down to a size that a language model can read.
+//! Truncates answers to a size that a language model can read.
 
 use serde_json::{Map, Value, json};
 
@@ -11,11 +11,12 @@ const MAX_FACTS: usize = 9 << 10;
 /// Maximum bytes of the line that names the parts that were cut off.
 const MAX_MISSING: usize = 240;
 
-/// Numbers of rows, and of characters in a text, that are tried one after another.
+/// Limits of rows, and of characters in a text, in the order in which they are tried.
 const LIMITS: [(usize, usize); 8] =
     [(200, 4000), (50, 1000), (20, 600), (10, 400), (5, 300), (3, 200), (1, 120), (0, 80)];
 
-/// Returns whole lines of `text`, at most [`MAX_TEXT`] bytes of JSON, and the number of lines that were cut.
+/// Returns the first complete lines of `text`, at most [`MAX_TEXT`] bytes of JSON, and the number of lines that were
+/// cut.
 pub(super) fn cut_text(text: &str) -> String {
     if as_json(text) <= MAX_TEXT {
         return text.to_owned();
@@ -44,8 +45,8 @@ pub(super) fn cut_message(text: &str) -> String {
     cut_line(text, MAX_TEXT / 8)
 }
 
-/// Returns `facts` in at most [`MAX_FACTS`] bytes: of lists only the first entries, of texts the beginning. `cut` in
-/// the object names the lists with the number of their entries.
+/// Returns `facts` in at most [`MAX_FACTS`] bytes, with only the first entries of lists and the beginning of texts.
+/// `cut` in the object names the truncated lists with the number of their entries.
 pub(super) fn cut_facts(facts: &Value) -> Value {
     for (rows, letters) in LIMITS {
         let mut cut = Map::new();

@@ -18,18 +18,18 @@ use crate::output::{Failure, Page, usage_error, versioned};
 /// Characters per line of reports.
 const WIDTH: usize = 120;
 
-/// Maximum number of texts in an argument, and of bytes of each: each may cost the time of a replay.
+/// Maximum number of texts in an argument, since each may cost the time of a replay.
 const MAX_TEXTS: usize = 32;
 const MAX_TEXT: usize = 4096;
 
 /// Width and height of pictures in pixels, small enough to send to a model.
 const PICTURE_SIZE: &str = "1200x750";
 
-/// The reason that there is no answer to a call.
+/// The reason a call has no answer.
 pub(super) enum Unanswered {
     /// The text for the client.
     Because(String),
-    /// The user stops the program, by this signal, while a file is written.
+    /// The user stopped the program with this signal while a file was being written.
     Stopped(u8),
 }
 
@@ -75,7 +75,7 @@ pub(super) fn call(access: &Access, name: &str, arguments: &Value) -> Result<Val
     Ok(answer(&text, facts.as_ref()))
 }
 
-/// Returns the words of the command line after the command: files, then options.
+/// Returns the arguments of the command line after the command's name: files, then options.
 fn words(access: &Access, tool: &Tool, arguments: &Value) -> Result<Vec<PathBuf>, String> {
     let none = Map::new();
     let given = match arguments {
@@ -147,7 +147,7 @@ fn add_words(
     Ok(())
 }
 
-/// Returns a text, or a number as text: clients send one for the other. A whole number has no fraction.
+/// Returns a text, or a number as text, since clients confuse the two. A whole number has no fraction.
 fn text_of(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -213,8 +213,8 @@ fn without(text: &str, file: &Path) -> String {
     text.replace(&file.display().to_string(), "picture.png")
 }
 
-/// Returns the call of a tool with the words of a command after `highwater`, as they are written for a shell; `None` if
-/// no tool does the same.
+/// Returns the tool call for a command, given its arguments after `highwater` in shell syntax; `None` if no tool does
+/// the same.
 pub(super) fn suggested_call(command: &str) -> Option<String> {
     let words = unquoted(command);
     let (command, words) = words.split_first()?;

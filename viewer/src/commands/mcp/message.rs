@@ -1,4 +1,4 @@
-//! Messages of JSON-RPC 2.0, one a line.
+//! Messages of JSON-RPC 2.0, one per line.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Read as _};
@@ -8,13 +8,13 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-/// Maximum bytes of a line that is read.
+/// Maximum length in bytes of a line.
 const MAX_LINE: u64 = 1 << 20;
 
 /// Maximum number of messages in a batch.
 const MAX_BATCH: usize = 64;
 
-/// Maximum number of lines that wait in each queue, before the reader and behind it, while a request is answered.
+/// Maximum number of lines that wait in each queue, before and after the reader, while a request is being answered.
 const MAX_WAITING: usize = 64;
 
 /// The error codes of JSON-RPC, and one of the Model Context Protocol.
@@ -32,7 +32,7 @@ pub(super) enum Code {
     Version = -32022,
 }
 
-/// The reason that a request failed, for the client.
+/// The reason a request failed, for the client.
 #[derive(Clone, Debug)]
 pub(super) struct Refusal {
     code: Code,
@@ -41,7 +41,7 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    /// A failure with a reason.
+    /// Creates a refusal with a reason.
     pub(super) fn new(code: Code, text: impl Into<String>) -> Self {
         Self { code, text: text.into(), data: None }
     }
@@ -51,7 +51,7 @@ impl Refusal {
         Self { data: Some(data), ..self }
     }
 
-    /// The answer to the request `id`.
+    /// Returns the answer to the request `id`.
     fn answer(self, id: &Value) -> Value {
         let mut error = json!({"code": self.code as i32, "message": self.text});
         if let Some(data) = self.data {
@@ -61,14 +61,14 @@ impl Refusal {
     }
 }
 
-/// Reads lines from `input`, and gives `write` the answer to each, until the input ends or `write` fails. A request
-/// that the client cancels before it is answered has no answer, and is not begun if that is known in time.
+/// Reads lines from `input`, and passes the answer to each to `write`, until the input ends or `write` fails. A request
+/// that the client cancels before it is answered has no answer, and is not started if the cancellation arrives in time.
 ///
 /// `answer` returns the result of a method with its parameters.
 ///
 /// # Errors
 ///
-/// Fails if the input cannot be read, or as `write`.
+/// Fails if the input cannot be read, or if `write` fails.
 pub(super) fn serve(
     input: impl BufRead + Send + 'static,
     mut answer: impl FnMut(&str, &Value) -> Result<Value, Refusal>,
@@ -95,8 +95,8 @@ pub(super) fn serve(
     reader.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// Sends the lines of `input` that are not blank, until it ends or the receiver is dropped; `None` for one that is too
-/// long.
+/// Sends the lines of `input` that are not blank, until it ends or the receiver is dropped; `None` stands for a line
+/// that is too long.
 fn read_lines(mut input: impl BufRead, lines: &SyncSender<Option<Vec<u8>>>) -> io::Result<()> {
     loop {
         let mut line = Vec::new();
@@ -115,7 +115,7 @@ fn read_lines(mut input: impl BufRead, lines: &SyncSender<Option<Vec<u8>>>) -> i
     }
 }
 
-/// Reads up to the end of a line, and keeps nothing of it.
+/// Reads up to the end of a line, and discards it.
 fn skip_line(input: &mut impl BufRead) -> io::Result<()> {
     loop {
         let part = input.fill_buf()?;
@@ -138,7 +138,7 @@ fn cancels(line: &[u8], id: &Value) -> bool {
     }
 }
 
-/// Returns the answer to a line: a request or a batch; `None` if it needs none.
+/// Returns the answer to a line, which is a request or a batch; `None` if no answer is needed.
 fn answer_line(
     line: &[u8],
     answer: &mut impl FnMut(&str, &Value) -> Result<Value, Refusal>,

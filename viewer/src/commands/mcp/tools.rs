@@ -1,4 +1,4 @@
-//! The tools: each is a command, and its parameters are options of it, as clap describes them.
+//! The tools. Each is a command, and its parameters are options of that command, as described by clap.
 
 use std::any::TypeId;
 use std::sync::LazyLock;
@@ -14,33 +14,33 @@ use crate::commands::Arguments;
 pub(super) struct Tool {
     /// The name by which clients call it.
     pub(super) name: &'static str,
-    /// The command of `highwater` that answers.
+    /// The command of `highwater` that answers the call.
     pub(super) command: &'static str,
-    /// The question that it answers, and when to ask it.
+    /// The question that the tool answers, and when to use it.
     about: &'static str,
-    /// The parameters; those that are files come first, in the order of the command.
+    /// The parameters. Files come first, in the order of the command.
     pub(super) parameters: Vec<Parameter>,
 }
 
 /// A parameter of a tool.
 #[derive(Debug)]
 pub(super) struct Parameter {
-    /// The name: that of the option, with underscores.
+    /// The name, which is that of the option with underscores.
     pub(super) name: &'static str,
-    /// The kind of its values.
+    /// The kind of the values.
     pub(super) kind: Kind,
     /// The description that the client shows to the model.
     pub(super) about: String,
-    /// Whether it must be given.
+    /// Whether the parameter is required.
     pub(super) is_required: bool,
-    /// The value where the client gives none, unless it is the command's.
+    /// The value if the client gives none, unless the command has a default of its own.
     pub(super) default: Option<&'static str>,
 }
 
 /// The kind of a parameter's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The recording that the command reads first. It may be left out if there is only one.
+    /// The first recording that the command reads. It may be omitted if there is only one.
     Recording,
     /// A further recording that the command reads.
     Second,
@@ -48,7 +48,7 @@ pub(super) enum Kind {
     Baseline,
     /// Text.
     Text,
-    /// Texts, each of which is the option once.
+    /// Texts; the option is repeated for each.
     Texts,
     /// A number of 0 or more.
     Number,
@@ -59,8 +59,8 @@ pub(super) enum Kind {
 /// The tool whose answer is a picture.
 pub(super) const PICTURE: &str = "picture";
 
-/// Descriptions of parameters that differ from those of the options: files are named in another way than on the command
-/// line, and the short help of --where leaves out the operators.
+/// Descriptions of parameters that differ from those of the options: files are named differently than on the command
+/// line, and the short help of --where omits the operators.
 const ABOUT: [(&str, &str); 3] = [
     ("file", "The recording, as `summary` lists it; of two that are compared, A."),
     ("other", "The recording B, as `summary` lists it. Without it, two steps of A are compared."),
@@ -71,7 +71,8 @@ const ABOUT: [(&str, &str); 3] = [
     ),
 ];
 
-/// The tools, by a text: of each a line with its name, its command and its parameters, and one with its description.
+/// The tools, declared as text: for each, a line with its name, its command and its parameters, and a line with its
+/// description.
 pub(super) static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
     let commands = Arguments::command();
     let lines: Vec<&str> = include_str!("tools.txt").lines().filter(|line| !line.is_empty()).collect();
@@ -79,7 +80,8 @@ pub(super) static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
 });
 
 impl Parameter {
-    /// A parameter, which is an option of `command` or a file; after `=` its default, if it is not the option's.
+    /// Parses a parameter, which is an option of `command` or a file. The text after `=` is its default, if that
+    /// differs from the option's.
     fn of(described: &'static str, command: &Command) -> Self {
         let (name, default) = described.split_once('=').map_or((described, None), |(name, text)| (name, Some(text)));
         let is_named = |option: &&Arg| option.get_long().is_some_and(|long| long.replace('-', "_") == name);
@@ -95,7 +97,7 @@ impl Parameter {
         Self { name, kind, about, is_required: option.is_some_and(Arg::is_required_set), default }
     }
 
-    /// The option of the command.
+    /// Returns the option of the command.
     pub(super) fn option(&self) -> String {
         format!("--{}", self.name.replace('_', "-"))
     }
@@ -149,7 +151,7 @@ impl Tool {
         Self { name, command, about, parameters }
     }
 
-    /// Returns a text with the tool's parameters in place of the command's options.
+    /// Returns a text in which the tool's parameters replace the command's options.
     pub(super) fn renamed(&self, text: &str) -> String {
         // An option whose name begins with another's comes first.
         let mut parameters: Vec<&Parameter> = self.parameters.iter().collect();
@@ -158,7 +160,7 @@ impl Tool {
         parameters.iter().fold(text.to_owned(), name)
     }
 
-    /// Returns the tool as clients list it.
+    /// Returns the tool's description for clients.
     pub(super) fn described(&self) -> Value {
         // Options that are no parameters are named in passing.
         let about = |parameter: &Parameter| self.renamed(&parameter.about).replace("--", "");

@@ -1,10 +1,10 @@
 //! Finds the largest batch size or sequence length with which a step fits, by bisection.
 
-/// Sizes beyond this are not tried.
+/// Maximum size that is tried.
 const MOST: usize = 1 << 24;
 
-/// Returns the largest size for which `fits` returns true, found by doubling from `start` and by bisection, so that a
-/// larger one may exist if `fits` is not monotone; `None` if not even 1 fits.
+/// Returns the largest size for which `fits` returns true, found by doubling from `start` and by bisection. A larger
+/// one may exist if `fits` is not monotone; `None` if not even 1 fits.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! Plans for a PyTorch program that is not edited: simulates it, plans, and simulates it once more with the plan's
-//! lines on a device of exactly the budget.
+//! Plans for a PyTorch program that is not edited: simulates it, plans, and simulates it again with the plan's lines on
+//! a device whose size is the budget.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -17,10 +17,10 @@ use highwater_app::answers::plan::{Code, Trial};
 /// The file with the lines that the Python package applies.
 const LINES: &str = "HIGHWATER_SIMULATE_LINES";
 
-/// The memory of the first simulation, in which nothing fails: more than any device has.
+/// The device memory in the first simulation, in which no request fails: more than any real device has.
 const UNLIMITED_BYTES: u64 = 1 << 40;
 
-/// A program, and the GPU that it is simulated on.
+/// A program, and the GPU on which it is simulated.
 #[derive(Debug)]
 pub(super) struct SimulatedProgram<'a> {
     arguments: &'a PlanArguments,
@@ -33,18 +33,18 @@ impl<'a> SimulatedProgram<'a> {
         Self { arguments, gpu: arguments.gpu.unwrap_or_else(Gpu::unless_named) }
     }
 
-    /// Returns a note on the GPU that determines the kernels, unless it was chosen.
+    /// Returns a note on the GPU that determines the kernels, unless the user chose it.
     pub(super) fn assumed(&self) -> Option<String> {
         let name = self.gpu.name;
         let text = format!("--gpu is not given: the program is simulated with the kernels of an {name}");
         self.arguments.gpu.is_none().then_some(text)
     }
 
-    /// Simulates the program as it is, on a device with memory for anything.
+    /// Simulates the unchanged program, on a device with practically unlimited memory.
     ///
     /// # Errors
     ///
-    /// Fails if nothing was recorded, or the program does not get to its end.
+    /// Fails if nothing was recorded, or if the program did not reach its end.
     pub(super) fn recorded(&self) -> Result<Simulated, Failure> {
         let memory = UNLIMITED_BYTES.max(self.gpu.memory_bytes);
         let simulated = simulate(&self.simulation(memory, 0, None), &[])?;

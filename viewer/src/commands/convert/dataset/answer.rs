@@ -12,10 +12,10 @@ use crate::commands::info::ranks::unread_facts;
 use crate::commands::next_command::quoted;
 use crate::output::{Page, Report};
 
-/// Maximum number of recordings and unreadable files that are listed.
+/// Maximum number of recordings and of unreadable files that are listed.
 const MAX_LISTED: usize = 8;
 
-/// One recording that was written.
+/// A recording that was written.
 #[derive(Debug)]
 pub(super) struct Written {
     pub(super) rank: Option<u32>,
@@ -23,11 +23,11 @@ pub(super) struct Written {
     pub(super) file: PathBuf,
     pub(super) events: u64,
     pub(super) blocks: u64,
-    /// The bytes of its tables.
+    /// The total size of its tables in bytes.
     pub(super) bytes: u64,
 }
 
-/// The report, as text and as JSON.
+/// The report, which can be printed as text and as JSON.
 #[derive(Debug)]
 pub(super) struct Answer<'a> {
     pub(super) arguments: &'a ConvertArguments,
@@ -48,7 +48,7 @@ impl Answer<'_> {
         self.sum(|written| written.bytes)
     }
 
-    /// The table of the first `shown` recordings that were converted.
+    /// Returns a table of the first `shown` recordings that were converted.
     fn recordings(&self, shown: usize) -> Table<'_> {
         let rows = &self.written;
         let rank = |row: usize| rows[row].rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string());

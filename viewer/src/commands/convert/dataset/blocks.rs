@@ -13,20 +13,20 @@ use super::column::number;
 use super::identity::Identity;
 use super::texts::Texts;
 
-/// The rows of a recording, or of a part of one: the blocks that the part allocates.
+/// The rows of a recording, or of a part of one. They are the blocks that the part allocates.
 pub(super) struct BlockRows<'a> {
     trace: &'a Trace,
     identity: &'a Identity,
     texts: Texts,
-    /// The values of keys, with the word for each.
+    /// The values of keys, and for each value its text.
     keys: HashMap<GroupKey, (BlockValues<'a>, Vec<Option<ByteArray>>)>,
-    /// The number of blocks that belong to earlier parts.
+    /// Number of blocks that belong to earlier parts.
     before: usize,
     /// The ends of blocks that outlive the window.
     ends: &'a LaterEnds,
 }
 
-/// An event by its number in the recording, and its time.
+/// An event, identified by its index in the recording, and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Numbered {
     number: u64,
@@ -41,12 +41,12 @@ struct End {
     last_use: Option<Numbered>,
 }
 
-/// The ends of blocks that outlive the part that allocates them, by their numbers.
+/// The ends of blocks that outlive the part in which they are allocated, by block id.
 #[derive(Debug, Default)]
 pub(super) struct LaterEnds(HashMap<BlockId, End>);
 
 impl LaterEnds {
-    /// The ends of blocks of earlier parts, in `trace`, a window whose blocks are numbered.
+    /// Returns the ends of blocks of earlier parts in the window `trace`, whose blocks have ids of the whole recording.
     pub(super) fn of(trace: &Trace) -> Self {
         let mut ends = HashMap::new();
         if trace.start.events > 0 {
@@ -67,7 +67,7 @@ impl LaterEnds {
         Self(ends)
     }
 
-    /// Adds the ends in a part that follows.
+    /// Adds the ends from a later part.
     pub(super) fn append(&mut self, part: Self) {
         for (block, end) in part.0 {
             let known = self.0.entry(block).or_default();
@@ -78,7 +78,7 @@ impl LaterEnds {
     }
 }
 
-/// The number of blocks that `trace` does not allocate.
+/// Returns the number of blocks that `trace` does not allocate.
 fn rows_before(trace: &Trace) -> usize {
     trace.blocks.alloc.partition_point(|alloc| !alloc.is_some())
 }
@@ -88,7 +88,7 @@ fn numbered(trace: &Trace, event: EventId) -> Option<Numbered> {
 }
 
 impl<'a> BlockRows<'a> {
-    /// The rows of `trace`; `ends` has those of blocks that outlive it.
+    /// Creates the rows of `trace`; `ends` contains the ends of blocks that outlive it.
     pub(super) fn new(trace: &'a Trace, identity: &'a Identity, ends: &'a LaterEnds) -> Self {
         let before = if trace.start.events == 0 { 0 } else { rows_before(trace) };
         Self { trace, identity, texts: Texts::default(), keys: HashMap::new(), before, ends }
@@ -98,7 +98,7 @@ impl<'a> BlockRows<'a> {
         BlockId::from_index(self.before + row)
     }
 
-    /// The values of `key` of all blocks, and the value of the block of a row.
+    /// Returns the values of `key` for all blocks, and the value for the block of a row.
     fn values(&mut self, key: GroupKey, row: usize) -> (&(BlockValues<'a>, Vec<Option<ByteArray>>), usize) {
         let block = self.before + row;
         let values = self.keys.entry(key).or_insert_with(|| {

@@ -1,4 +1,4 @@
-//! A column of a table: name, type, description, and how its values are computed.
+//! A column of a table: its name, type and description, and the computation of its values.
 
 use std::sync::Arc;
 
@@ -7,23 +7,23 @@ use parquet::data_type::ByteArray;
 use parquet::errors::Result;
 use parquet::schema::types::{Type, TypePtr};
 
-/// The computation of a row's value, `None` for an empty cell; `V` is the table's rows.
+/// A function that computes a row's value, or `None` for an empty cell; `V` is the table's rows.
 type Compute<V, T> = Box<dyn Fn(&mut V, usize) -> Option<T>>;
 
-/// The values of a column, by their type and encoding.
+/// The values of a column, by type and encoding.
 pub(super) enum Values<V> {
-    /// Numbers that repeat: dictionary-encoded.
+    /// Numbers that repeat; dictionary-encoded.
     Repeating(Compute<V, i64>),
-    /// Numbers close to that of the previous row: delta-encoded.
+    /// Numbers close to that of the previous row; delta-encoded.
     Running(Compute<V, i64>),
-    /// Texts that repeat: dictionary-encoded.
+    /// Texts that repeat; dictionary-encoded.
     Texts(Compute<V, ByteArray>),
 }
 
 /// A column of a table of `V`.
 pub(super) struct Column<V> {
     pub(super) name: &'static str,
-    /// The description of its values, as `docs/ranks.md` has it.
+    /// The description of the values, as in `docs/ranks.md`.
     #[cfg_attr(not(test), expect(dead_code, reason = "a test compares it with the documentation"))]
     pub(super) about: &'static str,
     /// Whether values can be null.
@@ -59,18 +59,18 @@ impl<V> Column<V> {
         Self { name, about, is_optional: true, values: Values::Texts(Box::new(value)) }
     }
 
-    /// The same, with a value in each row.
+    /// Returns the same column with a value in each row.
     pub(super) fn always(self) -> Self {
         Self { is_optional: false, ..self }
     }
 
-    /// Returns the type, as query engines name it.
+    /// Returns the name of the type in query engines.
     #[cfg(test)]
     pub(super) fn type_name(&self) -> &'static str {
         if matches!(self.values, Values::Texts(_)) { "VARCHAR" } else { "BIGINT" }
     }
 
-    /// Returns the encoding of its values, unless they are dictionary-encoded.
+    /// Returns the encoding of the values, unless they are dictionary-encoded.
     pub(super) fn encoding(&self) -> Option<Encoding> {
         matches!(self.values, Values::Running(_)).then_some(Encoding::DELTA_BINARY_PACKED)
     }
@@ -93,7 +93,7 @@ pub(super) fn schema<V>(columns: &[Column<V>]) -> Result<TypePtr> {
     Type::group_type_builder("schema").with_fields(fields).build().map(Arc::new)
 }
 
-/// Converts a number to the type that Parquet's engines share; `None` if it does not fit.
+/// Converts a number to the integer type that all Parquet engines support; `None` if it does not fit.
 pub(super) fn number(value: u64) -> Option<i64> {
     i64::try_from(value).ok()
 }

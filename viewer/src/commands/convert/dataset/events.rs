@@ -1,4 +1,4 @@
-//! The table with a row for each event, and one before the first for each device.
+//! The table with a row for each event, and for each device a row for the state before the first event.
 
 use std::ops::Range;
 
@@ -18,14 +18,14 @@ pub(super) struct EventRows<'a> {
     identity: &'a Identity,
     texts: Texts,
     devices: Vec<DeviceId>,
-    /// The number of rows before the first event: one for each device, but none in a later part of a recording.
+    /// Number of rows before the first event: one for each device, but none in a later part of a recording.
     before: usize,
-    /// The totals of each device after the last row that was entered.
+    /// The totals of each device after the last prepared row.
     now: Vec<Totals>,
-    /// The range of rows whose totals are in `totals`, which has `None` for rows without a device.
+    /// The range of rows whose totals are in `totals`, in which rows without a device have `None`.
     entered: Range<usize>,
     totals: Vec<Option<Totals>>,
-    /// Step and phase of the row that was asked for last.
+    /// The index of the step and phase of the last requested row.
     span: usize,
 }
 
@@ -50,12 +50,12 @@ impl<'a> EventRows<'a> {
         }
     }
 
-    /// The event of a row; none for the state before the first.
+    /// Returns the event of a row; `None` for the state before the first event.
     fn event(&self, row: usize) -> Option<EventId> {
         row.checked_sub(self.before).map(EventId::from_index)
     }
 
-    /// The device of a row; `None` if it concerns every device.
+    /// Returns the device of a row; `None` if the event concerns every device.
     fn device(&self, row: usize) -> Option<DeviceId> {
         match self.event(row) {
             None => self.devices.get(row).copied(),
@@ -82,7 +82,7 @@ impl<'a> EventRows<'a> {
         }
     }
 
-    /// The step and phase of a row; rows are asked for in order, column by column.
+    /// Returns the step and phase of a row. Rows are requested in order, column by column.
     fn span(&mut self, row: usize) -> Option<&'a highwater_snapshots::trace::Span> {
         let event = self.event(row)?;
         let rows = self.trace.spans.rows();

@@ -8,7 +8,7 @@ use parquet::file::metadata::KeyValue;
 
 use crate::output::{problem_texts, trust};
 
-/// The version of the two tables: a later one may add columns, but never change their meaning.
+/// The schema version of the two tables. Later versions may add columns, but never change their meaning.
 pub(super) const SCHEMA_VERSION: &str = "1";
 
 /// The columns that identify the recording of a row.
@@ -16,7 +16,7 @@ pub(super) const SCHEMA_VERSION: &str = "1";
 pub(super) struct Identity {
     /// The name of the recording's file.
     pub(super) recording: ByteArray,
-    /// The rank and where that comes from; `None` if unknown.
+    /// The rank and the source of the rank; `None` if unknown.
     pub(super) rank: Option<(u32, Origin)>,
     started_us: u64,
 }
@@ -31,7 +31,7 @@ impl Identity {
         i64::try_from(self.started_us.saturating_mul(1000).saturating_add(time_ns)).unwrap_or(i64::MAX)
     }
 
-    /// Returns the file's metadata: names that begin with `highwater.`.
+    /// Returns the file's metadata, whose names begin with `highwater.`.
     pub(super) fn metadata(&self, trace: &Trace) -> Vec<KeyValue> {
         let header = &trace.header;
         let number = |number: Option<u32>| number.map(|number| number.to_string());

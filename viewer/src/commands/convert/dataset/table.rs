@@ -15,31 +15,32 @@ use parquet::schema::types::ColumnPath;
 use super::Rows;
 use super::column::{Column, Values, schema};
 
-/// Rows of a row group: engines read groups in parallel, and writing needs the memory of one column of one group.
+/// Number of rows in a row group. Engines read groups in parallel, and writing needs memory for one column of one
+/// group.
 pub(super) const GROUP: usize = 1 << 18;
 
 /// Number of values written at a time.
 const BATCH: usize = 1 << 13;
 
-/// Maximum bytes of a group's dictionary of texts; further texts are stored in place.
+/// Maximum bytes of a group's dictionary of texts; further texts are stored without the dictionary.
 const MAX_TEXT: usize = 64 << 20;
 
 /// Maximum bytes of a text in the column statistics.
 const MAX_STATISTICS_TEXT: usize = 64;
 
-/// A table that is written part by part.
+/// A table that is written in parts.
 pub(super) struct TableFile<W: Write + Send> {
     file: SerializedFileWriter<W>,
 }
 
 impl<W: Write + Send> TableFile<W> {
-    /// Begins a table with `columns` and `metadata`.
+    /// Starts a table with `columns` and `metadata`.
     pub(super) fn new<V>(out: W, columns: &[Column<V>], metadata: Vec<KeyValue>) -> Result<Self> {
         let properties = Arc::new(properties(columns, metadata)?);
         Ok(Self { file: SerializedFileWriter::new(out, schema(columns)?, properties)? })
     }
 
-    /// Adds `rows` to the table, which has the same columns.
+    /// Appends `rows` to the table, which must have the same columns.
     pub(super) fn append<V: Rows>(&mut self, mut rows: V, columns: &[Column<V>]) -> Result<()> {
         let whole = rows.len();
         for start in (0..whole).step_by(GROUP) {
@@ -103,7 +104,7 @@ impl<V> Column<V> {
         Ok(())
     }
 
-    /// Returns the values that are present and, if some may be missing, for each row whether it has one.
+    /// Returns the values that are present and, if some may be missing, whether each row has one.
     fn collect<T: Default>(
         &self,
         batch: std::ops::Range<usize>,

@@ -15,13 +15,13 @@ use super::identity::Identity;
 use super::table::TableFile;
 use super::{Rows, parquet_error, with_rank};
 
-/// A recording that is written as tables.
+/// A recording to write as tables.
 pub(super) struct Tables<'a> {
     pub(super) source: &'a Source<'a>,
     pub(super) identity: &'a Identity,
     /// Whether the rank is a column.
     pub(super) has_rank: bool,
-    /// Whether the stacks of windows are left out.
+    /// Whether stacks are omitted.
     pub(super) no_stacks: bool,
 }
 
@@ -40,12 +40,12 @@ impl Tables<'_> {
         file.finish().map_err(parquet_error)
     }
 
-    /// Writes the table of blocks: goes through the recording once for the ends of blocks that outlive their window,
-    /// and again for the rows.
+    /// Writes the table of blocks. Reads the recording once for the ends of blocks that outlive their window, and again
+    /// for the rows.
     ///
     /// # Errors
     ///
-    /// As [`Self::write_events`].
+    /// Fails like [`Self::write_events`].
     pub(super) fn write_blocks(&self, out: impl Write + Send) -> Result<(), Error> {
         let mut ends = LaterEnds::default();
         self.each(|window| {
@@ -60,7 +60,7 @@ impl Tables<'_> {
         file.finish().map_err(parquet_error)
     }
 
-    /// Passes each window to `take`, its blocks numbered as in the recording.
+    /// Passes each window to `take`, with block ids of the whole recording.
     fn each(&self, mut take: impl FnMut(&Trace) -> Result<(), Error>) -> Result<(), Error> {
         self.source
             .try_each_window(|window| self.prepared(window), |window| take(&window), &mut |_| ControlFlow::Continue(()))

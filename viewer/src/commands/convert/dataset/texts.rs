@@ -17,7 +17,7 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    /// Clears the caches of values that a recording may have millions of.
+    /// Clears the caches of values of which a recording may have millions.
     pub(super) fn forget(&mut self) {
         self.strings.clear();
         self.stacks.clear();
@@ -47,7 +47,7 @@ impl Texts {
         self.scopes.entry(id).or_insert_with(path).clone()
     }
 
-    /// A stack with its outermost line first and `;` between lines, as flame graph programs have it.
+    /// Returns a stack with its outermost line first and `;` between lines, as in the input of flame graph programs.
     pub(super) fn stack(&mut self, trace: &Trace, id: StackId) -> Option<ByteArray> {
         let folded = || id.is_some().then(|| ByteArray::from(trace.tables.folded_text(id).into_bytes()));
         self.stacks.entry(id).or_insert_with(folded).clone()
