@@ -1,6 +1,6 @@
-//! GPUs: what CUDA reports about them, for simulations, and their peak rates, from which the time of a step is
-//! estimated by the roofline model of Williams et al., "Roofline: An Insightful Visual Performance Model for Multicore
-//! Architectures" (2009).
+//! GPU models: the properties reported by CUDA, for simulations, and the peak rates, from which the time of a step is
+//! estimated with the roofline model of Williams et al., "Roofline: An Insightful Visual Performance Model for
+//! Multicore Architectures" (2009).
 
 use std::str::FromStr;
 
@@ -22,7 +22,7 @@ pub struct Gpu {
     rates: Option<Rates>,
 }
 
-/// Peak rates as the vendor's datasheet has them, without sparsity.
+/// Peak rates according to the vendor's datasheet, without sparsity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
     /// The key of the GPU.
@@ -31,7 +31,7 @@ pub struct Rates {
     half: f64,
     /// Matrix products in TF32.
     tf32: f64,
-    /// Everything else in f32.
+    /// All other arithmetic in f32.
     single: f64,
     /// Bandwidth of the memory in 10⁹ bytes a second.
     bandwidth: f64,
@@ -59,8 +59,8 @@ const fn gpu(
     Gpu { key, name, memory_bytes, capability, multiprocessors, l2_bytes, rates: None }
 }
 
-/// The known GPUs. Memory, multiprocessors and caches are those of public reports of CUDA's `deviceQuery` and PyTorch's
-/// `get_device_properties` on Linux.
+/// The known GPUs. Memory, multiprocessors and caches are taken from public reports of CUDA's `deviceQuery` and
+/// PyTorch's `get_device_properties` on Linux.
 #[rustfmt::skip]
 pub(crate) const GPUS: &[Gpu] = &[
     gpu("h100", "NVIDIA H100 80GB HBM3", 85_028_896_768, (9, 0), 132, 52_428_800)
@@ -116,7 +116,7 @@ pub(crate) const GPUS: &[Gpu] = &[
 ];
 
 impl Gpu {
-    /// An A100, the default.
+    /// Returns the default GPU, an A100.
     pub(crate) fn unless_named() -> Self {
         "a100".parse().expect("is in the table")
     }
@@ -125,13 +125,13 @@ impl Gpu {
     ///
     /// # Errors
     ///
-    /// Fails if they are unknown.
+    /// Fails if the rates are unknown.
     pub fn rates(self) -> Result<Rates, String> {
         let known = || keys(|gpu| gpu.rates.is_some());
         self.rates.ok_or_else(|| format!("the peak rates of '{}' are not known: expected one of {}", self.key, known()))
     }
 
-    /// The same GPU with `memory_bytes` of memory.
+    /// Returns the same GPU with `memory_bytes` of memory.
     pub fn with_memory(self, memory_bytes: u64) -> Self {
         Self { memory_bytes, ..self }
     }
@@ -157,7 +157,7 @@ impl FromStr for Gpu {
     }
 }
 
-/// A GPU's rates, and how programs use it.
+/// A GPU's peak rates, and the settings of programs that affect them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Roofline {
     /// The peak rates of the GPU.
@@ -168,7 +168,7 @@ pub(crate) struct Roofline {
 
 impl Roofline {
     /// Returns the time in nanoseconds of an operation of `flops` floating-point operations that moves `bytes` bytes:
-    /// that of its arithmetic or of its memory traffic, whichever is longer.
+    /// the time of its arithmetic or of its memory traffic, whichever is longer.
     pub(crate) fn nanoseconds(&self, arithmetic: Arithmetic, flops: u64, bytes: u64) -> f64 {
         let rate = match arithmetic {
             Arithmetic::HalfProduct => self.rates.half,

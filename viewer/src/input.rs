@@ -1,4 +1,4 @@
-//! The input of commands: recordings, devices, rules for categories.
+//! The input of commands: recordings, devices, and rules for categories.
 
 pub(crate) mod recording;
 pub(crate) mod categories;

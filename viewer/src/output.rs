@@ -1,4 +1,4 @@
-//! The output of commands: pages, tables, exit status.
+//! The output of commands: pages, tables, and exit status.
 
 pub(crate) mod usage;
 mod terminal;

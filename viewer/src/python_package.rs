@@ -1,4 +1,5 @@
-//! The Python package embedded in the binary, which is prepended to the module path of Python programs that it runs.
+//! The Python package embedded in the binary. It is prepended to the module path of Python programs that the binary
+//! runs.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -64,14 +65,14 @@ impl Package {
         &self.path
     }
 
-    /// The folder, which is kept when this process ends.
+    /// Keeps the folder when this process ends, and returns its path.
     pub(crate) fn keep(self) -> PathBuf {
         self.temporary.map_or(self.path, TempDir::keep)
     }
 }
 
-/// Writes the package into `folder`, unless it is there, with a module that Python runs at startup and that ends with
-/// the lines `then`.
+/// Writes the package into `folder`, unless it already exists, with a module that Python runs at startup. The module
+/// ends with the lines `then`.
 ///
 /// # Errors
 ///
@@ -84,13 +85,14 @@ pub(crate) fn write(folder: &Path, then: &str) -> io::Result<()> {
     put(&folder.join("sitecustomize.py"), format!("{START}{then}").as_bytes())
 }
 
-/// The environment variables by which Python programs find the package in `folder`, and the package finds this binary.
+/// Returns the environment variables that let Python programs find the package in `folder`, and let the package find
+/// this binary.
 pub(crate) fn environment(folder: &Path) -> impl Iterator<Item = (&'static str, OsString)> {
     let own = std::env::current_exe().ok().map(|own| ("HIGHWATER_BINARY", own.into()));
     [("PYTHONPATH", before("PYTHONPATH", folder))].into_iter().chain(own)
 }
 
-/// The value of a path variable with `folder` prepended.
+/// Returns the value of a path variable with `folder` prepended.
 pub(crate) fn before(name: &str, folder: &Path) -> OsString {
     let mut value = folder.as_os_str().to_owned();
     if let Some(others) = std::env::var_os(name).filter(|others| !others.is_empty()) {

@@ -69,13 +69,13 @@ pub struct RecordArguments {
 }
 
 impl RecordArguments {
-    /// The file that is written.
+    /// Returns the path of the file to write.
     pub(crate) fn file(&self) -> PathBuf {
         let default = || PathBuf::from(format!("{}.snap", self.scenario.as_deref().unwrap_or("recording")));
         self.out.clone().unwrap_or_else(default)
     }
 
-    /// The file to open in the app afterwards.
+    /// Returns the path of the file to open in the app afterwards.
     pub(crate) fn to_open(&self) -> Option<PathBuf> {
         self.open.then(|| self.file())
     }
@@ -112,25 +112,25 @@ pub const EXAMPLES: &[Example] = &[
     },
 ];
 
-/// Locked for writing while a built-in step is recorded, and for reading while one is only run: the recorder is global
-/// to the process, and the app does both on several threads.
+/// Locked for writing while a built-in step is recorded, and for reading while one is only run. The recorder is global
+/// to the process, and the app records and runs steps on several threads.
 static TURN: RwLock<()> = RwLock::new(());
 
-/// Waits until no other built-in step is recorded or run.
+/// Waits until no other built-in step is being recorded or run.
 pub(crate) fn recording_turn() -> RwLockWriteGuard<'static, ()> {
     TURN.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until no built-in step is recorded.
+/// Waits until no built-in step is being recorded.
 pub(crate) fn running_turn() -> RwLockReadGuard<'static, ()> {
     TURN.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Records the scenario `name` with its defaults on the accounting device into `file`.
+/// Records the scenario `name` with its default options on the accounting device into `file`.
 ///
 /// # Errors
 ///
-/// Returns a sentence for the user.
+/// Returns the error as a sentence for the user.
 pub fn example(name: &str, file: &Path) -> Result<(), String> {
     let options = Options { steps: 2, ..Options::default() };
     let _turn = recording_turn();
@@ -202,7 +202,7 @@ impl Report for ScenarioList {
     }
 }
 
-/// The memory of a run, as recorded.
+/// The memory of a recorded run.
 struct RecordReport<'a> {
     name: &'a str,
     file: &'a Path,

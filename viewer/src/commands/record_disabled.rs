@@ -8,13 +8,13 @@ use highwater_app::example::Example;
 use crate::args::Form;
 use crate::output::{Failure, Page, Status};
 
-/// `highwater record`, which fails whatever its arguments are.
+/// Arguments of `highwater record`, which always fails in this build.
 #[derive(Clone, Debug, Args)]
 pub struct RecordArguments {
     /// Ignored: this build has no engine
     #[arg(value_name = "ARGUMENTS", trailing_var_arg = true, allow_hyphen_values = true)]
     pub ignored: Vec<String>,
-    /// Always false: this build has no engine.
+    /// Always the default.
     #[arg(skip)]
     pub form: Form,
 }
@@ -26,14 +26,14 @@ impl RecordArguments {
     }
 }
 
-/// Nothing: a build without the engine has no scenarios.
+/// Empty, since a build without the engine has no scenarios.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ScenarioArguments {}
 
-/// Nothing can be recorded in this build, so the first screen offers no example.
+/// Empty, since this build cannot record any training step.
 pub const EXAMPLES: &[Example] = &[];
 
-/// Fails: this build has no engine.
+/// Returns an error, since this build has no engine.
 pub fn example(_name: &str, _file: &Path) -> Result<(), String> {
     Err(NO_ENGINE.to_owned())
 }
@@ -41,7 +41,7 @@ pub fn example(_name: &str, _file: &Path) -> Result<(), String> {
 const NO_ENGINE: &str =
     "this build has no engine to run a scenario with: build highwater with its default feature 'engine'";
 
-/// Fails: this build has no engine.
+/// Returns an error, since this build has no engine.
 pub fn run(_arguments: &RecordArguments, _page: &mut Page<'_>) -> Result<Status, Failure> {
     Err(Failure::Record(NO_ENGINE.to_owned()))
 }

@@ -118,14 +118,14 @@ impl FromStr for PictureSize {
 /// The keys of `--by`: colours, groups, or both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PictureBy {
-    /// The colour key, or why it is not one.
+    /// The colour key, or the reason it is invalid.
     pub colours: Result<ColourBy, String>,
-    /// The grouping keys, or why they are not valid.
+    /// The grouping keys, or the reason they are invalid.
     pub keys: Result<GroupKeys, String>,
 }
 
 impl PictureBy {
-    /// Colours by category, with these grouping keys.
+    /// Creates a value with these grouping keys, coloured by category.
     pub(crate) fn groups(keys: Vec<GroupKey>) -> Self {
         Self { colours: Ok(ColourBy::default()), keys: Ok(GroupKeys(keys)) }
     }

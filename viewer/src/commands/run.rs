@@ -1,5 +1,5 @@
-//! `highwater run`: records any program: PyTorch with the Python package, other uses of the CUDA driver with a
-//! preloaded library.
+//! `highwater run`: records any program, using the Python package for PyTorch and a preloaded library for other uses of
+//! the CUDA driver.
 
 mod library;
 mod program;
@@ -76,7 +76,7 @@ pub struct ProgramArguments {
     pub words: Vec<OsString>,
 }
 
-/// The code that Python runs at startup: it imports the recorder only when PyTorch is imported.
+/// The code that Python runs at startup. It imports the recorder only when PyTorch is imported.
 const START: &str = r#"
 class _BeforeTorch:
     @staticmethod
@@ -95,7 +95,7 @@ if sys.version_info >= (3, 9):
     sys.meta_path.insert(0, _BeforeTorch)
 "#;
 
-/// The suffixes of files that the recorder of PyTorch programs writes: those of `_files.py`.
+/// The suffixes of files that the recorder of PyTorch programs can write.
 const WRITTEN: [&str; 7] = ["snap", "pickle", "pkl", "json", "folded", "html", "parquet"];
 
 /// Runs the program to its end, prints a summary of the recording to standard error, and returns the program's exit
@@ -128,8 +128,8 @@ pub(crate) fn run(arguments: &ProgramArguments, _page: &mut Page<'_>) -> Result<
     Ok(Status::Program(code(ended)))
 }
 
-/// Makes a folder for the claims of processes: where temporary files are, or else, as without such a folder, in that of
-/// the recording, which must be written to in any case.
+/// Creates a folder for the claims of processes, in the folder of temporary files, or, if that is not possible, in the
+/// folder of the recording, which must be writable in any case.
 fn claims_beside(file: &Path) -> io::Result<TempDir> {
     let in_folder = |folder: &Path| Builder::new().prefix("highwater-run-").tempdir_in(folder);
     let beside = if file.is_dir() { Some(file) } else { file.parent() };
@@ -137,7 +137,7 @@ fn claims_beside(file: &Path) -> io::Result<TempDir> {
 }
 
 /// Returns the absolute path of the recording, since the program may change its working folder. For a program that only
-/// starts others, returns the folder, in which the recorded program chooses the file name.
+/// starts others, returns a folder, in which the recorded program chooses the file name.
 fn file_of(arguments: &ProgramArguments, program: &Program) -> Result<PathBuf, Failure> {
     let named = || match program.script(&arguments.words) {
         Some(script) => format!("{script}.snap"),
@@ -160,7 +160,7 @@ fn file_of(arguments: &ProgramArguments, program: &Program) -> Result<PathBuf, F
     std::path::absolute(&file).map_err(|why| Failure::Write(format!("{}: {why}", file.display())))
 }
 
-/// Fails now, rather than after the run, if the file cannot be written. An existing file remains until it is replaced.
+/// Fails before rather than after the run if the file cannot be written. An existing file remains until it is replaced.
 pub(crate) fn make_way(file: &Path) -> Result<(), Failure> {
     let cannot =
         |why: io::Error| Failure::Write(format!("cannot write {}: {why}; choose another with --out", file.display()));
@@ -172,7 +172,7 @@ pub(crate) fn make_way(file: &Path) -> Result<(), Failure> {
     if is_new { std::fs::remove_file(file).map_err(cannot) } else { Ok(()) }
 }
 
-/// The settings of the library, as environment variables.
+/// Returns the settings of the library, as environment variables.
 fn settings(arguments: &ProgramArguments, file: &Path, claims: &Path) -> Vec<(&'static str, OsString)> {
     let level = if arguments.no_stacks { "events" } else { "stacks" };
     let steps = arguments.steps.as_ref().map_or_else(String::new, |steps| format!("{}..{}", steps.start, steps.end));
@@ -189,7 +189,7 @@ fn settings(arguments: &ProgramArguments, file: &Path, claims: &Path) -> Vec<(&'
     ]
 }
 
-/// Returns the exit status: the program's, or 128 plus the number of the signal that killed it, as in shells.
+/// Returns the exit status of the program, or 128 plus the signal number if a signal killed it, as in shells.
 pub(crate) fn code(ended: ExitStatus) -> u8 {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&ended) {

@@ -50,10 +50,10 @@ pub struct ServeArguments {
     pub categories: CategoryChoice,
 }
 
-/// Maximum number of clients that are answered at once; others wait.
+/// Maximum number of clients that are answered at once; further clients wait.
 const MAX_CLIENTS: usize = 64;
 
-/// Time for a client to send its request; the second is used while many clients are waiting.
+/// Time limits for a client to send its request; the second applies while many clients are waiting.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 const SHORT_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -101,13 +101,13 @@ pub(crate) fn run(arguments: &ServeArguments, page: &mut Page<'_>) -> Result<Sta
     Ok(Status::Fine)
 }
 
-/// Whether a path names recordings to which more may be added: a folder, or the files of a rotation.
+/// Returns whether a path names recordings to which more may be added: a folder, or the files of a rotation.
 fn has_several(path: &Path) -> bool {
     path.is_dir() || RotatedFiles::find(path).is_some()
 }
 
-/// Reads each of the files, and converts those that are not .snap files into `folder`; `None` if the user stops it. The
-/// first one was already read.
+/// Reads each of the files, and converts those that are not .snap files into `folder`; `None` if the user stops the
+/// program. The first file was already read.
 fn prepare(
     (arguments, files): (&ServeArguments, &[&PathBuf]),
     mut first: Option<Result<Recording, Failure>>,
@@ -151,7 +151,7 @@ fn prepare(
     Ok(Some(recordings))
 }
 
-/// Whether `file` may be a recording that is being written and has no events yet.
+/// Returns whether `file` may be a recording that is being written but has no events yet.
 fn has_only_begun(file: &Path) -> bool {
     let length = std::fs::metadata(file).ok().filter(|facts| facts.is_file()).map(|facts| facts.len());
     let is_snap = || {
@@ -178,7 +178,7 @@ fn listen(host: &str, port: Option<u16>) -> Result<TcpListener, Failure> {
     })
 }
 
-/// The host in the printed address: for a wildcard address, the name of this computer.
+/// Returns the host in the printed address; for a wildcard address, the name of this computer.
 fn shown_host(host: &str, address: SocketAddr) -> String {
     let port = address.port();
     match address.ip() {
@@ -223,9 +223,9 @@ fn print(arguments: &ServeArguments, url: &str, address: SocketAddr, page: &mut 
 const USER: &str = "USER";
 const HOST: &str = "HOST";
 
-/// The destination with which the user reaches this computer by ssh, derived from environment variables: `USER@HOST`,
-/// and an explanation of placeholders. The address is known only if the user is connected by ssh; other computers may
-/// not know this one's name.
+/// Returns the destination for connecting to this computer by ssh, in the form `USER@HOST` and derived from environment
+/// variables, and an explanation of placeholders. The address is known only if the user is connected by ssh; other
+/// computers may not know this one's name.
 fn destination(variable: impl Fn(&str) -> Option<String>) -> (String, Option<String>) {
     let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
     let user = variable("USER").or_else(|| variable("LOGNAME"));
@@ -277,7 +277,7 @@ fn is_hangup_ignored() -> bool {
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
-/// Wakes the listener at `address` by a connection.
+/// Wakes the listener at `address` by connecting to it.
 fn wake(address: SocketAddr) {
     let loopback =
         if address.is_ipv4() { IpAddr::from([127, 0, 0, 1]) } else { IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1_u16]) };
@@ -286,7 +286,7 @@ fn wake(address: SocketAddr) {
     let _ = TcpStream::connect((ip, address.port()));
 }
 
-/// Whether the user has requested the program to end.
+/// Whether the user has asked the program to end.
 #[derive(Clone, Debug, Default)]
 struct Stop(Arc<AtomicBool>);
 
@@ -337,7 +337,7 @@ impl Stop {
     }
 }
 
-/// The number of clients that are currently being answered.
+/// Counts the clients that are currently being answered.
 #[derive(Debug, Default)]
 struct Clients {
     count: Mutex<usize>,
@@ -346,7 +346,7 @@ struct Clients {
 
 impl Clients {
     /// Waits until another client may be answered, and counts it. Returns the time for its request, which is short
-    /// while many wait; `None` if the program is to stop.
+    /// while many wait; `None` if the program must stop.
     fn enter(&self, stop: &Stop) -> Option<Duration> {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         while *count >= MAX_CLIENTS {
@@ -366,7 +366,7 @@ impl Clients {
     }
 }
 
-/// Answers clients, each on its own thread, until the user stops it.
+/// Answers clients, each on its own thread, until the user stops the program.
 fn serve(listener: &TcpListener, site: &Arc<Site>, stop: &Stop) {
     let clients = Arc::new(Clients::default());
     for client in listener.incoming() {
@@ -390,7 +390,7 @@ fn serve(listener: &TcpListener, site: &Arc<Site>, stop: &Stop) {
     }
 }
 
-/// Answers one request. That a client has disconnected is not reported.
+/// Answers one request. A disconnected client is not reported as an error.
 fn answer(site: &Site, client: &TcpStream, patience: Duration) {
     let response = match request::read(client, patience) {
         Ok(Some(request)) => site.respond(&request),

@@ -29,7 +29,7 @@ use crate::commands::run::{Program, Signals, code, make_way};
 use crate::gpu::Gpu;
 use crate::output::{Failure, Page, Report as _, Status};
 
-/// Default number of training steps to run. From the second step on, usually nothing new is allocated.
+/// Default number of training steps to run. From the second step on, the allocations usually repeat.
 const STEPS: u32 = 3;
 
 /// Number of groups listed for the peak.
@@ -108,10 +108,10 @@ const WRITES_ANSWERS: &str = "HIGHWATER_SIMULATE_WRITES_ANSWERS";
 const READS_ANSWERS: &str = "HIGHWATER_SIMULATE_READS_ANSWERS";
 const ASSUMES_ONES: &str = "HIGHWATER_SIMULATE_ASSUMES_ONES";
 
-/// Environment variable that selects devices of this machine, which is removed for the simulated ones.
+/// Environment variable that selects devices of this machine. It is removed for simulated devices.
 const DEVICES_OF_MACHINE: &str = "CUDA_VISIBLE_DEVICES";
 
-/// Number of devices of a machine, of which each rank uses one.
+/// Number of devices of a simulated machine, one of which is used by each rank.
 const DEVICES_OF_RANKS: u32 = 8;
 
 /// Runs the program, reads its recording, and prints whether it fits.
@@ -204,8 +204,8 @@ pub(crate) fn simulate(arguments: &SimulateArguments, more: &[(String, OsString)
     Ok(simulated)
 }
 
-/// Writes the simulated GPU into `folder`; returns the environment variables of programs that use it, where `None`
-/// means to remove the variable.
+/// Writes the simulated GPU into `folder`. Returns the environment variables for programs that use it, where `None`
+/// means that the variable must be removed.
 fn variables(arguments: &SimulateArguments, folder: &Path) -> Result<BTreeMap<&'static str, Option<String>>, Failure> {
     let files = Files::provide(Some(folder))?;
     let files = files.environment().into_iter().chain(variables_of_caches(&files.shared_caches()));
@@ -232,7 +232,7 @@ fn gpu_of(arguments: &SimulateArguments) -> Gpu {
     gpu.with_memory(arguments.memory.unwrap_or(gpu.memory_bytes))
 }
 
-/// Returns the absolute path of the recording, named after the Python script.
+/// Returns the absolute path of the recording, which is named after the Python script by default.
 fn file_of(arguments: &SimulateArguments, program: &Program) -> Result<PathBuf, Failure> {
     let name = || program.script(&arguments.words).unwrap_or_else(|| program.name());
     let file = arguments.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}.snap", name())));
@@ -276,7 +276,7 @@ fn settings(arguments: &SimulateArguments, gpu: &Gpu) -> Vec<(&'static str, Stri
     settings
 }
 
-/// Explains why there is no recording.
+/// Explains why nothing was recorded.
 fn nothing_recorded(program: &Program, status: u8, has_begun: bool) -> String {
     let what = if has_begun {
         format!(

@@ -1,4 +1,4 @@
-//! `highwater skill`: instructions for assistants, which the binary carries, in the format of Agent Skills.
+//! `highwater skill`: instructions for assistants in the format of Agent Skills, embedded in the binary.
 
 use std::fs;
 use std::path::PathBuf;

@@ -108,16 +108,16 @@ fn lock(file: &Path) -> Result<File, Failure> {
     }
 }
 
-/// The file that was written.
+/// The file written by the command.
 #[derive(Clone, Debug)]
 struct Written {
     path: PathBuf,
     bytes: u64,
-    /// Bytes of an incomplete section, which are not copied.
+    /// Number of bytes of an incomplete section, which are not copied.
     torn_bytes: u64,
 }
 
-/// Writes the recording with the symbols found; does nothing if there are none.
+/// Writes the recording with the symbols found. Does nothing if no symbols were found.
 fn write(
     arguments: &SymbolizeArguments,
     destination: Option<&Destination>,
@@ -159,8 +159,8 @@ struct SymbolizeReport<'a> {
 }
 
 impl SymbolizeReport<'_> {
-    /// Returns failure if nothing was found for one of the program's own binaries, or for all binaries, or if a binary
-    /// was rejected because it was rebuilt.
+    /// Returns status 1 if no symbols were found for one of the program's own binaries, or for all binaries, or if a
+    /// binary was rejected because it was rebuilt.
     fn status(&self) -> Status {
         let is_rebuilt = |module: &ModuleOutcome| {
             module.finding.as_ref().is_some_and(|found| found.as_ref().is_err_and(|why| why.cause == Cause::Rebuilt))
@@ -172,7 +172,7 @@ impl SymbolizeReport<'_> {
         if has_failed || self.found.modules.iter().any(is_rebuilt) { Status::Broken } else { Status::Fine }
     }
 
-    /// Prints that there was nothing to look up, and why.
+    /// Prints that there was nothing to look up, and the reason.
     fn print_nothing(&self, page: &mut Page<'_>) -> io::Result<()> {
         let found = &self.found;
         let frames: u64 = found.modules.iter().map(|module| module.frames).sum();
@@ -232,7 +232,7 @@ impl SymbolizeReport<'_> {
         }
     }
 
-    /// Returns why some frames of a module have no file and line, and how to provide them.
+    /// Returns the reason some frames of a module have no file and line, and a remedy.
     fn reason(&self, module: &ModuleOutcome) -> Option<String> {
         match module.finding.as_ref()? {
             Ok(found) if !found.is_certain => {
@@ -347,14 +347,14 @@ impl Report for SymbolizeReport<'_> {
     }
 }
 
-/// Returns a sentence that frames are outside of all modules; `None` if there are none.
+/// Returns a sentence with the number of frames outside of all modules; `None` if there are none.
 fn outside_modules(frames: u64) -> Option<String> {
     let whose = if frames == 1 { "its" } else { "their" };
     let frames = Some(count_with(frames, "frame", ["is", "are"])).filter(|_| frames > 0)?;
     Some(format!("{frames} in no module: {whose} code was generated while the program ran."))
 }
 
-/// Returns the file that a module's symbols came from, or why there is none.
+/// Returns the file from which a module's symbols were read, or the reason there is none.
 fn source(module: &ModuleOutcome) -> String {
     match &module.finding {
         Some(Ok(found)) if found.path == Path::new(&module.path) => "itself".to_owned(),
@@ -369,7 +369,7 @@ fn source(module: &ModuleOutcome) -> String {
     }
 }
 
-/// Returns whether a module is code that the kernel maps into every process (the vDSO).
+/// Returns whether a module is code that the kernel maps into every process, which is the vDSO.
 fn is_kernels(path: &str) -> bool {
     !path.contains('/') && path.contains("vdso")
 }

@@ -62,7 +62,7 @@ fn key(text: &str) -> Result<GroupKey, String> {
     }
 }
 
-/// Shows the recordings until the user quits; without a terminal, prints them once.
+/// Shows the recordings until the user quits. Without a terminal, prints them once.
 pub fn run(arguments: &TopArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let target = Target::of(&arguments.target)?;
     let choice = Choice { metric: arguments.metric, key: arguments.by, row: 0, device: 0 };
@@ -107,7 +107,7 @@ impl View {
         Ok(())
     }
 
-    /// Reads new data for about the time `most`; returns whether there is more.
+    /// Reads new data for about the time `most`. Returns whether there is more.
     fn look(&mut self, most: Duration) -> bool {
         if !matches!(self.target, Target::File(_)) && self.listed.is_none_or(|at| at.elapsed() >= LIST) {
             // If a folder was deleted or a process ended, the recordings already read stay.

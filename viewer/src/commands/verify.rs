@@ -1,4 +1,4 @@
-//! `highwater verify`: whether a recording is consistent.
+//! `highwater verify`: checks whether a recording is consistent.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::output::{Failure, Page, Report, Status, caveats};
 /// Arguments of `highwater verify`.
 #[derive(Clone, Debug, Args)]
 pub struct VerifyArguments {
-    /// The recording, and how to answer.
+    /// The recording, and the output format.
     #[command(flatten)]
     pub source: TablelessSource,
     /// Device N [default: all]
@@ -49,7 +49,7 @@ fn open(file: &Path, is_whole: bool) -> Result<Input, Failure> {
     Ok(Input::of(Source::in_memory(trace), format, file))
 }
 
-/// The report, as text and as JSON.
+/// The report, which can be printed as text and as JSON.
 #[derive(Debug, Default)]
 pub struct VerifyReport {
     file: PathBuf,
@@ -104,7 +104,7 @@ impl VerifyReport {
         Self { problems: vec![error.to_string()], is_unreadable: true, ..Self::default() }
     }
 
-    /// Returns status 2 if the recording is not sound, else 0.
+    /// Returns status 2 if the recording is inconsistent, else 0.
     pub fn status(&self) -> Status {
         if self.ok { Status::Fine } else { Status::Unsound }
     }

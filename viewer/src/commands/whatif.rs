@@ -22,7 +22,7 @@ use crate::output::{Failure, Page, Status, answer};
 /// A factor, and the blocks that it applies to, such as `1/2:category=activation`.
 #[derive(Clone, Debug)]
 pub struct Scaled {
-    /// The text as typed, for the answer.
+    /// The text as entered, for the answer.
     pub text: String,
     /// The factor by which each block's size is multiplied.
     pub part: SizePart,
@@ -43,7 +43,7 @@ impl FromStr for Scaled {
 /// Arguments of `highwater whatif`.
 #[derive(Clone, Debug, Args)]
 pub struct WhatIfArguments {
-    /// The recording, and how to answer.
+    /// The recording, and the output format.
     #[command(flatten)]
     pub source: Source,
     /// The device to replay.
@@ -84,7 +84,7 @@ pub struct WhatIfArguments {
     pub categories: CategoryChoice,
 }
 
-/// The conditions for the memory that ZeRO stage 1 shards over ranks.
+/// The conditions for the memory that ZeRO stage 1 shards across ranks.
 const SHARDED: [&str; 2] = ["category=optimizer_state", "phase=optimizer category=temporary"];
 
 impl WhatIfArguments {
@@ -149,7 +149,7 @@ pub fn run(arguments: &WhatIfArguments, page: &mut Page<'_>) -> Result<Status, F
     })
 }
 
-/// Computes the report for `arguments`. A capacity applies to all devices, unless one is requested.
+/// Computes the report for `arguments`. A capacity applies to all devices, unless a device is requested.
 pub fn report<'a>(input: &'a Input, arguments: &'a WhatIfArguments) -> Result<WhatIfReport<'a>, Failure> {
     let (wanted, trace) = (arguments.device.device, input.facts());
     let devices = match wanted {

@@ -1,4 +1,4 @@
-//! Reads recordings, guesses categories that are not recorded, and sets the lines to skip.
+//! Reads recordings, guesses categories that were not recorded, and sets the lines to skip.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -27,7 +27,7 @@ pub(crate) fn reader(choice: &CategoryChoice) -> Result<impl Fn(&Path) -> Result
     })
 }
 
-/// Returns the requested rules; `None` for no guessing.
+/// Returns the requested rules; `None` if nothing is to be guessed.
 fn rules(choice: &CategoryChoice) -> Result<Option<Rules>, Failure> {
     match &choice.categories {
         None | Some(Categories::Guess) => Ok(Some(Rules::default())),

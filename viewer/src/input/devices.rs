@@ -11,8 +11,8 @@ const HOST: &str = "host memory";
 /// The driver of tensors on the CPU, whose memory is host memory.
 const CPU_DRIVER: &str = "cpu";
 
-/// Returns the beginning of the first line of a report about `device`: `On device 1 of 3: ` if the recording has
-/// several devices, else nothing.
+/// Returns the beginning of the first line of a report on `device`, such as `On device 1 of 3: `; empty if the
+/// recording has only one device.
 pub(crate) fn on_device(trace: &Trace, device: DeviceId) -> String {
     on_devices(trace, &[device])
 }
@@ -25,7 +25,8 @@ pub(crate) fn on_devices(trace: &Trace, devices: &[DeviceId]) -> String {
     }
 }
 
-/// Names `device` within a sentence: ` on device 1 of 3` if the recording has several devices, else nothing.
+/// Returns a phrase for `device` within a sentence, such as ` on device 1 of 3`; empty if the recording has only one
+/// device.
 pub(crate) fn where_on(trace: &Trace, device: DeviceId) -> String {
     where_phrase(trace, &[device]).map_or_else(String::new, |(preposition, phrase)| format!(" {preposition} {phrase}"))
 }
@@ -58,15 +59,16 @@ pub(crate) fn phrase(trace: &Trace, devices: &[DeviceId]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(" and "))
 }
 
-/// Names the devices that a check covers, like [`phrase`], and host memory even if the recording has nothing else.
+/// Returns a phrase for the devices that a check covers, like [`phrase`], but names host memory even if it is the only
+/// memory.
 pub(crate) fn covered_phrase(trace: &Trace, devices: &[DeviceId]) -> Option<String> {
     let is_cpu = |device: DeviceId| trace.device_facts(device).is_some_and(|facts| facts.driver == CPU_DRIVER);
     let is_host = |device: &DeviceId| trace.is_host_memory(*device) || is_cpu(*device);
     phrase(trace, devices).or_else(|| (!devices.is_empty() && devices.iter().all(is_host)).then(|| HOST.to_owned()))
 }
 
-/// Returns the devices that a check covers: the requested one, which must be in the recording, else all that have
-/// memory; host memory only if requested, or if there is nothing else.
+/// Returns the devices that a check covers: the requested device, which must be in the recording, else all devices with
+/// memory. Host memory is included only if requested, or if there is no other device.
 pub(crate) fn covered(trace: &Trace, wanted: Option<u16>) -> Result<Vec<DeviceId>, Failure> {
     if wanted.is_some() {
         return Ok(vec![choose_device(trace, wanted)?]);
@@ -74,7 +76,7 @@ pub(crate) fn covered(trace: &Trace, wanted: Option<u16>) -> Result<Vec<DeviceId
     Ok(trace.covered_devices())
 }
 
-/// Returns the devices to compare: the requested ones, which must be in their recordings, else the default ones.
+/// Returns the devices to compare: the requested ones, which must be in their recordings, else the default devices.
 pub(crate) fn compared_devices(
     inputs: [&Input; 2],
     wanted: [Option<u16>; 2],
@@ -90,7 +92,7 @@ pub(crate) fn compared_devices(
     Ok(devices)
 }
 
-/// Adds the name of the side, A or B, to an error about it, if its text allows that.
+/// Adds the name of the side, A or B, to an error about that side, if its text permits.
 pub(crate) fn of_side(failure: Failure, side: usize) -> Failure {
     match failure {
         Failure::Usage(text) => Failure::Usage(format!("{}: {text}", ["A", "B"][side])),

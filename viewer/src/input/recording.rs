@@ -18,7 +18,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::output::Failure;
 
-/// A recording, and the file that it was read from.
+/// A recording, and the file from which it was read.
 pub(crate) use highwater_pytorch::open::Opened as Recording;
 
 /// Files of fewer bytes are read without a progress bar.
@@ -28,7 +28,7 @@ const QUICK_BYTES: u64 = 16 << 20;
 ///
 /// # Errors
 ///
-/// Fails if the file cannot be read, or is so damaged or truncated that no event can be read.
+/// Fails if the file cannot be read, or if no event of it can be read because of damage or truncation.
 pub(crate) fn read(file: &Path) -> Result<Recording, Failure> {
     let recording = read_any(file)?;
     if recording.trace.is_unreadable() {
@@ -65,7 +65,7 @@ pub(crate) fn read_any(file: &Path) -> Result<Recording, Failure> {
     opened.map_err(|source| Failure::Read { file: file.to_owned(), source })
 }
 
-/// Whether `file` is a named pipe in a folder, rather than one passed by a shell.
+/// Returns whether `file` is a named pipe in a folder, rather than a pipe passed by a shell.
 #[cfg(unix)]
 fn is_named_pipe(file: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt as _;
@@ -73,17 +73,17 @@ fn is_named_pipe(file: &Path) -> bool {
     !is_passed && std::fs::metadata(file).is_ok_and(|facts| facts.file_type().is_fifo())
 }
 
-/// Always false: only Unix has named pipes in folders.
+/// Returns false, since only Unix has named pipes in folders.
 #[cfg(not(unix))]
 fn is_named_pipe(_file: &Path) -> bool {
     false
 }
 
-/// Bytes of memory per event of a recording in memory.
+/// Memory that an event of a recording in memory needs, in bytes.
 const BYTES_AN_EVENT: u64 = 42;
 
-/// Returns an error if `file` has more events than fit into the available memory, which would crash this program or
-/// another one.
+/// Returns an error if `file` has more events than fit into the available memory, because loading it would crash this
+/// program or another one.
 fn refuse_if_too_long(file: &Path) -> Result<(), Failure> {
     let is_snap = |file: &mut File| {
         let mut start = [0; 8];
@@ -123,7 +123,7 @@ fn available_bytes() -> Option<u64> {
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
 }
 
-/// Returns a progress bar on standard error for reading a file; hidden unless that is a terminal.
+/// Returns a progress bar on standard error for reading a file; hidden unless standard error is a terminal.
 pub(crate) fn reading_bar(doing: &str) -> ProgressBar {
     let bar = spinner(doing);
     let template = "{spinner} {msg} {bytes}{prefix} ({elapsed})";
@@ -131,7 +131,7 @@ pub(crate) fn reading_bar(doing: &str) -> ProgressBar {
     bar
 }
 
-/// Shows the progress of reading: a bar if the total is known.
+/// Shows the progress of reading, as a bar if the total is known.
 pub(crate) fn show(bar: &ProgressBar, now: Progress) {
     if now.bytes != u64::MAX && bar.length() != Some(now.bytes) {
         let template = "{spinner} {msg} [{bar:24}] {bytes} of {total_bytes}{prefix} ({elapsed})";
@@ -144,7 +144,7 @@ pub(crate) fn show(bar: &ProgressBar, now: Progress) {
     }
 }
 
-/// Reads the recordings in `folder` with `open`, and keeps their summaries; on a terminal, a bar shows the progress.
+/// Reads the recordings in `folder` with `open`, and keeps their summaries. On a terminal, a bar shows the progress.
 ///
 /// # Errors
 ///
@@ -161,7 +161,7 @@ pub(crate) fn read_fleet(
     Ok(fleet)
 }
 
-/// Expands `paths` to recordings: files, and those in folders.
+/// Expands `paths` to recordings: the files, and the files in the folders.
 pub(crate) fn list(paths: &[PathBuf]) -> Result<Inputs, Failure> {
     Inputs::of(paths).map_err(|source| {
         let path = paths.first().cloned().unwrap_or_default();
@@ -169,7 +169,7 @@ pub(crate) fn list(paths: &[PathBuf]) -> Result<Inputs, Failure> {
     })
 }
 
-/// Reads `inputs` with `open`, and keeps their summaries; on a terminal, a bar shows the progress.
+/// Reads `inputs` with `open`, and keeps their summaries. On a terminal, a bar shows the progress.
 pub(crate) fn read_inputs(
     inputs: &Inputs,
     open: impl Fn(&Path, bool) -> Result<Source<'static>, highwater_snapshots::Error> + Sync,
@@ -184,7 +184,7 @@ pub(crate) fn read_inputs(
     fleet.unwrap_or_default()
 }
 
-/// Returns why `fleet` has no readable recording.
+/// Returns the reason `fleet` has no readable recording.
 pub(crate) fn nothing_to_read(fleet: &Fleet) -> String {
     let reason = |(path, why): &(PathBuf, String)| {
         let path = path.display().to_string();
@@ -201,7 +201,7 @@ pub(crate) fn nothing_to_read(fleet: &Fleet) -> String {
     }
 }
 
-/// Returns a progress bar on standard error for work on many files; hidden unless that is a terminal.
+/// Returns a progress bar on standard error for work on many files; hidden unless standard error is a terminal.
 pub(crate) fn counting_bar(doing: &str, count: usize) -> ProgressBar {
     let bar = spinner(doing);
     let template = "{spinner} {msg} [{bar:24}] {human_pos} of {human_len} ({elapsed})";
@@ -210,7 +210,7 @@ pub(crate) fn counting_bar(doing: &str, count: usize) -> ProgressBar {
     bar
 }
 
-/// Returns a spinner on standard error for long work; hidden unless that is a terminal.
+/// Returns a spinner on standard error for long work; hidden unless standard error is a terminal.
 pub(crate) fn spinner(doing: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -249,8 +249,8 @@ pub(crate) fn check_metric(source: &Source<'_>, device: DeviceId, metric: Metric
     Err(Failure::Usage(text.to_owned()))
 }
 
-/// Returns the events from `from` to `to` (by default the last one) of a recording with `count` events; `None` if it
-/// has none.
+/// Returns the events from `from` to `to` (by default the last one) of a recording with `count` events; `None` if the
+/// recording has no events.
 pub(crate) fn event_range(from: u64, to: Option<u64>, count: u64) -> Result<Option<Range<u64>>, Failure> {
     let Some(last) = count.checked_sub(1) else {
         return Ok(None);
@@ -266,8 +266,8 @@ pub(crate) fn event_range(from: u64, to: Option<u64>, count: u64) -> Result<Opti
     Ok(Some(from..to + 1))
 }
 
-/// Returns the keys for the operations and modules that allocated, and a phrase for them; `None` if the recording has
-/// neither. PyTorch's recordings have no operations.
+/// Returns the keys for the operations and modules that allocated blocks, and a phrase for them; `None` if the
+/// recording has neither. PyTorch's recordings have no operations.
 pub(crate) fn origin_keys(trace: &Trace) -> Option<(&'static str, &'static str)> {
     let has_ops = trace.tables.ops.iter().any(|op| op.name.is_some());
     match (trace.tables.scopes.is_empty(), has_ops) {

@@ -68,7 +68,7 @@ impl Input {
     ///
     /// # Errors
     ///
-    /// Fails if `change` does.
+    /// Fails if `change` fails.
     pub(crate) fn map_whole(self, change: impl FnOnce(Trace) -> Result<Trace, Failure>) -> Result<Self, Failure> {
         let source = match self.source.into_whole() {
             Ok(trace) => Source::in_memory(change(trace)?),
@@ -124,7 +124,7 @@ impl Input {
 ///
 /// # Errors
 ///
-/// Fails if the recording cannot be read, or if `answer` does.
+/// Fails if the recording cannot be read, or if `answer` fails.
 pub(crate) fn answer_from<T>(
     file: &Path,
     choice: &CategoryChoice,
@@ -137,7 +137,7 @@ pub(crate) fn answer_from<T>(
 ///
 /// # Errors
 ///
-/// Fails if the recording cannot be read, or if `answer` does.
+/// Fails if the recording cannot be read, or if `answer` fails.
 pub(crate) fn answer_counting<T>(
     file: &Path,
     choice: &CategoryChoice,
@@ -156,7 +156,7 @@ pub(crate) fn answer_counting<T>(
 ///
 /// # Errors
 ///
-/// Fails if the recording cannot be read, or if `answer` does.
+/// Fails if the recording cannot be read, or if `answer` fails.
 pub(crate) fn answer_or_whole<I, T>(
     open: impl Fn(bool) -> Result<I, Failure>,
     mut answer: impl FnMut(&I) -> Result<T, Failure>,
@@ -189,7 +189,7 @@ pub(crate) fn open_windows(file: &Path, choice: &CategoryChoice) -> Result<Optio
     Ok(windows)
 }
 
-/// Whether categories have to be guessed or lines skipped, for which the whole recording must be in memory.
+/// Returns whether categories have to be guessed or lines skipped, which requires the whole recording in memory.
 fn needs_whole(choice: &CategoryChoice) -> bool {
     choice.categories.is_some() || !choice.skip.is_empty()
 }
@@ -228,7 +228,7 @@ pub(crate) fn opener_up_to(
     })
 }
 
-/// The number of events above which recordings are read in windows.
+/// Returns the number of events above which recordings are read in windows.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Prints the report about one recording: as text, as one JSON object, or its table as CSV.
+//! Prints the report on a recording as text, as a JSON object, or as the CSV of its table.
 
 use std::io;
 use std::process::ExitCode;
@@ -12,10 +12,10 @@ use crate::output::page::Page;
 
 /// The report of a command, which can be printed as text, JSON or CSV.
 pub trait Report {
-    /// Returns its facts: the JSON object.
+    /// Returns the facts of the JSON object.
     fn facts(&self) -> Facts<'_>;
 
-    /// Returns its main table; one without columns if it has none.
+    /// Returns the main table, which has no columns if the report has no table.
     fn table(&self) -> Table<'_> {
         Table::new(0, [])
     }
@@ -23,7 +23,7 @@ pub trait Report {
     /// Prints the report as text.
     fn print(&self, page: &mut Page<'_>) -> io::Result<()>;
 
-    /// Prints it in a format.
+    /// Prints the report in a format.
     ///
     /// # Errors
     ///
@@ -40,7 +40,7 @@ pub trait Report {
     }
 }
 
-/// Prints the `report` about `trace` in a format; text is preceded by warnings about incomplete data.
+/// Prints the `report` on `trace` in a format; text is preceded by warnings about incomplete data.
 ///
 /// # Errors
 ///

@@ -19,7 +19,7 @@ struct TrustFigures<'a> {
     facts: &'a Trust,
     /// Whether steps or phases come from annotations guessed from stacks.
     phases_guessed: bool,
-    /// Uses of blocks that were not live, which are counted only when reading.
+    /// Uses of blocks that were not live, which are counted only during reading.
     unmatched_uses: u64,
     /// The recorder's notes about the recording.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -37,7 +37,7 @@ pub(crate) fn trust(trace: &Trace) -> Value {
     })
 }
 
-/// Returns the problems of the file, a sentence each.
+/// Returns the problems of the file, one sentence each.
 pub(crate) fn problem_texts(trace: &Trace) -> Vec<String> {
     trace.problems.iter().map(ToString::to_string).collect()
 }
@@ -79,8 +79,8 @@ fn warn(text: &str, page: &mut Page<'_>) -> io::Result<()> {
     page.broken(0, text).iter().try_for_each(|line| page.warning(line))
 }
 
-/// Returns a warning that `failed` requests failed, so that peaks and advice are valid only up to that point; `None` if
-/// none did.
+/// Returns a warning that `failed` requests failed, and that peaks and advice are valid only up to that point; `None`
+/// if none failed.
 pub(crate) fn out_of_memory(failed: u64) -> Option<String> {
     let requests = count_of(failed, "request");
     (failed > 0).then(|| {
@@ -88,11 +88,11 @@ pub(crate) fn out_of_memory(failed: u64) -> Option<String> {
     })
 }
 
-/// The name of the fact with the simulated GPU.
+/// The name of the fact that describes the simulated GPU.
 const SIMULATED: &str = "simulated";
 
-/// Returns a sentence if only one of two compared recordings is of a simulated GPU, or if they are of different ones;
-/// else `None`.
+/// Returns a sentence if only one of two compared recordings was made on a simulated GPU, or if the GPUs differ;
+/// otherwise `None`.
 pub(crate) fn simulated_beside(trace: &Trace, baseline: &Trace) -> Option<String> {
     let gpu = |of: &Trace| of.header.facts.iter().find(|(name, _)| name == SIMULATED).map(|(_, gpu)| gpu.clone());
     let (own, other) = (gpu(trace), gpu(baseline));
@@ -113,7 +113,7 @@ pub(crate) fn simulated_beside(trace: &Trace, baseline: &Trace) -> Option<String
 /// Maximum number of problems printed by commands other than `verify`.
 const MAX_PROBLEMS: usize = 5;
 
-/// Prints the limits of the accuracy, and the problems of the file; nothing if there are none.
+/// Prints the limits of the accuracy and the problems of the file, if there are any.
 pub(crate) fn print(trace: &Trace, page: &mut Page<'_>) -> io::Result<()> {
     print_of(trace, "", page)
 }

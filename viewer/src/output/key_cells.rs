@@ -57,13 +57,13 @@ pub(crate) fn key_columns<'a>(
     columns
 }
 
-/// The names of the rows after the groups: the groups not listed, if any, and the total.
+/// Returns the names of the rows after the groups: the groups that are not listed, if any, and the total.
 pub(crate) fn sum_names(rest_groups: u64) -> Vec<String> {
     let rest = (rest_groups > 0).then(|| count_of(rest_groups, "more group"));
     rest.into_iter().chain(["total".to_owned()]).collect()
 }
 
-/// A group's key values, by the name of their key.
+/// Returns a group's key values, each by the name of its key.
 pub(crate) fn named(keys: &[GroupKey], values: &[String]) -> Value {
     let by_name: BTreeMap<&'static str, &String> = keys.iter().map(|key| key.name()).zip(values).collect();
     Value::Map(by_name.into_iter().map(|(name, value)| (name, value.clone().into())).collect())
@@ -78,7 +78,7 @@ pub(crate) fn each_text(bytes: u64, members: usize) -> String {
     }
 }
 
-/// Explains the value `(none)` of the first key for which one of `groups` has it; `None` if there is none.
+/// Explains the value `(none)` of the first key for which one of `groups` has it; `None` if no group has it.
 pub(crate) fn none_note<'a>(
     trace: &Trace,
     keys: &[GroupKey],
@@ -108,7 +108,8 @@ pub(crate) fn none_note<'a>(
     })
 }
 
-/// The columns of a table with one block per row, followed by a row for the `rest`: a number of blocks and their bytes.
+/// Returns the columns of a table with one block per row, followed by a row for the `rest`, given as a number of blocks
+/// and their bytes.
 pub(crate) fn block_columns<'a>(
     of: impl Fn(usize) -> Option<&'a ListedBlock> + Copy + 'a,
     (rest_blocks, rest_bytes): (u64, u64),

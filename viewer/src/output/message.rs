@@ -7,7 +7,7 @@ use highwater_snapshots::shown::{MAX_SHOWN, shown};
 
 use super::terminal::columns;
 
-/// Indents the lines of a message after its first.
+/// Indentation of the lines of a message after the first.
 const CONTINUATION: &str = "  ";
 
 /// Prints `text` to standard error, wrapped on a terminal. A failure to print cannot be reported.
@@ -19,7 +19,7 @@ pub(crate) fn print(text: &str) {
     }
 }
 
-/// Splits `line` into lines of at most `width` characters, unless words are longer; those after the first are indented.
+/// Splits `line` into lines of at most `width` characters, unless words are longer. Lines after the first are indented.
 fn lines_within(line: &str, width: usize) -> Vec<String> {
     if line.chars().count() <= width {
         return vec![line.to_owned()];

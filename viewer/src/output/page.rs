@@ -1,4 +1,4 @@
-//! The text output of a command: to a terminal with a width and colours, to a pipe, or to a test.
+//! The text output of a command to a terminal with width and colours, to a pipe, or to a test.
 
 use std::io::{self, IsTerminal as _, Write};
 
@@ -34,7 +34,7 @@ const MIN_WIDTH: usize = 40;
 /// is added.
 pub(crate) const SCHEMA_VERSION: u32 = 1;
 
-/// Returns `facts` with the schema version as the first one.
+/// Returns `facts` preceded by the schema version.
 pub fn versioned(facts: Facts<'_>) -> Facts<'_> {
     Facts::new([("schema_version", SCHEMA_VERSION.into())]).and(facts)
 }
@@ -48,13 +48,13 @@ const YELLOW: &str = "\x1b[33m";
 const PLAIN: &str = "\x1b[0m";
 
 impl<'a> Page<'a> {
-    /// Creates a page without colour and of unlimited width: a pipe, a file.
+    /// Creates a page of unlimited width without colour, for a pipe or a file.
     pub fn plain(out: &'a mut dyn Write) -> Self {
         Self { out, width: None, is_coloured: false, facts: None, suggestion: None }
     }
 
-    /// Creates a page for standard output: its width, and colours if it is a terminal and the environment allows them
-    /// (`NO_COLOR`, `TERM=dumb`).
+    /// Creates a page for standard output. If that is a terminal, the page has its width, and colours unless the
+    /// environment disables them (`NO_COLOR`, `TERM=dumb`).
     pub(crate) fn for_stdout(out: &'a mut dyn Write) -> Self {
         if !io::stdout().is_terminal() {
             return Self::plain(out);
@@ -65,7 +65,7 @@ impl<'a> Page<'a> {
         Self { out, width: Some(columns()), is_coloured, facts: None, suggestion: None }
     }
 
-    /// Creates a page for standard error: its width if it is a terminal, without colour.
+    /// Creates a page for standard error, without colour, and with the width of the terminal if it is one.
     pub(crate) fn for_stderr(out: &'a mut dyn Write) -> Self {
         let width = io::stderr().is_terminal().then(columns);
         Self { out, width, is_coloured: false, facts: None, suggestion: None }
@@ -103,13 +103,13 @@ impl<'a> Page<'a> {
         wrapped(text, width).into_iter().map(|line| " ".repeat(indent) + &line).collect()
     }
 
-    /// Prints a limit of the report's accuracy.
+    /// Prints a warning about a limit of the report's accuracy.
     pub fn warning(&mut self, text: &str) -> io::Result<()> {
         self.text(YELLOW, text)
     }
 
-    /// Prints a suggestion or a remark. A suggested command stays on one line, so that it can be copied; its purpose is
-    /// on the next line if both do not fit.
+    /// Prints a suggestion or a remark. A suggested command stays on one line, so that it can be copied; its purpose
+    /// follows on the next line if both do not fit.
     pub fn hint(&mut self, text: &str) -> io::Result<()> {
         if let (Some(suggestion), Some(command)) = (self.suggestion, text.strip_prefix("Next: highwater ")) {
             let (command, purpose) = command.split_once(PURPOSE).unwrap_or((command, ""));
@@ -133,7 +133,7 @@ impl<'a> Page<'a> {
         self.styled("", &line)
     }
 
-    /// Prints a table, its titles dimmed.
+    /// Prints a table with dimmed titles.
     pub fn table(&mut self, table: &Table<'_>) -> io::Result<()> {
         let mut style = DIM;
         table.each_line(self.width, |line| self.styled(std::mem::take(&mut style), line))
@@ -145,7 +145,7 @@ impl<'a> Page<'a> {
         writeln!(self.out).map_err(serde_json::Error::io)
     }
 
-    /// Passes on the facts of a report that is printed as text, if requested by [`Self::with_facts`].
+    /// Passes on the facts of a report that is printed as text, if [`Self::with_facts`] requested them.
     pub fn keep<'f>(&mut self, facts: impl FnOnce() -> Facts<'f>) {
         if let Some(keep) = &mut self.facts {
             keep(facts());
@@ -158,7 +158,7 @@ impl<'a> Page<'a> {
         Self { facts: Some(keep), ..self }
     }
 
-    /// Replaces each suggested command by the result of `suggestion` for its words after `highwater`, or by nothing.
+    /// Replaces each suggested command by the result of `suggestion` for its arguments after `highwater`, or omits it.
     #[must_use]
     pub(crate) fn with_suggestions(self, suggestion: Suggestion<'a>) -> Self {
         Self { suggestion: Some(suggestion), ..self }
@@ -173,7 +173,7 @@ impl<'a> Page<'a> {
         self.width.is_some_and(|width| text.chars().count() > width)
     }
 
-    /// Writes `text`, wrapped to the page; the lines keep its indentation.
+    /// Writes `text`, wrapped to the page. Wrapped lines keep its indentation.
     fn text(&mut self, style: &str, text: &str) -> io::Result<()> {
         if !self.is_too_wide(text) {
             return self.styled(style, text);
@@ -194,7 +194,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// A writer for JSON that escapes characters in strings that must not reach a terminal.
+/// A JSON writer that escapes characters in strings that must not reach a terminal.
 pub(crate) struct JsonText<W>(pub W);
 
 impl<W: Write> Write for JsonText<W> {

@@ -1,4 +1,4 @@
-//! The peak of each of a device's totals, as a table and as figures.
+//! The peak of each total of a device, as a table and as figures.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,8 @@ fn known_phase(moment: &Moment) -> Option<Phase> {
     moment.event.and_then(|_| moment.known_phase())
 }
 
-/// A table of the peaks of a device's totals and their final values; for a recording without events, only the totals.
+/// Returns a table of the peaks of a device's totals and of their final values; for a recording without events, only of
+/// the totals.
 pub(crate) fn peaks_table(summary: &DeviceSummary, is_state: bool) -> Table<'_> {
     let peaks = &summary.peaks;
     let event = |row: usize| peaks[row].number().map_or_else(|| "start".to_owned(), format_count);
@@ -49,7 +50,7 @@ pub(crate) fn peaks_table(summary: &DeviceSummary, is_state: bool) -> Table<'_> 
     Table::new(peaks.len(), columns)
 }
 
-/// Returns the peak of each metric by its name; null if the recording has no samples of it.
+/// Returns the peak of each metric by its name; null if the recording has no samples of the metric.
 pub(crate) fn peaks_value(header: &Header, summary: &DeviceSummary) -> Value {
     let peaks = Metric::ALL.map(|metric| {
         let peak = summary.peak(metric).map(|moment| Value::Map(peak_facts(header, moment)));

@@ -3,7 +3,8 @@
 /// The assumed width of a terminal that does not report it, in columns.
 const USUAL_WIDTH: usize = 80;
 
-/// Returns the width of the terminal in columns; if it does not report it, that in `COLUMNS`, or 80.
+/// Returns the width of the terminal in columns. If the terminal does not report it, returns the value of `COLUMNS`, or
+/// 80.
 pub(crate) fn columns() -> usize {
     let set = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|width| *width > 0);
     columns_of_stdout().or_else(set).unwrap_or(USUAL_WIDTH)

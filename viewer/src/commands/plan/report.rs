@@ -16,10 +16,10 @@ use crate::commands::plan::Maximize;
 use crate::gpu::Roofline;
 use crate::output::{Page, Report};
 
-/// The report, as text and as JSON.
+/// The report, which can be printed as text and as JSON.
 #[derive(Debug)]
 pub(crate) struct PlanReport {
-    /// The memory that the step must fit into.
+    /// The memory into which the step must fit.
     pub budget: Budget,
     /// The plans.
     pub search: Search,
@@ -27,7 +27,7 @@ pub(crate) struct PlanReport {
     pub lines: Vec<PlanLine>,
     /// If nothing fits, the composition of the smallest peak.
     pub at_minimum: Vec<(String, u64)>,
-    /// The kind of evidence for the figures.
+    /// The kind of evidence on which the figures are based.
     pub proof: Proof,
     /// The command that records the step with the plan.
     pub command: Option<String>,
@@ -41,24 +41,25 @@ pub(crate) struct PlanReport {
     pub possible: Vec<(Allowance, Plan)>,
     /// The source of the estimated times, if there are any.
     pub roofline: Option<Roofline>,
-    /// The size that was made as large as possible.
+    /// The dimension that was maximized, and the size found.
     pub maximized: Option<(Maximize, usize)>,
     /// The result of simulating the program with the plan.
     pub proven: Option<Proven>,
 }
 
-/// The program with the plan, simulated on a device of exactly the budget.
+/// The result of simulating the program with the plan on a device whose size is the budget.
 #[derive(Clone, Debug)]
 pub(crate) struct Proven {
-    /// Whether it fits; null if it ended otherwise.
+    /// Whether the program fits; null if it ended for another reason.
     pub fits: Option<bool>,
     /// The peaks of requested, allocated and reserved bytes.
     pub peaks: [u64; 3],
-    /// Whether all peaks are as the plan has predicted.
+    /// Whether all peaks are as predicted by the plan.
     pub as_predicted: bool,
-    /// Lines that read unknown values computed on the device: the figures are exact if no memory depends on them.
+    /// Lines that read unknown values computed on the device. The figures are exact if no memory depends on these
+    /// values.
     pub depends_on_values: Vec<String>,
-    /// The reason that it does not fit, or that it is unknown whether it does.
+    /// The reason the program does not fit, or the reason this is unknown.
     pub why: Option<String>,
     /// The path of the recording that the simulation wrote.
     pub file: PathBuf,
@@ -81,7 +82,7 @@ impl Proven {
 }
 
 impl PlanReport {
-    /// Returns whether some plan fits, as [`Search::fits`] does, and as the program with it did.
+    /// Returns whether some plan fits, like [`Search::fits`], and whether the program with the plan did.
     pub(crate) fn fits(&self) -> Option<bool> {
         self.unproven().map_or_else(|| self.search.fits(), |proven| proven.fits)
     }
@@ -91,12 +92,12 @@ impl PlanReport {
         self.proven.as_ref().filter(|proven| proven.fits != Some(true))
     }
 
-    /// The additional work of a plan, weighted as plans are ranked.
+    /// Returns the additional work of a plan, weighted as in the ranking of plans.
     fn work_share(&self, plan: &Plan) -> f64 {
         plan.cost as f64 / self.search.base.units().max(1) as f64
     }
 
-    /// The plans but the first.
+    /// Returns a table of all plans except the first.
     fn alternatives(&self) -> Table<'_> {
         let plans = self.search.plans.get(1..).unwrap_or_default();
         let costs = |row: usize| costs(self.proof, plans[row].class, shares(&self.search, &plans[row]));
@@ -121,7 +122,7 @@ impl PlanReport {
         [as_is, with_plan.or(as_is)]
     }
 
-    /// Prints the answer, which leads unless the program has shown otherwise.
+    /// Prints the answer as the headline, unless simulating the program showed otherwise.
     fn lead(&self, page: &mut Page<'_>, text: &str) -> io::Result<()> {
         if self.unproven().is_some() { page.line(text) } else { page.headline(text) }
     }

@@ -1,4 +1,4 @@
-//! Built-in training steps, run again with changes on the accounting device.
+//! Built-in training steps that are run again with changes on the accounting device.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,15 +24,15 @@ use crate::commands::record::{ScenarioArguments, recording_turn, running_turn};
 use crate::commands::{Arguments, Command};
 use crate::gpu::{Arithmetic, Roofline};
 
-/// More than any step needs.
+/// A capacity that exceeds the needs of any step.
 const UNLIMITED: u64 = 1 << 50;
-/// Steps that are recorded to find the memory of each set of modules: later ones are like the second, and trials have
-/// all.
+/// Number of steps that are recorded to find the memory of each set of modules. Later steps are like the second one,
+/// and trials run all steps.
 const MAX_STEPS: u32 = 2;
-/// Steps, layers or parts of a batch that are run although the recording has fewer events, since it ran out of memory
-/// early.
+/// Maximum number of steps, layers or parts of a batch that are run although the recording has fewer events because it
+/// ran out of memory early.
 const MAX_UNRECORDED: usize = 128;
-/// Maximum number of ways to split a batch that are tried.
+/// Maximum number of ways of splitting a batch that are tried.
 const MAX_SPLITS: usize = 6;
 /// Rank of LoRA adapters.
 const LORA_RANK: usize = 16;
@@ -48,20 +48,20 @@ pub(super) struct Rerun {
     /// Whether the loss is a mean over the batch.
     pub(super) loss_is_mean: bool,
     candidates: Vec<ScopePattern>,
-    /// The modules that may be recomputed, each with the additional work of a step in which it is.
+    /// The modules that may be recomputed, each with the additional work of a step that recomputes it.
     modules: Vec<(String, u64)>,
-    /// The source of the estimated time of a step, if that is requested.
+    /// The source of the estimated time of a step, if requested.
     roofline: Option<Roofline>,
-    /// The recording that it was read from.
+    /// The recording from which the step was read.
     recorded: Option<Arc<Trace>>,
 }
 
 impl Rerun {
-    /// Sets up the scenario `name`, whose modules that match `candidates` may be recomputed, or else its blocks.
+    /// Sets up the scenario `name`. Its modules that match `candidates`, or else its blocks, may be recomputed.
     ///
     /// # Errors
     ///
-    /// Returns why it cannot be run.
+    /// Returns the reason the scenario cannot be run.
     fn new(name: &str, options: Options, candidates: &[ScopePattern]) -> Result<Self, String> {
         let device = match options.device {
             DeviceChoice::Cuda(_) | DeviceChoice::MetaForCuda => DeviceChoice::MetaForCuda,
@@ -91,8 +91,8 @@ impl Rerun {
         Ok(step)
     }
 
-    /// Returns the modules that match the candidates, or else the blocks of layers, each with the additional work if it
-    /// is recomputed.
+    /// Returns the modules that match the candidates, or else the blocks of layers, each with the additional work of
+    /// recomputing it.
     fn priced(&self) -> Result<Vec<(String, u64)>, String> {
         let plain = Setup { recomputed: Some(Vec::new()), ..Setup::default() };
         let options = Options { steps: 1, ..self.with(&plain, None) };
@@ -107,31 +107,30 @@ impl Rerun {
         found.into_par_iter().map(priced).collect()
     }
 
-    /// Sets up the scenario of `arguments`, whose modules that match `candidates` may be recomputed, or else its
-    /// blocks.
+    /// Sets up the scenario of `arguments`. Its modules that match `candidates`, or else its blocks, may be recomputed.
     ///
     /// # Errors
     ///
-    /// Returns why it cannot be run.
+    /// Returns the reason the scenario cannot be run.
     pub(super) fn of_scenario(arguments: &ScenarioArguments, candidates: &[ScopePattern]) -> Result<Self, String> {
         let name = arguments.scenario.as_deref().unwrap_or_default();
         Self::new(name, arguments.step.options(&arguments.model), candidates)
     }
 
-    /// Sets up the scenario that `trace` is a recording of; `None` if it is of another program.
+    /// Sets up the scenario that was recorded in `trace`; `None` if `trace` is a recording of another program.
     pub(super) fn of_recording(trace: &Arc<Trace>, candidates: &[ScopePattern]) -> Option<Result<Self, String>> {
         let (name, options) = Self::options_of(trace)?;
         let step = Self::new(&name, options, candidates);
         Some(step.map(|step| Self { recorded: Some(Arc::clone(trace)), ..step }))
     }
 
-    /// Also estimates the time of a step, if there is something to estimate it from.
+    /// Also estimates the time of a step, if `roofline` is given.
     pub(super) fn timed(self, roofline: Option<Roofline>) -> Self {
         Self { roofline, ..self }
     }
 
-    /// Reads the command line of `highwater record` that made `trace`; `None` if another program did, or if it would
-    /// run longer than the recording shows.
+    /// Reads the command line of `highwater record` that made `trace`; `None` if another program made it, or if the
+    /// command would run longer than the recording shows.
     fn options_of(trace: &Trace) -> Option<(String, Options)> {
         let words = std::iter::once("highwater").chain(record_words(trace)?);
         let Some(Command::Record(arguments)) = Arguments::try_parse_from(words).ok()?.command else { return None };
@@ -154,7 +153,7 @@ impl Rerun {
     ///
     /// # Errors
     ///
-    /// Returns why it cannot be run.
+    /// Returns the reason the step cannot be run.
     pub(super) fn with_size(&self, which: Maximize, size: usize) -> Result<Self, String> {
         let mut options = self.options.clone();
         match which {
@@ -251,7 +250,7 @@ impl Rerun {
     ///
     /// # Errors
     ///
-    /// Returns why it cannot be run or recorded.
+    /// Returns the reason the step cannot be run or recorded.
     fn record(&self, options: &Options) -> Result<Trace, String> {
         let _turn = recording_turn();
         scenario::trace(&self.name, options).map_err(|error| error.to_string())

@@ -1,4 +1,4 @@
-//! The facts about a built-in step on which the lines of Rust that apply a plan depend.
+//! Facts about a built-in step that determine the lines of Rust that apply a plan.
 
 use std::collections::BTreeSet;
 
@@ -9,11 +9,11 @@ use super::rerun::Rerun;
 use crate::commands::record::running_turn;
 
 impl Rerun {
-    /// Returns the facts on which the lines that apply `setup` depend.
+    /// Returns the facts that determine the lines that apply `setup`.
     ///
     /// # Errors
     ///
-    /// Returns why the step cannot be run.
+    /// Returns the reason the step cannot be run.
     pub(super) fn program(&self, setup: &Setup) -> Result<RustProgram, String> {
         let options = &self.options;
         let kind = self.optimizer();
@@ -49,7 +49,7 @@ impl Rerun {
         }
     }
 
-    /// Returns the modules and parameters that have a gradient now, but none with `setup`.
+    /// Returns the modules and parameters that have a gradient in the unchanged step, but not with `setup`.
     fn frozen(&self, setup: &Setup) -> Result<Vec<String>, String> {
         let trained = |setup: &Setup| -> Result<BTreeSet<String>, String> {
             let options = Options { optimizer_in_backward: false, ..self.with(setup, None) };

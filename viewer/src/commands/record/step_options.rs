@@ -108,7 +108,7 @@ impl FromStr for CheckpointArgument {
     }
 }
 
-/// The sizes of a scenario, each an option with a number.
+/// The sizes of a scenario, each of which is an option with a number.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SizeArguments(pub Sizes);
 
@@ -148,14 +148,14 @@ fn optimizer_parser() -> impl TypedValueParser<Value = OptimizerKind> {
         .try_map(|name| name.parse::<OptimizerKind>())
 }
 
-/// Reads a floating-point dtype.
+/// Returns a parser of floating-point dtypes.
 fn dtype_parser() -> impl TypedValueParser<Value = DType> {
     let floats = DType::ALL.into_iter().filter(|dtype| dtype.is_float()).map(DType::name);
     PossibleValuesParser::new(floats).map(|name| DType::from_name(&name).expect("only names of dtypes are possible"))
 }
 
 impl StepArguments {
-    /// The options of a run of `model` on the accounting device.
+    /// Returns the options of a run of `model` on the accounting device.
     pub(crate) fn options(&self, model: &ModelArguments) -> Options {
         let forms = [(self.foreach, Form::Foreach), (self.no_foreach, Form::PerTensor), (self.fused, Form::Fused)];
         Options {

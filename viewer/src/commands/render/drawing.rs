@@ -1,4 +1,5 @@
-//! Draws a recording as `highwater render` asks. `drawing_disabled.rs` replaces it in a build without the app.
+//! Draws a recording as requested by `highwater render`. In a build without the app, `drawing_disabled.rs` replaces
+//! this file.
 
 mod diff;
 mod long;
@@ -64,7 +65,7 @@ pub(crate) fn recording(file: &Path, trace: Trace) -> Arc<Recording> {
     Arc::new(Recording::new(recording_name(file), Some(file.to_owned()), trace))
 }
 
-/// A picture whose options have been checkedbefore the recordings are read.
+/// A picture whose options were checked before the recordings are read.
 #[derive(Debug)]
 pub(crate) struct Drawing<'a> {
     arguments: &'a RenderArguments,
@@ -75,7 +76,7 @@ pub(crate) struct Drawing<'a> {
 /// The content of a picture.
 #[derive(Debug)]
 enum Content {
-    /// A view of one recording, with the keys of a view of one moment.
+    /// A view of one recording, with the grouping keys of a view of a single moment.
     One { view: SheetView, keys: Vec<GroupKey> },
     /// Two recordings, or two moments of one, side by side.
     Two { keys: Vec<GroupKey>, at: Option<DiffAt> },
@@ -84,7 +85,7 @@ enum Content {
 /// The facts about a written picture, for the answer.
 #[derive(Debug)]
 pub(crate) struct Written {
-    /// The drawn device of A and of B; twice the same for one recording.
+    /// The drawn devices of A and B; for one recording, the same device twice.
     devices: [DeviceId; 2],
     /// Size of the file in bytes.
     bytes: u64,
@@ -184,7 +185,7 @@ fn draw(
     Ok(Written { devices: [device; 2], bytes })
 }
 
-/// The look of a timeline that is coloured by category.
+/// Returns the style of a timeline that is coloured by category.
 fn look_of(arguments: &RenderArguments, recording: &Recording) -> TimelineStyle {
     let stacking = if arguments.stack_by == PictureOrder::Age { Stacking::Age } else { Stacking::Colour };
     TimelineStyle {
@@ -194,7 +195,7 @@ fn look_of(arguments: &RenderArguments, recording: &Recording) -> TimelineStyle 
     }
 }
 
-/// Draws and writes a sheet; returns the size of the file.
+/// Draws and writes a sheet. Returns the size of the file.
 fn save(arguments: &RenderArguments, paper: Paper, mut sheet: Sheet, view: SheetView) -> Result<u64, Failure> {
     let bar = spinner(&format!("drawing {}", arguments.out.display()));
     let title = sheet.title(view);
@@ -203,12 +204,13 @@ fn save(arguments: &RenderArguments, paper: Paper, mut sheet: Sheet, view: Sheet
     written
 }
 
-/// The keys of `--by`; by default the category.
+/// Returns the keys of `--by`; the default is the category.
 fn by_of(arguments: &RenderArguments) -> PictureBy {
     arguments.by.clone().unwrap_or_default()
 }
 
-/// Returns the keys by which a view of one moment groups blocks; empty if it uses its default, or is another view.
+/// Returns the keys by which a view of a single moment groups blocks; empty for the view's default keys, and for other
+/// views.
 fn keys_of(arguments: &RenderArguments, view: SheetView) -> Result<Vec<GroupKey>, Failure> {
     let Some(by) = arguments.by.as_ref().filter(|_| view.is_of_moment()) else { return Ok(Vec::new()) };
     let keys = by.keys.clone().map_err(|why| Failure::Usage(format!("--by: {why}")))?.0;
@@ -245,7 +247,7 @@ fn check_options(arguments: &RenderArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Rejects a picture that cannot or should not be written while `input` is read.
+/// Returns an error if the picture cannot be written, or would overwrite `input`.
 fn check_destination(out: &Path, input: &Path) -> Result<(), Failure> {
     if is_stdin(out) {
         return Err(Failure::Usage("--out is '-': name a file that ends in .png or .svg".to_owned()));
@@ -260,7 +262,7 @@ fn check_destination(out: &Path, input: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Chooses the horizontal axis, which the recording must have.
+/// Sets the horizontal axis, which the recording must support.
 fn set_axis(selection: &mut Selection, arguments: &RenderArguments, recording: &Recording) -> Result<(), Failure> {
     let is_time = arguments.axis == PictureAxis::Time;
     if is_time && !recording.trace.has_times() {
@@ -306,13 +308,13 @@ fn check_event(at: u64, count: u64) -> Result<(), Failure> {
     Err(Failure::Usage(format!("--at {at}: the recording has no such event; it has {count}, counted from 0")))
 }
 
-/// The events to draw, of `count`.
+/// Returns the events to draw, out of `count` events.
 fn events_of(arguments: &RenderArguments, count: u64) -> Result<Range<u64>, Failure> {
     let range = event_range(arguments.from.unwrap_or(0), arguments.to, count)?;
     range.ok_or_else(|| Failure::Usage("--from, --to: the recording has no events; omit them".to_owned()))
 }
 
-/// The colours in `recording`: modules at most to its deepest.
+/// Returns the colours in `recording`, with the depth of module paths limited to that of its deepest module.
 fn colours_in(recording: &Recording, colours: ColourBy) -> Result<ColourBy, Failure> {
     match colours.0 {
         GroupKey::Scope | GroupKey::ScopeTo(_) if recording.deepest_scope == 0 => {

@@ -9,7 +9,7 @@ use highwater_snapshots::Trace;
 use crate::commands::render::RenderArguments;
 use crate::output::{Failure, Page, Status};
 
-/// Fails: this build has no app to draw with.
+/// Returns an error, since this build has no app to draw with.
 pub(crate) fn run(arguments: &RenderArguments, _page: &mut Page<'_>) -> Result<Status, Failure> {
     match Drawing::of(arguments)? {}
 }
@@ -19,12 +19,12 @@ pub(crate) fn recording(file: &Path, trace: Trace) -> Arc<Recording> {
     Arc::new(Recording::new(file.display().to_string(), Some(file.to_owned()), trace))
 }
 
-/// A picture; there are none in this build.
+/// A picture, which cannot exist in this build.
 #[derive(Debug)]
 pub(crate) enum Drawing {}
 
 impl Drawing {
-    /// Fails.
+    /// Returns an error.
     ///
     /// # Errors
     /// Always: this build has no app to draw with.

@@ -9,22 +9,22 @@ use highwater_app::files::computed_cache::cache_folder;
 use crate::embedded_files::put;
 use crate::output::Failure;
 
-/// The library embedded in the binary; empty if it was built without.
+/// The library embedded in the binary; empty if the binary was built without it.
 #[cfg(feature = "run")]
 static CARRIED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/inject.so"));
 #[cfg(not(feature = "run"))]
 const CARRIED: &[u8] = &[];
 
-/// The name of its file, which identifies the content.
+/// The file name of the library, which identifies its content.
 const NAME: &str = include_str!(concat!(env!("OUT_DIR"), "/inject.so.name"));
 
-/// The environment variable that names another library than the embedded one.
+/// The environment variable with the path of a library to use instead of the embedded one.
 const VARIABLE: &str = "HIGHWATER_INJECT";
 
 /// The name of the library's file next to the binary.
 const BESIDE: &str = "libhighwater_inject_library.so";
 
-/// The library, as a file.
+/// The library as a file.
 #[derive(Debug)]
 pub(super) struct Library {
     path: PathBuf,
@@ -68,14 +68,14 @@ impl Library {
         Ok(Self { path, _folder: Some(folder) })
     }
 
-    /// Returns a path for the file that the loader accepts: it takes spaces and colons for the end of a name.
+    /// Returns a path of the file that the loader accepts, since the loader interprets spaces and colons as separators.
     fn at(path: &Path) -> Option<Self> {
         let path = std::path::absolute(path).ok()?;
         let is_plain = !path.as_os_str().as_encoded_bytes().iter().any(|byte| b" :\t\n".contains(byte));
         (is_plain && path.is_file()).then_some(Self { path, _folder: None })
     }
 
-    /// Returns the value of `LD_PRELOAD` with this library after those already in it.
+    /// Returns the value of `LD_PRELOAD` with this library appended to `others`.
     pub(super) fn among(&self, others: Option<OsString>) -> OsString {
         let mut all = others.unwrap_or_default();
         if !all.is_empty() {

@@ -1,4 +1,4 @@
-//! The program to run, and why the loader may not have preloaded the library into it.
+//! The program to run, and the reasons the loader may not have preloaded the library into it.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _};
@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use crate::output::Failure;
 
-/// Shells: a recording is named after the program that they run.
+/// Shells. A recording is named after the program that the shell runs.
 const SHELLS: [&str; 6] = ["sh", "bash", "dash", "zsh", "ksh", "fish"];
 
-/// Commands that run another program, which the recording is named after.
+/// Commands that run another program, after which the recording is named.
 const LAUNCHERS: [&str; 6] = ["env", "nice", "nohup", "numactl", "taskset", "timeout"];
 
-/// Launchers of ranks that take `-m MODULE` as Python does, and such modules.
+/// Launchers of ranks that accept `-m MODULE` as Python does, and the names of such modules.
 const MODULE_LAUNCHERS: [&str; 3] = ["torchrun", "accelerate", "deepspeed"];
 const LAUNCHER_MODULES: [&str; 4] =
     ["torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "deepspeed.launcher.runner"];
@@ -57,12 +57,12 @@ impl Program {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// Whether it is a shell or a command that runs the program named in its arguments.
+    /// Returns whether the program is a shell or a command that runs the program named in its arguments.
     pub(crate) fn starts_others(&self) -> bool {
         SHELLS.iter().chain(&LAUNCHERS).any(|known| *known == self.name())
     }
 
-    /// The Python script or module that the words run, without its folder and extension.
+    /// Returns the Python script or module that `words` run, without its folder and extension.
     pub(crate) fn script(&self, words: &[OsString]) -> Option<String> {
         // A shell's commands, and what its scripts do with their arguments, are not known.
         if SHELLS.contains(&self.name().as_str()) {
@@ -85,12 +85,12 @@ impl Program {
         None
     }
 
-    /// Explains why the system did not start it.
+    /// Explains the system's error when it did not start the program.
     pub(crate) fn cannot_start(&self, why: &io::Error) -> Failure {
         Failure::Usage(format!("cannot run {}: {why}", self.path.display()))
     }
 
-    /// Returns why the loader does not preload the library into this program, if its file shows that.
+    /// Returns the reason the loader does not preload the library into this program, if its file shows that.
     pub(crate) fn resists(&self) -> Option<String> {
         let name = self.name();
         #[cfg(unix)]
@@ -119,7 +119,7 @@ fn can_be_run(path: &Path) -> bool {
     facts.is_file() && may_be
 }
 
-/// The loader of a program's libraries.
+/// The dynamic loader of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loader {
     Usual,
@@ -127,7 +127,8 @@ enum Loader {
     Foreign,
 }
 
-/// Returns the loader of the program that begins with `start`; `None` if that is not a program, such as a script.
+/// Returns the loader of the program whose file begins with `start`; `None` if the file is not a binary, such as a
+/// script.
 fn loaded_by(start: &[u8]) -> Option<Loader> {
     let number = |at: usize, bytes: usize| {
         let field = start.get(at..at.checked_add(bytes)?)?;

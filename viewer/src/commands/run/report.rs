@@ -1,4 +1,4 @@
-//! The summary on standard error when the program has ended.
+//! The summary printed to standard error when the program has ended.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ pub(super) fn report(program: &Program, file: &Path, claims: &Path, asks_for_dri
     };
 }
 
-/// The recordings of a run, as its processes claimed them: first the requested name, then others by name.
+/// Returns the recordings of a run, as claimed by its processes: the requested name first, then others by name.
 fn files_of_run(file: &Path, claims: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(claims).into_iter().flatten().flatten();
     let claimed = entries.filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
@@ -107,7 +107,7 @@ fn report_files(program: &Program, files: &[PathBuf], page: &mut Page<'_>) -> io
     next.map_or(Ok(()), |next| page.hint(&next))
 }
 
-/// The command to try next.
+/// Returns the suggested next command.
 fn next_of(file: &Path, input: &Input) -> String {
     if !is_of_pytorch(input) {
         return FilesAndOptions::of(file).next("peak", &["--by", "scope,frame"], "for the calls that allocated memory");
@@ -119,16 +119,16 @@ fn next_of(file: &Path, input: &Input) -> String {
     FilesAndOptions::of(file).next("explain", &[], "for what makes the peak, and what would lower it")
 }
 
-/// Whether PyTorch has recorded it, and not the preloaded library.
+/// Returns whether PyTorch's recorder made the recording, rather than the preloaded library.
 fn is_of_pytorch(input: &Input) -> bool {
     input.facts().header.recorder == "PyTorch"
 }
 
-/// Prints the peak of the recording that a PyTorch program has written.
+/// Prints the peak of the recording written by a PyTorch program.
 ///
 /// # Errors
 ///
-/// Fails if it cannot be read.
+/// Fails if the recording cannot be read.
 pub(crate) fn report_file_of(file: &Path, page: &mut Page<'_>) -> Result<(), Failure> {
     let file = &shortened(file);
     let input = Input::open(file, &CategoryChoice::default())?;
@@ -180,7 +180,7 @@ fn devices(summaries: &[DeviceSummary]) -> Table<'_> {
     Table::new(summaries.len(), columns)
 }
 
-/// The verdict, without the file.
+/// Returns the verdict, without the file name.
 ///
 /// # Errors
 ///

@@ -17,10 +17,10 @@ const PAUSE: Duration = Duration::from_millis(20);
 #[cfg(unix)]
 static IS_IDLE: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// Signals that do not terminate this process while the program runs, until this is dropped.
+/// Signals that do not terminate this process while the program runs, until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Signals {
-    /// Signals that are passed on, and whether each was received.
+    /// Signals that are passed on, with a flag for each that is set when it is received.
     passed_on: Vec<(i32, Arc<AtomicBool>)>,
     /// Whether an interrupt was received.
     interrupt: Arc<AtomicBool>,
@@ -30,7 +30,7 @@ pub(crate) struct Signals {
 
 impl Signals {
     /// Handles signals from now on. The terminal sends an interrupt to the program too, which then ends. Signals that
-    /// are ignored, as under nohup, remain ignored, also by the program.
+    /// are ignored, as under nohup, remain ignored by this process and by the program.
     pub(crate) fn catch() -> io::Result<Self> {
         #[cfg(not(unix))]
         return Ok(Self { passed_on: Vec::new(), interrupt: Arc::default() });
@@ -89,7 +89,8 @@ impl Signals {
     }
 }
 
-/// The signals that this process ignores, as a set of bits from 1 on; none where the system does not tell.
+/// Returns the signals that this process ignores, as a bit set that starts with signal 1; empty if the system does not
+/// report them.
 #[cfg(unix)]
 fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The recordings of served folders, to which more may be added: a summary of each rank, and the recordings by number.
+//! The recordings of served folders, to which more may be added: a summary of each rank, and the recordings by index.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -26,15 +26,16 @@ const MAX_RESIDENT_EVENTS: u64 = 1 << 20;
 /// The header field with the version of the summaries, by which the page detects changes.
 const VERSION: &str = "Highwater-Version";
 
-/// The header field that tells the page that it has all of a file of a rotation, and that there is a later one.
+/// The header field that tells the page that it has received all of a file of a rotation, and that there is a later
+/// file.
 const NEXT: &str = "Highwater-Next";
 
-/// The recordings in the served folders, which may grow and become more.
+/// The recordings in the served folders. Recordings may grow, and more may be added.
 #[derive(Debug)]
 pub(super) struct Folder {
     categories: CategoryChoice,
     most_resident: u64,
-    /// The folder for converted files; one client at a time converts.
+    /// The folder for converted files. Only one client at a time converts files.
     converted: Mutex<PathBuf>,
     /// The folder's recordings, read for one client at a time; others get the previous result.
     followed: Mutex<FollowedFleet>,
@@ -47,7 +48,7 @@ struct State {
     /// The recordings in order of appearance.
     paths: Vec<PathBuf>,
     numbers: HashMap<PathBuf, usize>,
-    /// The summaries as JSON, and the number of times that they have changed.
+    /// The summaries as JSON, and the number of times they have changed.
     json: Vec<u8>,
     version: u64,
     /// The time of the next check.
@@ -55,8 +56,8 @@ struct State {
 }
 
 impl Folder {
-    /// Summarizes the recordings among `paths`, and in the folders among them. Those that are not .snap files are
-    /// converted into `converted`. If the user stops it, the rest is skipped.
+    /// Summarizes the recordings among `paths`, and in the folders among them. Recordings in other formats than .snap
+    /// are converted into `converted`. If the user stops the program, the rest is skipped.
     ///
     /// # Errors
     ///
@@ -131,8 +132,8 @@ impl Folder {
         Response::new(200, "application/json", Body::Bytes(state.json.clone())).with(VERSION, version)
     }
 
-    /// Sends the bytes of a recording. For a rotation, these are from the file that the page has started with, or else
-    /// from the newest, which starts with the live blocks; if no more are expected, from all files.
+    /// Sends the bytes of a recording. For a rotation, these are from the file with which the page has started, or else
+    /// from the newest file, which starts with the live blocks; from all files if no more data is expected.
     fn send(&self, path: &Path, number: usize, request: &Request) -> io::Result<Response> {
         let Some(rotated) = RotatedFiles::find(path) else {
             let is_as_stored = self.categories.categories.is_none() && begins_as_snap(path)?;
@@ -162,8 +163,8 @@ impl Folder {
         }
     }
 
-    /// Converts a recording of another format, or of several files, to one .snap file; converts again if `newest`, the
-    /// last of its files, has changed.
+    /// Converts a recording of another format, or of several files, to one .snap file; converts it again if `newest`,
+    /// the last of its files, has changed.
     fn converted(&self, path: &Path, newest: &Path, number: usize) -> io::Result<PathBuf> {
         let folder = self.converted.lock().unwrap_or_else(PoisonError::into_inner);
         let converted = folder.join(format!("rank-{number}.snap"));

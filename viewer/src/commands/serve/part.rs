@@ -10,17 +10,17 @@ use highwater_snapshots::format::{TAIL_BYTES, TAIL_MARKER};
 use super::request::Request;
 use super::response::{Body, Response};
 
-/// A file that was not changed for this long is no longer being written.
+/// Time after which an unchanged file is considered complete.
 const FRESH: Duration = Duration::from_secs(600);
 
-/// The time within which a recorder completes a file after it has started the next one.
+/// Time within which a recorder completes a file after it has started the next one.
 const COMPLETION: Duration = Duration::from_secs(60);
 
-/// Number of bytes at the start of a file by which it is recognized.
+/// Number of bytes at the start of a file that identify it.
 const START: u64 = 4096;
 
-/// Responds with the bytes of a recording from the start of the requested range to its present end. `is_growing` was
-/// determined before, so bytes written since then are found by the next request.
+/// Responds with the bytes of a recording from the start of the requested range to its present end. `is_growing` must
+/// be determined before the call, so that the next request finds bytes written since then.
 pub(super) fn send_part(path: &Path, is_growing: bool, request: &Request) -> io::Result<Response> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
@@ -49,18 +49,18 @@ pub(super) fn send_part(path: &Path, is_growing: bool, request: &Request) -> io:
     Ok(response.with("Accept-Ranges", "bytes").with("Highwater-Growing", growing).with("Highwater-File", identity))
 }
 
-/// Whether `known`, a result of [`identity_of`], identifies the file.
+/// Returns whether `known`, a result of [`identity_of`], identifies the file.
 pub(super) fn is_named(path: &Path, known: &str) -> bool {
     let bytes = bytes_of(known);
     File::open(path).and_then(|mut file| identity_of(&mut file, bytes)).is_ok_and(|identity| identity == known)
 }
 
-/// The number of bytes at the start of the file that `known` includes.
+/// Returns the number of bytes at the start of the file that `known` covers.
 fn bytes_of(known: &str) -> u64 {
     known.split('-').nth(2).and_then(|bytes| bytes.parse().ok()).unwrap_or(START)
 }
 
-/// Identifies the file: by device and inode number if the system has them, and by the checksum of its first bytes, at
+/// Identifies the file by device and inode number, if the system has them, and by the checksum of its first bytes, at
 /// most `most`.
 fn identity_of(file: &mut File, most: u64) -> io::Result<String> {
     let mut start = Vec::new();
@@ -77,7 +77,7 @@ fn identity_of(file: &mut File, most: u64) -> io::Result<String> {
     Ok(format!("{device}-{number}-{}-{}", start.len(), crc32fast::hash(&start)))
 }
 
-/// Whether the file was changed so recently that its program may still be writing it.
+/// Returns whether the file was changed so recently that its program may still be writing it.
 pub(super) fn is_fresh(path: &Path) -> bool {
     was_changed_within(path, FRESH)
 }
@@ -87,18 +87,18 @@ fn was_changed_within(path: &Path, time: Duration) -> bool {
     changed.is_some_and(|changed| changed.elapsed().is_ok_and(|age| age < time))
 }
 
-/// Whether the file is not finished, and its program may still be writing it.
+/// Returns whether the file is unfinished, and its program may still be writing it.
 pub(super) fn is_being_written(path: &Path) -> bool {
     is_fresh(path) && is_finished(path).is_ok_and(|is_finished| !is_finished)
 }
 
-/// Whether the file of a rotation is not finished, and its recorder, which is already writing the next one, may still
-/// complete it.
+/// Returns whether the file of a rotation is unfinished, and its recorder, which is already writing the next file, may
+/// still complete it.
 pub(super) fn is_being_completed(path: &Path) -> bool {
     was_changed_within(path, COMPLETION) && is_finished(path).is_ok_and(|is_finished| !is_finished)
 }
 
-/// Whether the file ends like a complete recording.
+/// Returns whether the file ends like a complete recording.
 fn is_finished(path: &Path) -> io::Result<bool> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();

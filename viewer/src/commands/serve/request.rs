@@ -1,4 +1,4 @@
-//! Reads the head of an HTTP request: all that is needed to answer GET and HEAD.
+//! Reads the head of an HTTP request, which suffices to answer GET and HEAD.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ const LONGEST_HEAD: usize = 32 << 10;
 /// Maximum number of header fields of a request.
 const MAX_FIELDS: usize = 128;
 
-/// The head of an HTTP request: the parts that determine the response.
+/// The parts of an HTTP request's head that determine the response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Request {
     /// Whether only the head of the response is requested.
@@ -19,11 +19,11 @@ pub(super) struct Request {
     pub(super) path: String,
     /// The field `Host`.
     pub(super) host: String,
-    /// The first and the last requested byte.
+    /// The first and the last requested byte, from the field `Range`.
     pub(super) range: Option<(u64, Option<u64>)>,
     /// The field `Highwater-File`: identifies the file of earlier parts, as returned by the server.
     pub(super) file: Option<String>,
-    /// The field `Sec-Fetch-Site`: whether another site made the browser send the request.
+    /// The field `Sec-Fetch-Site`, which states whether another site made the browser send the request.
     pub(super) fetch_site: Option<String>,
 }
 
@@ -90,7 +90,7 @@ fn parse(head: &[u8]) -> Result<Option<Request>, u16> {
     if hosts == 1 { Ok(Some(request)) } else { Err(400) }
 }
 
-/// Parses a range with a start; other kinds of ranges are ignored, so that everything is sent.
+/// Parses a range with a start. Other kinds of ranges are ignored, so that the whole content is sent.
 fn range_of(value: &str) -> Option<(u64, Option<u64>)> {
     let (first, last) = value.strip_prefix("bytes=")?.split_once('-')?;
     let last = if last.is_empty() { None } else { Some(last.parse().ok()?) };

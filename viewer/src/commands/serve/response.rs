@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// The time for a client to receive the response, in addition to that for its length.
+/// The time in which a client must receive the response, in addition to the time for its length.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The minimum rate at which a client must receive the response, in bytes per second.
@@ -34,7 +34,7 @@ pub(super) struct Response {
     body: Body,
     /// The `Cache-Control` field.
     caching: &'static str,
-    /// Whether to omit the body, but not its length.
+    /// Whether to omit the body, but still send its length.
     pub(super) is_head: bool,
 }
 
@@ -49,7 +49,7 @@ impl Response {
         Self { status, fields: Vec::new(), body: Body::Static(&[]), caching: "no-store", is_head: false }
     }
 
-    /// An answer with a status and the reason for it.
+    /// Creates a response with a status and the reason for it.
     pub(super) fn explained(status: u16, reason: impl Into<String>) -> Self {
         Self::new(status, "text/plain; charset=utf-8", Body::Bytes(reason.into().into_bytes()))
     }
@@ -62,7 +62,7 @@ impl Response {
         }
     }
 
-    /// Lets the client cache the response for long, since it never changes: another start of the server has other URLs.
+    /// Lets the client cache the response for a long time. It never changes, because a restarted server has other URLs.
     pub(super) fn kept(mut self) -> Self {
         self.caching = "private, max-age=604800, immutable";
         self
@@ -74,7 +74,7 @@ impl Response {
         self
     }
 
-    /// Sends it.
+    /// Sends the response.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The served content: the page, its scripts, the recordings by number, and the ranks of folders; and access control.
+//! The served content: the page, its scripts, the recordings by index, and the ranks of folders; and access control.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -17,11 +17,11 @@ pub(super) struct Served {
     pub(super) name: String,
     /// The path of the .snap file.
     pub(super) path: PathBuf,
-    /// Whether it is still being written.
+    /// Whether the recording is still being written.
     pub(super) is_growing: bool,
 }
 
-/// The pages of one server.
+/// The content of one server.
 #[derive(Debug)]
 pub(super) struct Site {
     token: String,
@@ -41,7 +41,7 @@ impl Site {
         &self.token
     }
 
-    /// Responds to a request, depending on its host, path and secret.
+    /// Responds to a request, after checking its host, path and token.
     pub(super) fn respond(&self, request: &Request) -> Response {
         if !self.is_known(&request.host) {
             return Response::explained(403, "unknown host name: use the address that highwater serve printed\n");
@@ -59,8 +59,8 @@ impl Site {
         response
     }
 
-    /// Whether `host`, the name in a request, is a name of this server. Names that others made resolve to this address
-    /// (DNS rebinding) are not.
+    /// Returns whether `host`, the host name in a request, is a name of this server. Names that others made resolve to
+    /// this address (DNS rebinding) are rejected.
     fn is_known(&self, host: &str) -> bool {
         let (name, port) = match host.strip_prefix('[') {
             Some(rest) => rest.split_once(']').unwrap_or_default(),
@@ -108,17 +108,17 @@ impl Site {
     }
 }
 
-/// Number of random bytes in a token.
+/// Number of random bytes from which a token is made.
 const BYTES: usize = 16;
 
-/// Returns a new token: letters and digits.
+/// Returns a new token, which consists of letters and digits.
 pub(super) fn random_token() -> Result<String, Failure> {
     let mut bytes = [0; BYTES];
     getrandom::fill(&mut bytes).map_err(|why| Failure::Usage(format!("cannot create the secret address: {why}")))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Whether both are equal, in constant time so that the position of a difference is not revealed.
+/// Compares two tokens in constant time, so that the position of a difference is not revealed.
 pub(super) fn is_same(one: &str, other: &str) -> bool {
     let differences = one.bytes().zip(other.bytes()).fold(0, |all, (one, other)| all | (one ^ other));
     one.len() == other.len() && differences == 0

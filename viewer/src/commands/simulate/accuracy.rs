@@ -11,30 +11,30 @@ use super::found::{BOUNDED, Called, Interval, Orders, Recorded, Simulated};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Class {
-    /// No unknown value or time influenced memory.
+    /// Memory was not influenced by any unknown value or time.
     Exact,
     /// The true figure lies between two bounds.
     Bounded,
-    /// Exact, unless memory depends on a value or time that was read.
+    /// The figures are exact unless memory depends on a value or time that was read.
     Conditional,
-    /// A lower bound, since the sizes of some workspaces are unknown.
+    /// The figures are lower bounds, since the sizes of some workspaces are unknown.
     LowerBound,
-    /// Unknown, for another reason.
+    /// The accuracy is unknown for another reason.
     Unknown,
 }
 
-/// The effect of unknown values computed on the device that the program read.
+/// The effect of reading unknown values computed on the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Values {
     /// The program has read no unknown values.
     NotRead,
-    /// Values were read as zeros; other values were not tried.
+    /// Values were read as zeros; no other values were tried.
     Untried,
     /// With ones instead of zeros, the allocations were the same.
     SameWithOnes,
-    /// With ones, the allocations differed, first after the read at this line, if there is one.
+    /// With ones, the allocations differed, first after the read at this line, if known.
     OtherWithOnes(Option<Box<Called>>),
-    /// With ones, the program ended differently: with this status.
+    /// With ones, the program ended differently, with this status.
     OtherEnd(u8),
 }
 
@@ -43,7 +43,7 @@ pub(super) enum Values {
 pub(super) struct Accuracy {
     pub(super) class: Class,
     pub(super) values: Values,
-    /// The totals with other orders of addresses, or why they are unknown.
+    /// The totals with other orders of addresses, or the reason they are unknown.
     pub(super) orders: Option<Result<Orders, String>>,
     /// The bounds of the totals in [`BOUNDED`].
     pub(super) bounds: [Interval; BOUNDED.len()],
@@ -114,7 +114,7 @@ fn requests(trace: &Trace, device: DeviceId) -> Vec<u64> {
     requests.into_iter().map(|(_, bytes)| bytes).collect()
 }
 
-/// The number of the first request that differs.
+/// Returns the index of the first request that differs.
 fn first_difference(one: &[u64], other: &[u64]) -> Option<usize> {
     let common = one.iter().zip(other).take_while(|(one, other)| one == other).count();
     (common < one.len().max(other.len())).then_some(common)

@@ -19,7 +19,7 @@ const NAMES: [&str; 3] = ["libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"];
 /// The code that Python runs at startup.
 const START: &str = "from highwater import _simulated\n_simulated.start()\n";
 
-/// The folder with the simulated driver and the Python package, which is searched first.
+/// The folder with the simulated driver and the Python package. The loader and Python search it first.
 #[derive(Debug)]
 pub(super) struct Files {
     folder: PathBuf,
@@ -28,8 +28,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Writes everything that programs need into `folder`, or else into a temporary folder, which is removed at the
-    /// end.
+    /// Writes all files that programs need into `folder`, or else into a temporary folder, which is removed at the end.
     ///
     /// # Errors
     ///
@@ -108,7 +107,7 @@ impl Files {
     ///
     /// # Errors
     ///
-    /// Fails if it cannot be created.
+    /// Fails if the folder cannot be created.
     pub(super) fn caches(&self) -> Result<tempfile::TempDir, Failure> {
         let made = tempfile::Builder::new().prefix("caches-").tempdir_in(&self.folder);
         made.map_err(|why| Failure::Record(format!("cannot make a folder for the caches of the program: {why}")))
@@ -130,8 +129,8 @@ impl Files {
     }
 }
 
-/// The environment variables for the caches of Inductor and Triton, unless the user sets them. Their default caches
-/// would get kernels chosen by simulated times, which would change what later runs allocate.
+/// The environment variables for the caches of Inductor and Triton, unless the user sets them. Otherwise, their default
+/// caches would store kernels chosen by simulated times, which would change the allocations of later runs.
 pub(super) fn variables_of_caches(folder: &Path) -> Vec<(&'static str, OsString)> {
     let names = [("TORCHINDUCTOR_CACHE_DIR", "inductor"), ("TRITON_CACHE_DIR", "triton")];
     let unset = names.into_iter().filter(|(name, _)| std::env::var_os(name).is_none());

@@ -18,10 +18,10 @@ use crate::gpu::Gpu;
 use crate::input::read;
 use crate::output::Failure;
 
-/// A function that was called, or a value that was read, and the line of the program.
+/// A function that was called, or a value that was read, and the line of the program that did so.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct Called {
-    /// The function; for values, their size.
+    /// The name of the function; for values, their size.
     pub(super) name: String,
     /// The file; `None` if no line of the program was running.
     pub(super) file: Option<String>,
@@ -37,15 +37,15 @@ pub(super) struct Called {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(super) struct Noted {
-    /// Bytes on the host that were left uninitialized.
+    /// Number of bytes on the host that were left uninitialized.
     pub(super) skipped_bytes: u64,
     /// The line that waits indefinitely for a value.
     pub(super) endless: Option<String>,
-    /// Whether the program was ended because the requested steps were over.
+    /// Whether the program was ended because the requested steps were complete.
     pub(super) is_stopped: bool,
-    /// Whether no failed request ended the process.
+    /// Whether the process continued after every failed request.
     pub(super) outlives_failures: bool,
-    /// Number of optimizers that the program created and that have not stepped.
+    /// Number of optimizers that the program created but that have not taken a step.
     pub(super) waiting_optimizers: u32,
     /// Functions that are not simulated.
     pub(super) missing: Vec<Called>,
@@ -68,18 +68,18 @@ pub(super) struct Recorded {
     pub(super) trace: Arc<Trace>,
     pub(super) summary: DeviceSummary,
     pub(super) noted: Noted,
-    /// The totals with other orders of addresses, or why they are unknown. `None` if a request failed, after which the
-    /// program may have continued differently.
+    /// The totals with other orders of addresses, or the reason they are unknown. `None` if a request failed, after
+    /// which the program may have continued differently.
     pub(super) orders: Option<Result<Orders, String>>,
 }
 
 impl Recorded {
-    /// The peak of a total.
+    /// Returns the peak of a total.
     pub(super) fn peak(&self, metric: Metric) -> u64 {
         self.summary.peak(metric).map_or(0, |moment| moment.bytes)
     }
 
-    /// The last failed request; the program handled earlier ones.
+    /// Returns the last failed request. The program handled earlier ones.
     pub(super) fn failure(&self) -> Option<RequestFailure> {
         RequestFailure::all(&self.trace, self.summary.device).next_back()
     }
@@ -120,7 +120,8 @@ pub(crate) struct Simulated {
 }
 
 impl Simulated {
-    /// The recording that decides: of the process that ran out of memory, else that with the highest peak.
+    /// Returns the recording that determines the result: that of the process that ran out of memory, else that with the
+    /// highest peak.
     pub(super) fn main(&self) -> &Recorded {
         let peak =
             |one: &&Recorded| (one.summary.oom_events > 0, one.summary.peaks.iter().map(|moment| moment.bytes).max());
@@ -265,7 +266,7 @@ fn find(folder: &Path) -> Result<Vec<Found>, Failure> {
 ///
 /// # Errors
 ///
-/// Fails if one cannot be read.
+/// Fails if a recording cannot be read.
 pub(super) fn read_traces(folder: &Path) -> Result<Vec<Trace>, Failure> {
     Ok(find(folder)?.into_iter().map(|(_, _, trace, _)| trace).collect())
 }
@@ -336,7 +337,7 @@ pub(super) struct Orders {
 }
 
 impl Orders {
-    /// Whether the order of addresses makes no difference.
+    /// Returns whether the order of addresses makes no difference.
     pub(super) fn is_exact(&self) -> bool {
         self.peaks.into_iter().all(Interval::is_exact)
     }
@@ -345,7 +346,7 @@ impl Orders {
     ///
     /// # Errors
     ///
-    /// Returns why they cannot be replayed.
+    /// Returns the reason the requests cannot be replayed.
     pub(super) fn of(trace: &Arc<Trace>, device: DeviceId, capacity: u64) -> Result<Self, String> {
         let replayer = Replayer::of(trace, device)?;
         let recording = replayer.unchanged(Arc::clone(trace));

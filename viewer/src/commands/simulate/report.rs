@@ -15,21 +15,21 @@ use super::found::{BOUNDED, Called, Interval, Outcome, Recorded, Simulated};
 use crate::commands::next_command::shortened;
 use crate::output::{Page, Report};
 
-/// Maximum memory of a device that a CUDA context and NCCL take together, in bytes: a program that fits by less may not
-/// fit on a GPU.
+/// Maximum memory of a device that a CUDA context and NCCL use together, in bytes. A program that fits with less room
+/// may not fit on a GPU.
 const OUTSIDE_BYTES: u64 = 1 << 30;
 
 /// Maximum number of lines of the program to list.
 const MAX_LINES: usize = 8;
 
-/// The memory that the answer does not include.
+/// Memory that is not included in the answer.
 const NOT_INCLUDED: [&str; 3] = [
     "the CUDA context and memory that libraries allocate themselves (about 0.5 to 1 GiB)",
     "buffers of NCCL",
     "memory that other processes use",
 ];
 
-/// The report of `highwater simulate`: whether the program fits, and how exact that is.
+/// The report of `highwater simulate`: whether the program fits, and the accuracy of that answer.
 pub(super) struct SimulateReport<'a> {
     simulated: &'a Simulated,
     outcome: Outcome,

@@ -21,16 +21,16 @@ pub struct Choice {
     pub metric: Metric,
     /// The key of the groups.
     pub key: GroupKey,
-    /// The row of the recording.
+    /// The index of the recording.
     pub row: usize,
-    /// How often the user switched to the next device.
+    /// Number of times the user switched to the next device.
     pub device: usize,
 }
 
 /// Everything that is shown on the screen.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The choices that this answers.
+    /// The choices for which this answer was computed.
     pub choice: Choice,
     /// One line per recording.
     pub recordings: Vec<RecordingLine>,
@@ -49,7 +49,7 @@ pub struct RecordingLine {
     pub state: State,
     /// The current value of the selected total.
     pub now: u64,
-    /// When the selected total was largest.
+    /// The moment at which the selected total was largest.
     pub peak: PeakMoment,
     /// The current step and phase.
     pub stage: Stage,
@@ -103,7 +103,7 @@ pub struct Detail {
 pub struct Groups {
     /// The groups, largest at the peak first.
     pub rows: Vec<GroupRow>,
-    /// Whether the groups at the peak are known: not if they are in a file that no longer exists.
+    /// Whether the groups at the peak are known. They are not if the peak is in a file that no longer exists.
     pub has_peak: bool,
 }
 
@@ -144,7 +144,7 @@ impl Groups {
         Self { rows, has_peak }
     }
 
-    /// At most `most` rows; if there are more, the last one sums up the others.
+    /// Returns at most `most` rows; if there are more, the last row sums up the rest.
     pub fn at_most(&self, most: usize) -> Vec<GroupRow> {
         if self.rows.len() <= most {
             return self.rows.clone();

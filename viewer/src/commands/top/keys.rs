@@ -10,7 +10,7 @@ use super::answer::Choice;
 pub(super) enum Act {
     /// Quit the program.
     Quit,
-    /// Show what these choices select.
+    /// Show the view for these choices.
     Show(Choice),
 }
 
@@ -43,7 +43,7 @@ pub(super) fn groupings() -> Vec<GroupKey> {
     GroupKey::ALL.iter().copied().filter(|key| *key != GroupKey::Lifetime).collect()
 }
 
-/// The one after `now`, or the first.
+/// Returns the element after `now`, or the first one.
 fn next<T: Copy + PartialEq>(all: &[T], now: T) -> T {
     let at = all.iter().position(|one| *one == now).map_or(0, |at| (at + 1) % all.len());
     all[at]

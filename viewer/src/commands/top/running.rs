@@ -28,7 +28,7 @@ const MAX_STEPS: usize = 64;
 pub struct PeakMoment {
     /// The total in bytes.
     pub bytes: u64,
-    /// The number of events before it.
+    /// Number of events before the moment.
     pub position: u64,
     /// The step and phase of the peak.
     pub stage: Stage,
@@ -40,13 +40,13 @@ pub struct PeakMoment {
 /// The totals of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepTotals {
-    /// The number of the step.
+    /// The step number.
     pub step: u32,
     /// The largest value of each total within the step.
     pub peak: Totals,
-    /// The totals after its last event so far.
+    /// The totals after the last event of the step so far.
     pub end: Totals,
-    /// The first and its last time, in nanoseconds.
+    /// The times of the first and the last event of the step, in nanoseconds.
     pub times_ns: (u64, u64),
 }
 
@@ -54,7 +54,7 @@ pub struct StepTotals {
 #[derive(Clone, Debug, Default)]
 pub struct Device {
     live: LiveState,
-    /// When each total is largest, in the order of [`Metric::ALL`].
+    /// The moment at which each total is largest, in the order of [`Metric::ALL`].
     pub peaks: [PeakMoment; Metric::ALL.len()],
     /// The totals over time.
     pub curve: Curve,
@@ -63,7 +63,7 @@ pub struct Device {
     first_step: Option<u32>,
     /// Whether blocks or segments were live before the first event.
     has_start: bool,
-    /// The number of events of each kind.
+    /// Number of events of each kind.
     counts: [u64; EventKind::ALL.len()],
 }
 
@@ -125,7 +125,7 @@ impl Device {
 /// The latest events, and the blocks that were live before them.
 #[derive(Clone, Debug, Default)]
 struct Span {
-    /// The number of events before the span.
+    /// Number of events before the span.
     first: u64,
     stage: Stage,
     live: BTreeMap<DeviceId, LiveState>,

@@ -49,7 +49,7 @@ impl Target {
         Ok(Self::Process(process))
     }
 
-    /// The recordings now, each with its name.
+    /// Returns the present recordings, each with its name.
     ///
     /// # Errors
     ///

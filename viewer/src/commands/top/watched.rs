@@ -32,11 +32,11 @@ pub enum State {
     Waiting,
     /// A program is still writing the recording.
     Growing,
-    /// The program has finished it, or it is a snapshot.
+    /// The program has finished the recording, or the file is a snapshot.
     Complete,
-    /// Nothing was written for some time, although it is not finished.
+    /// Nothing was written for some time, although the recording is unfinished.
     Idle(Duration),
-    /// The file cannot be read: the reason, as a sentence.
+    /// The file cannot be read; the sentence states the reason.
     Failed(String),
 }
 
@@ -55,13 +55,13 @@ pub struct Watched {
     run: Option<(u64, u32, String)>,
     /// The live blocks at peaks in earlier files of a rotation.
     earlier: BTreeMap<(DeviceId, u64), Source<'static>>,
-    /// The number of the file of a rotation.
+    /// The number of the current file of a rotation.
     part: Option<u32>,
     /// Whether more data is expected.
     pub state: State,
-    /// Number of times that it was read from its start again, because its file was replaced.
+    /// Number of times the recording was read again from its start, because its file was replaced.
     pub restarts: u64,
-    /// The reason why nothing more is read at present, as a sentence; earlier data stays.
+    /// The reason nothing more is read at present, as a sentence. Earlier data stays.
     trouble: Option<String>,
     /// A note on the file, as a sentence.
     note: Option<String>,
@@ -142,7 +142,7 @@ impl Watched {
         }
     }
 
-    /// Reads a portion. Returns whether there may be more; the error is a sentence.
+    /// Reads a portion. Returns whether there may be more data; the error is a sentence.
     fn read_portion(&mut self) -> Result<bool, String> {
         if self.reading.is_none() {
             return self.open();

@@ -19,24 +19,24 @@ use crate::commands::whatif::rerun::rerun;
 use crate::input::on_device;
 use crate::output::{Failure, Page, Report, peaks_value, problem_texts};
 
-/// Maximum number of causes that are listed.
+/// Maximum number of causes listed.
 const MAX_CAUSES: usize = 6;
 
-/// The report, as text and as JSON.
+/// The report, which can be printed as text and as JSON.
 #[derive(Debug)]
 pub struct WhatIfReport<'a> {
     trace: &'a Trace,
     arguments: &'a WhatIfArguments,
-    /// The prediction of the main device; with several, the first that does not fit.
+    /// The prediction for the default device; of several devices, for the first one that does not fit.
     prediction: Prediction,
     /// The predictions for the other requested devices.
     others: Vec<Prediction>,
-    /// The written file, if one was requested.
+    /// The file that was written, if one was requested.
     written: Option<(String, u64)>,
 }
 
 impl<'a> WhatIfReport<'a> {
-    /// Builds the report from a prediction for each device; writes the changed recording if requested.
+    /// Builds the report from a prediction for each device. Writes the changed recording if requested.
     pub(crate) fn of(
         trace: &'a Trace,
         arguments: &'a WhatIfArguments,
@@ -71,7 +71,7 @@ impl<'a> WhatIfReport<'a> {
         all.iter().map(String::as_str).collect()
     }
 
-    /// The predictions for all requested devices, by number.
+    /// Returns the predictions for all requested devices, by ordinal.
     fn predictions(&self) -> impl Iterator<Item = &Prediction> {
         let mut all: Vec<&Prediction> = std::iter::once(&self.prediction).chain(&self.others).collect();
         all.sort_by_key(|one| one.device);
@@ -121,7 +121,7 @@ impl<'a> WhatIfReport<'a> {
         Ok(())
     }
 
-    /// Returns `Device 1: ` if there are several devices.
+    /// Returns the prefix `Device 1: ` if there are several devices.
     fn on_device(&self, prediction: &Prediction) -> String {
         if self.trace.device_ids().len() < 2 { String::new() } else { format!("Device {}: ", prediction.device.0) }
     }
@@ -262,8 +262,8 @@ impl Report for WhatIfReport<'_> {
 }
 
 impl WhatIfReport<'_> {
-    /// Returns the command that made the recording, with the change: only if it is a run of `highwater record`, and the
-    /// change is one of its options.
+    /// Returns the command that made the recording, with the change added, if it is `highwater record` and the change
+    /// is one of its options.
     fn rerun(&self) -> Option<String> {
         let WhatIfArguments { capacity, alloc_conf, without, until_last_use, scale, checkpoint, zero, .. } =
             self.arguments;
@@ -276,7 +276,7 @@ impl WhatIfReport<'_> {
     }
 }
 
-/// Returns a lower bound of the memory that a device needs, if the recording does not show how much is enough.
+/// Returns a lower bound of the memory that a device needs, if the recording does not show how much would suffice.
 fn lower_bound(changed: &Changed) -> Option<u64> {
     changed.ends_in_oom.map(|_| changed.suffices.unwrap_or(changed.live_bytes))
 }

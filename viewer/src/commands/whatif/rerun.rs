@@ -1,10 +1,10 @@
-//! The command that made a recording, with changes, to run it again.
+//! Rewrites the command that made a recording so that it runs again with changes.
 
 use highwater_snapshots::format_exact_bytes;
 
 use crate::commands::next_command::quoted;
 
-/// Returns the command line `program` of `highwater record` with another capacity and settings, writing to another
+/// Returns the `highwater record` command line `program` with another capacity, other settings, and another output
 /// file.
 pub(crate) fn rerun(program: &str, capacity: Option<u64>, alloc_conf: Option<&str>) -> Option<String> {
     let mut words = program.split_whitespace();

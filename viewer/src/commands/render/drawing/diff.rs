@@ -112,7 +112,7 @@ pub(super) fn print(
     page.hint(&format!("Next: highwater diff {}   for the same in figures", names.join(" ")))
 }
 
-/// The colours that go with the keys: of several, those of the category, if it is one of them.
+/// Returns the colours that match the keys; for several keys, those of the category if it is among them.
 fn colours_of(arguments: &RenderArguments, keys: &[GroupKey]) -> ColourBy {
     if let Ok(colours) = by_of(arguments).colours {
         return colours;

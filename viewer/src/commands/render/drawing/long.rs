@@ -1,5 +1,5 @@
-//! `highwater render` of a recording that is too long to be held in memory: the whole as a chart of its summaries, a
-//! range of events as a timeline, and a moment from the window that has it.
+//! `highwater render` of a recording that is too long to be in memory: draws the whole as a chart of its summaries, a
+//! range of events as a timeline, and a moment from the window that contains it.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use crate::input::source::open_windows;
 use crate::input::{Input, choose_device, origin_keys};
 use crate::output::Failure;
 
-/// Opens the recording if it is too long to be held in memory, and `view` can be drawn without that: a plan replays all
-/// of a recording.
+/// Opens the recording if it is too long to be in memory and `view` can be drawn from parts. A plan needs the whole
+/// recording.
 pub(super) fn open(arguments: &RenderArguments, view: SheetView) -> Result<Option<Arc<Run>>, Failure> {
     if view.name == "plan" {
         return Ok(None);
@@ -30,7 +30,7 @@ pub(super) fn open(arguments: &RenderArguments, view: SheetView) -> Result<Optio
     Ok(windows.and_then(|windows| Run::new(windows, file).ok()).map(Arc::new))
 }
 
-/// Draws `view`; returns the part of the recording that was read for it.
+/// Draws `view`. Returns the part of the recording that was read for it.
 pub(super) fn draw(
     arguments: &RenderArguments,
     paper: Paper,
@@ -90,7 +90,7 @@ pub(super) fn draw(
     Ok((part, Written { devices: [device; 2], bytes }))
 }
 
-/// Returns an error if the options ask for what summaries do not have.
+/// Returns an error if the options request data that summaries do not contain.
 fn check_drawn(arguments: &RenderArguments) -> Result<(), Failure> {
     let lacking = match colours_of(arguments)? {
         _ if arguments.axis == PictureAxis::Time => "--axis time",
