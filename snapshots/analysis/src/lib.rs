@@ -1,4 +1,4 @@
-//! Analysis of a recording: pure functions of a trace that return plain structs.
+//! Analysis of recordings: pure functions of a trace that return plain structs.
 //!
 //! The command line and the app print the same structs. The effect of an event is defined by
 //! [`transition`](highwater_snapshots::transition); all analysis is a fold over these effects ([`replay`]).

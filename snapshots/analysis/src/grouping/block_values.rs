@@ -1,4 +1,4 @@
-//! The value of a grouping key for each block of a recording, as a small number, by which the app colours blocks.
+//! The value of a grouping key for each block of a recording, as a small integer, by which the app colours blocks.
 
 use hashbrown::HashMap;
 use rayon::prelude::*;
@@ -17,7 +17,7 @@ use crate::stacks::frames::short_stacks;
 /// Number of blocks per parallel task.
 const RUN: usize = 1 << 14;
 
-/// The values of a key that occur in a recording, numbered in the order of the key.
+/// The values of a key that occur in a recording, in the order of the key.
 pub struct BlockValues<'a> {
     trace: &'a Trace,
     key: GroupKey,
@@ -28,7 +28,7 @@ pub struct BlockValues<'a> {
     value_of: Vec<u32>,
 }
 
-/// The values of a run of blocks, numbered in order of appearance.
+/// The values of a run of blocks, in order of appearance.
 #[derive(Default)]
 struct RunValues {
     value_of: Vec<u32>,
@@ -85,7 +85,7 @@ impl<'a> BlockValues<'a> {
         Self { trace, key, encoder, codes, value_of }
     }
 
-    /// The number of values.
+    /// Returns the number of values.
     pub fn count(&self) -> usize {
         self.codes.len()
     }
@@ -96,23 +96,23 @@ impl<'a> BlockValues<'a> {
         self.value_of[row] as usize
     }
 
-    /// The code of a value: its index in the order of all values, a size, or a row; `None` for no value.
+    /// Returns the code of a value: its index in the order of all values, a size, or a row; `None` for a missing value.
     pub fn number(&self, value: usize) -> Option<u64> {
         u64::try_from(self.codes[value]).ok()
     }
 
-    /// A value as written in conditions; `None` for no value.
+    /// Returns a value as written in conditions; `None` for a missing value.
     pub fn word(&self, value: usize) -> Option<String> {
         let word = (self.key.dimension().word)(&self.trace.tables, self.number(value)?).into_owned();
         Some(word).filter(|word| !word.is_empty())
     }
 
-    /// The label of a value, the same as that of a group of blocks with this value.
+    /// Returns the label of a value, which is that of a group of blocks with this value.
     pub fn label(&self, value: usize) -> String {
         self.encoder.label(self.key, self.codes[value])
     }
 
-    /// Short labels of `values` that remain distinct; those of numbers include the name of the key.
+    /// Returns short labels of `values` that remain distinct; labels of numbers include the name of the key.
     pub fn names(&self, values: &[usize]) -> Vec<String> {
         let labels = values.iter().map(|value| self.label(*value));
         match self.key {

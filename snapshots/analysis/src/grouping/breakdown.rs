@@ -1,4 +1,4 @@
-//! Breaks the bytes of a set of blocks down by category, op, scope and other keys; the groups add up to the total.
+//! Breaks down the bytes of a set of blocks by category, op, scope and other keys; the groups add up to the total.
 
 use std::collections::HashMap;
 
@@ -50,13 +50,13 @@ pub(crate) struct Sum {
     pub(crate) free_bytes: u64,
 }
 
-/// Groups that are listed as one row.
+/// Groups that are listed as a single row.
 pub(crate) struct Row {
     /// The codes of each group, one per key.
     pub(crate) codes: Vec<Vec<Code>>,
     /// The common module path, if several groups are combined.
     path: Option<String>,
-    /// The sums of all its groups.
+    /// The sums of all groups in the row.
     pub(crate) sum: Sum,
 }
 
@@ -66,7 +66,7 @@ impl Row {
         self.codes.first().map_or(&[], Vec::as_slice)
     }
 
-    /// The listed group of the row. Only these get names, since a recording may have a million stacks.
+    /// Returns the listed group of the row. Only listed groups get names, since a recording may have a million stacks.
     pub(crate) fn group(&self, coder: &KeyEncoder<'_>, keys: &[GroupKey]) -> Group {
         let named = |codes: &Vec<Code>| -> Vec<String> {
             keys.iter().zip(codes).map(|(&key, &code)| coder.label(key, code)).collect()
@@ -82,7 +82,7 @@ impl Row {
     }
 }
 
-/// Groups `blocks`, largest group first; counts requested bytes if `metric` is that, else rounded bytes.
+/// Groups `blocks`, largest group first. Counts requested bytes if `metric` is `Requested`, else rounded bytes.
 pub(crate) fn rows(
     coder: &mut KeyEncoder<'_>,
     trace: &Trace,
@@ -118,7 +118,8 @@ pub(crate) fn rows(
 }
 
 impl Breakdown {
-    /// Groups `blocks` by the keys of `grouping`; counts requested bytes if `metric` is that, else rounded bytes.
+    /// Groups `blocks` by the keys of `grouping`. Counts requested bytes if `metric` is `Requested`, else rounded
+    /// bytes.
     pub fn of(trace: &Trace, metric: Metric, blocks: &[BlockId], grouping: &Grouping<'_>) -> Self {
         let mut coder = KeyEncoder::new(trace);
         let mut rows = rows(&mut coder, trace, metric, blocks, grouping);
@@ -158,7 +159,7 @@ fn joined(coder: &KeyEncoder<'_>, groups: Vec<(Vec<Code>, Sum)>, grouping: &Grou
     rows
 }
 
-/// How blocks are grouped and listed: keys, number of groups, and bytes outside of blocks.
+/// Settings for grouping blocks: keys, number of groups, and bytes outside of blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Grouping<'a> {
     /// The keys to group by.

@@ -11,11 +11,11 @@ use super::vocabulary::{Vocabulary, Word};
 /// A completion that the search box offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// The bytes of the text that it replaces.
+    /// The byte range of the text that is replaced.
     pub range: Range<usize>,
     /// The replacement; the cursor moves to its end.
     pub text: String,
-    /// A description for the list: the blocks it matches, or their bytes.
+    /// A description for the list: the blocks that match, or their bytes.
     pub what: String,
 }
 
@@ -83,7 +83,7 @@ impl Term {
     }
 }
 
-/// Keys that start with or contain the typed text and, after a complete key, its operators.
+/// Returns the keys that start with or contain the entered text and, after a complete key, its operators.
 fn keys(text: &str, term: &Term, cursor: usize) -> Vec<Completion> {
     let written = &text[term.start..cursor];
     let rest = &text[cursor..];
@@ -159,7 +159,7 @@ fn after_key(
     found
 }
 
-/// Values that start with `written`, then those that contain it, each ordered by bytes, largest first.
+/// Returns the values that start with `written`, then those that contain it, each ordered by bytes, largest first.
 fn values(
     key: &Dimension,
     operator: Operator,

@@ -8,7 +8,8 @@ use super::filter::QUOTED_COMMA;
 /// Maximum number of values in one term; more would be unreadable.
 pub(crate) const MAX_VALUES: usize = 16;
 
-/// A value as written in conditions, in quotes if it contains special characters. `None` if it cannot be written.
+/// Returns a value as written in conditions, in quotes if it contains special characters; `None` if that is not
+/// possible.
 pub(crate) fn quoted(text: &str) -> Option<String> {
     if text.contains(['"', QUOTED_COMMA]) {
         return None;
@@ -17,8 +18,8 @@ pub(crate) fn quoted(text: &str) -> Option<String> {
     Some(if text.chars().all(is_plain) { text.to_owned() } else { format!("\"{text}\"") })
 }
 
-/// The condition that `key` equals `text`. If the text contains double quotes and cannot be written, the condition that
-/// `key` contains the longest part without any. `None` if nothing remains to search for.
+/// Returns the condition that `key` equals `text`. If the text contains double quotes and cannot be written, returns
+/// the condition that `key` contains the longest part without quotes. `None` if nothing remains to search for.
 pub fn equals(key: &str, text: &str) -> Option<String> {
     if let Some(text) = quoted(text) {
         return Some(format!("{key}={text}"));
@@ -27,15 +28,16 @@ pub fn equals(key: &str, text: &str) -> Option<String> {
     Some(format!("{key}~{}", quoted(longest)?))
 }
 
-/// The condition `start`, such as `scope=`, with several values; `None` if one cannot be written or they are too many.
+/// Returns the condition `start`, such as `scope=`, with several values; `None` if a value cannot be written or there
+/// are too many.
 pub(crate) fn any_of<'a>(start: &str, texts: impl ExactSizeIterator<Item = &'a str>) -> Option<String> {
     let texts = Some(texts).filter(|texts| texts.len() <= MAX_VALUES)?;
     Some(format!("{start}{}", texts.map(quoted).collect::<Option<Vec<String>>>()?.join(",")))
 }
 
 /// The condition for blocks with these `values` of `keys`, as shown in a group; for a group of identical modules,
-/// `members` are the values of each. A line of code matches every stack that contains it. `None` without keys, or if a
-/// value cannot be expressed.
+/// `members` contains the values of each module. A line of code matches every stack that contains it. `None` without
+/// keys, or if a value cannot be expressed.
 pub fn of_group(keys: &[GroupKey], values: &[String], members: &[Vec<String>]) -> Option<String> {
     let term = |(at, (key, value)): (usize, (&GroupKey, &String))| match key {
         GroupKey::Scope if !members.is_empty() => any_of("scope=", members.iter().map(|values| values[at].as_str())),
@@ -68,7 +70,7 @@ pub(crate) fn of_paths(mut wanted: Vec<String>, others: &[String]) -> Option<Str
     any_of("scope=", wanted.iter().map(String::as_str))
 }
 
-/// The dot-separated parts that all `paths` start with.
+/// Returns the common first parts of all `paths`, which are separated by dots.
 fn shared_parts(paths: &[String]) -> String {
     let mut shared: Vec<&str> = paths.first().map(|path| path.split('.').collect()).unwrap_or_default();
     for path in paths {

@@ -1,4 +1,4 @@
-//! Parses and applies the `--where` language: `category=activation size>=1MiB scope~block.3`.
+//! Parses and applies the `--where` language, such as `category=activation size>=1MiB scope~block.3`.
 
 use highwater_snapshots::ids::{BlockId, StackId};
 use highwater_snapshots::line_text::LineText;
@@ -10,7 +10,7 @@ use highwater_snapshots::yielding::tick;
 
 use super::dimension::{Dimension, GroupKey, Lookups, Values, conditions};
 
-/// Conditions that a block must all meet.
+/// Conditions that blocks must all meet.
 ///
 /// Terms are separated by spaces. Each is a key, an operator and a value, or a plain word or quoted phrase, which
 /// matches where the stack, scope, op or category contains it, ignoring case. Values with spaces are written in double
@@ -38,7 +38,7 @@ pub struct Filter {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Term {
-    /// The dimensions to compare: one, or several for a plain word, which ignores case.
+    /// The dimensions to compare; several for a plain word, which ignores case.
     dimensions: Vec<&'static Dimension>,
     operator: Operator,
     values: Vec<Value>,
@@ -60,23 +60,23 @@ pub(crate) enum Operator {
 }
 
 impl Operator {
-    /// Whether it compares the whole value.
+    /// Returns whether the operator compares the whole value.
     pub(crate) fn is_whole(self) -> bool {
         matches!(self, Self::Is | Self::IsNot)
     }
 
-    /// Whether it compares a part of the value.
+    /// Returns whether the operator compares a part of the value.
     pub(crate) fn is_part(self) -> bool {
         matches!(self, Self::Contains | Self::ContainsNot)
     }
 
-    /// Whether it is applicable to such values.
+    /// Returns whether the operator is applicable to these values.
     pub(crate) fn fits(self, values: Values) -> bool {
         self.is_whole() || values.are_numbers() != self.is_part()
     }
 }
 
-/// Longer spellings first, so that `>=` is not read as `>`.
+/// The operators, longer ones first, so that `>=` is not parsed as `>`.
 pub(crate) const OPERATORS: [(&str, Operator); 8] = [
     ("!=", Operator::IsNot),
     ("!~", Operator::ContainsNot),
@@ -108,17 +108,18 @@ impl std::str::FromStr for Filter {
 }
 
 impl Filter {
-    /// Parses the valid conditions of `text`, ignoring those that are incomplete or wrong.
+    /// Parses the valid conditions of `text`, ignoring incomplete or invalid ones.
     pub fn valid_part(text: &str) -> Self {
         Self { terms: split_terms(text).0.iter().filter_map(|term| Term::parse(term).ok()).collect() }
     }
 
-    /// Whether every block passes.
+    /// Returns whether every block passes.
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }
 
-    /// Whether it has a condition on lifetimes. In a window, the end of a block that waits for a stream is unknown.
+    /// Returns whether the filter has a condition on lifetimes. In a window, the end of a block awaiting free is
+    /// unknown.
     pub fn asks_for_lifetimes(&self) -> bool {
         self.terms.iter().any(|term| term.dimensions.contains(&GroupKey::Lifetime.dimension()))
     }
@@ -190,7 +191,8 @@ pub(crate) fn name_length(term: &str) -> usize {
     term.find(|c: char| !c.is_ascii_alphabetic() && c != '_').unwrap_or(term.len())
 }
 
-/// The text of a term that is a plain word or starts with a quote; `None` if an operator makes it a condition.
+/// Returns the text of a term that is a plain word or starts with a quote; `None` if an operator makes the term a
+/// condition.
 fn plain_words(term: &str) -> Option<&str> {
     if let Some(phrase) = term.strip_prefix(QUOTED) {
         return Some(phrase);
@@ -200,14 +202,14 @@ fn plain_words(term: &str) -> Option<&str> {
     (!is_condition).then_some(term)
 }
 
-/// Marks the start of a quoted term; a character that occurs in no name.
+/// Marks the start of a quoted term. This character occurs in no name.
 const QUOTED: char = '\u{1e}';
 
-/// Replaces a comma within double quotes; a character that occurs in no name.
+/// Replaces a comma within double quotes. This character occurs in no name.
 pub(crate) const QUOTED_COMMA: char = '\u{1f}';
 
-/// Splits at spaces outside double quotes. Also returns whether every quote is closed; if not, the last term is
-/// omitted.
+/// Splits the text at spaces outside double quotes. Also returns whether every quote is closed; if not, the last term
+/// is omitted.
 fn split_terms(text: &str) -> (Vec<String>, bool) {
     let mut terms = vec![String::new()];
     let mut is_quoted = false;
@@ -233,7 +235,7 @@ fn split_terms(text: &str) -> (Vec<String>, bool) {
     (terms, !is_quoted)
 }
 
-/// Whether `line` equals `wanted`, which may omit leading folders and the function: `train.py:162` for
+/// Returns whether `line` equals `wanted`, which may omit leading folders and the function, as in `train.py:162` for
 /// `/home/me/train.py:162 step`.
 fn is_end_of_line(line: &str, wanted: &str) -> bool {
     let is_end =
@@ -249,7 +251,7 @@ pub struct BlockFilter<'a> {
     terms: Vec<(&'a Term, Vec<Verdicts>)>,
 }
 
-/// Whether each value, identified by its number, matches.
+/// For each value, given as a number, whether it matches.
 type Verdicts = hashbrown::HashMap<u64, bool>;
 
 impl BlockFilter<'_> {
@@ -275,8 +277,8 @@ impl Term {
         })
     }
 
-    /// Whether the text of a value matches; for a call stack, whether any of its lines or the whole text does. For a
-    /// negated operator, whether none does.
+    /// Returns whether the text of a value matches. For a call stack, any of its lines or the whole text may match;
+    /// with a negated operator, none of them may.
     fn holds_text(&self, dimension: &Dimension, tables: &Tables, number: u64) -> bool {
         let is_line = matches!(dimension.values, Values::Line);
         let mut texts = match is_line {

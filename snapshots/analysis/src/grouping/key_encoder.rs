@@ -16,7 +16,7 @@ use crate::stacks::frames::{LeadingFrame, leading_frame};
 /// A key value as a number. Traces with the same tables, such as windows of a recording, have the same codes.
 pub(crate) type Code = u128;
 
-/// The code for no step, and for no stack.
+/// The code for a missing step, and for a missing stack.
 const NONE: Code = Code::MAX;
 
 /// Bit that marks the codes of bytes outside of blocks, which are above all codes of blocks except [`NONE`].
@@ -24,7 +24,8 @@ const BESIDE: Code = 1 << 100;
 /// Bit that marks the code of the size of a segment in which bytes are free.
 const IN_SEGMENTS: Code = 1 << 101;
 
-/// The code of the value of `key` for bytes outside of blocks: that of their segment, else that of their name.
+/// Returns the code of the value of `key` for bytes outside of blocks, which is the value of their segment or otherwise
+/// their name.
 pub(crate) fn code_beside(beside: Beside, key: GroupKey) -> Code {
     match beside.segment().and_then(|segment| (key.dimension().of_segment)(&segment)) {
         Some(bytes) if key == GroupKey::Size => IN_SEGMENTS | Code::from(bytes),
@@ -42,8 +43,8 @@ const NO_VALUE: Code = BESIDE | 0xff;
 /// The kinds of bytes outside of blocks, indexed by code.
 const BESIDE_BLOCKS: [Beside; 3] = [Beside::Free(None), Beside::Outside, Beside::LessThanReserved];
 
-/// The call stack among the values of `keys`; [`StackId::NONE`] if stacks are not among the keys, and for bytes outside
-/// of blocks.
+/// Returns the call stack among the values of `keys`; [`StackId::NONE`] if stacks are not among the keys, or for bytes
+/// outside of blocks.
 pub(crate) fn stack_of(keys: &[GroupKey], codes: &[Code]) -> StackId {
     let of = keys.iter().zip(codes).find(|(key, _)| **key == GroupKey::Stack);
     of.and_then(|(_, code)| u32::try_from(*code).ok()).map_or(StackId::NONE, StackId)
@@ -76,7 +77,7 @@ pub(crate) struct KeyEncoder<'a> {
     lookups: Lookups<'a>,
     /// The code of the frame that represents each stack that was encoded.
     line_of: HashMap<StackId, Code>,
-    /// The lines, stacks, scopes and operations with the same text, found when a value of such a key is first encoded.
+    /// The lines, stacks, scopes and operations with equal text, found when a value of such a key is first encoded.
     lines: OnceLock<AlikeLines>,
     stacks: OnceLock<StackEquivalence>,
     scopes: OnceLock<AlikeScopes>,
@@ -90,13 +91,13 @@ impl<'a> KeyEncoder<'a> {
         Self { lookups: Lookups::new(trace), line_of: HashMap::new(), lines, stacks, scopes, ops }
     }
 
-    /// The code of the value of `key` that block `id` has.
+    /// Returns the code of the value of `key` for block `id`.
     pub(crate) fn code(&mut self, id: BlockId, key: GroupKey) -> Code {
         let number = key.number(&mut self.lookups, id);
         self.code_of_next(key, number)
     }
 
-    /// The code of the value of `key` that a segment has.
+    /// Returns the code of the value of `key` for a segment.
     pub(crate) fn code_of_segment(&mut self, segment: &SegmentValues, key: GroupKey) -> Code {
         match (key.dimension().of_segment)(segment) {
             None if key != GroupKey::Step => NO_VALUE,
@@ -104,7 +105,7 @@ impl<'a> KeyEncoder<'a> {
         }
     }
 
-    /// The code of a value of the next of many blocks, many of which have the same stack.
+    /// Returns the code of a value of the next block. Fast if many successive blocks have the same stack.
     fn code_of_next(&mut self, key: GroupKey, number: Option<u64>) -> Code {
         let stack = number.filter(|_| matches!(key.dimension().values, Values::Line)).map(|row| StackId(row as u32));
         let Some(stack) = stack else { return self.code_of(key, number) };

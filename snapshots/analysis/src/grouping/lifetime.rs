@@ -1,9 +1,9 @@
-//! Classifies blocks by when they are allocated and freed, in phases and steps.
+//! Classifies blocks by the phases and steps in which they are allocated and freed.
 
 use highwater_snapshots::trace::{Block, Trace};
 
 highwater_snapshots::vocabulary!(
-    /// The lifetime of a block, by its name in tables and legends.
+    /// The lifetime of a block, with its name in tables and legends.
     Lifetime {
         /// Live before the recording and at its end.
         Always = "whole recording",
@@ -13,9 +13,9 @@ highwater_snapshots::vocabulary!(
         Phase = "within a phase",
         /// Freed in a later phase of its step.
         Step = "within a step",
-        /// Freed in a later step.
+        /// Freed in a step after that of its allocation.
         Steps = "across steps",
-        /// Live at the end.
+        /// Live at the end of the recording.
         Kept = "kept to the end",
     }
 );

@@ -62,7 +62,7 @@ struct Sum {
 }
 
 impl LiveGroups {
-    /// Groups `blocks` by `keys` and lists the `top` largest groups. The same modules of all layers are combined:
+    /// Groups `blocks` by `keys` and lists the `top` largest groups. The same modules of all layers are combined, as in
     /// `blocks.*.mlp`.
     pub fn of(trace: &Trace, blocks: &[BlockId], keys: &[GroupKey], top: usize) -> Self {
         let mut coder = KeyEncoder::new(trace);

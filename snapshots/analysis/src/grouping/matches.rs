@@ -1,4 +1,4 @@
-//! The set of blocks that pass a filter, one bit per block, with their totals.
+//! The set of blocks that pass a filter, as one bit per block, with their totals.
 
 use rayon::prelude::*;
 
@@ -17,7 +17,7 @@ pub struct Matches {
     requested: u64,
 }
 
-/// Number of rows per task: enough to benefit from the filter's caches of stacks and scopes.
+/// Number of rows per task, large enough to benefit from the filter's caches of stacks and scopes.
 const RUN: usize = 1 << 16;
 
 impl Matches {
@@ -63,7 +63,7 @@ impl Matches {
         self.blocks
     }
 
-    /// Returns the requested bytes, over the whole recording.
+    /// Returns the requested bytes of the blocks that pass, over the whole recording.
     pub fn requested(&self) -> u64 {
         self.requested
     }

@@ -1,4 +1,5 @@
-//! The phase in which a block was allocated, or that it is from before the recording, or that there are no phases.
+//! The phase in which a block was allocated, with values for blocks from before the recording and for recordings
+//! without phases.
 
 use std::ops::Range;
 
@@ -8,7 +9,7 @@ use highwater_snapshots::trace::{Block, Trace};
 
 use super::lifetime::step_of;
 
-/// When a block was allocated.
+/// The phase, or period without phases, in which a block was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
     /// Before the recording.
@@ -23,7 +24,7 @@ impl Origin {
     /// Number of origins.
     pub const COUNT: usize = Phase::ALL.len() + 2;
 
-    /// Every origin, in the order of their codes.
+    /// Returns every origin, ordered by code.
     pub fn all() -> impl Iterator<Item = Self> {
         let phases = Phase::ALL.iter().map(|&phase| Self::Phase(phase));
         std::iter::once(Self::BeforeRecording).chain(phases).chain([Self::Unmarked])
@@ -38,7 +39,7 @@ impl Origin {
         }
     }
 
-    /// Returns the code, a number below [`Origin::COUNT`] for use as an array index.
+    /// Returns the code, which is below [`Origin::COUNT`], for use as an array index.
     pub fn code(self) -> usize {
         match self {
             Self::BeforeRecording => 0,

@@ -1,4 +1,4 @@
-//! Merges rows of identical modules whose paths differ only in a number, such as the layers of a transformer:
+//! Merges rows of identical modules whose paths differ only in a number, such as the layers of a transformer, as in
 //! `model.layers.{0-31}`.
 
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ pub enum Siblings {
     /// Identical modules share a row.
     #[default]
     Merged,
-    /// Each has its own row.
+    /// Each module has its own row.
     Each,
 }
 
@@ -21,7 +21,7 @@ pub(crate) fn module_at(keys: &[GroupKey]) -> Option<usize> {
     keys.iter().position(|key| matches!(key, GroupKey::Scope | GroupKey::ScopeTo(_)))
 }
 
-/// One part of the path of merged modules: `layer1.0` has four.
+/// A part of the path of merged modules; `layer1.0` has four parts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Part {
     /// Text around numbers.
@@ -31,7 +31,7 @@ enum Part {
 }
 
 impl Part {
-    /// Splits a path into its parts. Only digits in the usual notation are a number: `01` is text.
+    /// Splits a path into its parts. Digits with a leading zero, such as `01`, are text rather than a number.
     fn all_of(path: &str) -> Vec<Self> {
         let mut parts = Vec::new();
         for run in path.as_bytes().chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit()) {
@@ -69,7 +69,7 @@ fn ranges(numbers: &[u64]) -> String {
 /// Rows that are merged into one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merged {
-    /// The path, which represents all of them.
+    /// The path, which represents all rows.
     pub path: String,
     /// The indices of the rows.
     pub rows: Vec<usize>,

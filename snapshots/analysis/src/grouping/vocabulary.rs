@@ -21,11 +21,12 @@ pub(crate) struct Word {
     /// Requested bytes of its blocks.
     pub(crate) bytes: u64,
     pub(crate) blocks: u64,
-    /// Whether a block has exactly this value: a scope may have blocks only in its child scopes.
+    /// Whether a block has exactly this value. A scope may have blocks only in its child scopes.
     pub(crate) is_whole: bool,
 }
 
-/// The values that occur in a recording. Built once, in time linear in blocks and tables; queried on each keystroke.
+/// The values that occur in a recording. Built once, in time linear in the number of blocks and table rows, and queried
+/// on each keystroke.
 #[derive(Clone, Debug, Default)]
 pub struct Vocabulary {
     /// The values of each key, by the key's name.
@@ -38,17 +39,17 @@ const MAX_NUMBERS: usize = 1 << 16;
 /// Number of blocks per parallel task.
 const RUN: usize = 1 << 16;
 
-/// Bytes and blocks.
+/// Bytes and number of blocks.
 type Sum = (u64, u64);
 
-/// The sums of blocks by the number of their value.
+/// The sums of blocks by their value, given as a number.
 type Sums = hashbrown::HashMap<u64, Sum>;
 
 fn add(sum: &mut Sum, more: Sum) {
     *sum = (sum.0.saturating_add(more.0), sum.1.saturating_add(more.1));
 }
 
-/// Adds to the sum of a number, unless there are too many.
+/// Adds to the sum of a value, unless there are too many values.
 fn add_number(dimension: &Dimension, sums: &mut Sums, number: u64, more: Sum) {
     let is_open = sums.len() < MAX_NUMBERS || !dimension.values.are_numbers();
     match sums.get_mut(&number) {
@@ -92,7 +93,7 @@ impl Vocabulary {
         Self { words: dimensions.iter().zip(&sums).map(words).collect() }
     }
 
-    /// The values of a key, largest first; for stacks, their frames.
+    /// Returns the values of a key, largest first; for stacks, their frames.
     pub(crate) fn words(&self, dimension: &Dimension) -> &[Word] {
         let is_stack = matches!(dimension.values, Values::Stack);
         let name = if is_stack { GroupKey::Frame.name() } else { dimension.name };
@@ -147,8 +148,8 @@ fn scope_words(tables: &Tables, sums: &Sums) -> Vec<Word> {
     words
 }
 
-/// The source lines of all frames, the program's before those of libraries. A recursive function counts once per call,
-/// so its sum is used only for the order of the list.
+/// Returns the source lines of all frames, those of the program before those of libraries. A recursive function counts
+/// once per call, so its sum is used only to order the list.
 fn frame_words(tables: &Tables, sums: &Sums) -> Vec<Word> {
     let own = |row: usize| sums.get(&(row as u64)).copied().unwrap_or_default();
     let mut whole: Vec<Sum> = (0..tables.stacks.len()).map(own).collect();

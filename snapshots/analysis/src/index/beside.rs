@@ -14,7 +14,8 @@ use crate::metric::Metric;
 /// The kind of bytes outside of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Beside {
-    /// All that the driver reports, if it is less than the reserved bytes, so that it cannot be split.
+    /// The whole memory use that the driver reports. Used if it is less than the reserved bytes, so that it cannot be
+    /// split.
     LessThanReserved,
     /// Free in segments of this kind; `None` if the recorded segments are inconsistent with the totals.
     Free(Option<SegmentKind>),
@@ -29,7 +30,7 @@ pub struct SegmentKind {
     pub pool: BlockPool,
     /// The stream.
     pub stream: StreamId,
-    /// The size of the segment; for an expandable one, its mapped bytes.
+    /// The size of the segment; for an expandable segment, its mapped bytes.
     pub bytes: u64,
 }
 
@@ -63,12 +64,13 @@ pub(crate) struct SegmentValues {
     pub(crate) kind: SegmentKind,
     /// The stack that reserved the segment; `None` for several segments together.
     pub(crate) stack: Option<StackId>,
-    /// The step in which it was reserved; `None` for several segments together.
+    /// The step in which the segment was reserved; `None` for several segments together.
     pub(crate) step: Option<u32>,
 }
 
-/// The bytes of `metric` outside of blocks after `position` events, and whether blocks account for the rest. They do
-/// not if the driver reports less than is reserved. Empty for metrics that are sums over blocks.
+/// Returns the bytes of `metric` outside of blocks after `position` events, and whether blocks account for the rest,
+/// which is not the case if the driver reports less than the reserved bytes. Empty for metrics that are sums over
+/// blocks.
 pub fn non_block_bytes(
     trace: &Trace,
     (series, live): (&Series, &LiveIndex),
@@ -95,7 +97,8 @@ pub fn non_block_bytes(
     (true, beside)
 }
 
-/// The free bytes in each kind of segment. A block whose free was not recorded counts as used, as in the totals.
+/// Returns the free bytes in each kind of segment. A block whose free was not recorded counts as used, as in the
+/// totals.
 fn free_by_segment(trace: &Trace, series: &Series, live: &LiveIndex, position: usize) -> BTreeMap<SegmentKind, u64> {
     let index = AddressIndex::build(trace, series.device());
     let map = AddressMap::at(trace, &index, live, series, position);

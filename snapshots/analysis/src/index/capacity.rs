@@ -24,22 +24,23 @@ impl Capacity {
         Some(Self { bytes: facts.capacity_bytes, is_inferred: false })
     }
 
-    /// The capacity inferred from a failed request: the bytes that the allocator had `obtained` plus those that the
-    /// driver reported as `free`.
+    /// Returns the capacity inferred from a failed request: the bytes that the allocator had `obtained` plus those that
+    /// the driver reported as `free`.
     pub fn at_failure(obtained: u64, free: u64) -> Self {
         Self { bytes: obtained.saturating_add(free), is_inferred: true }
     }
 }
 
-/// Whether a limit below the device's memory, such as one set by `set_per_process_memory_fraction`, caused the failure
-/// of `request` on `device`: the driver had enough free memory for it.
+/// Returns whether a limit below the device's memory, such as one set by `set_per_process_memory_fraction`, caused the
+/// failure of `request` on `device`, which is the case if the driver had enough free memory.
 pub fn is_limited(trace: &Trace, device: DeviceId, request: &Oom) -> bool {
     let rules = AllocRules::of(trace.device_facts(device));
     let is_caching = trace.allocator(device) == Allocator::Caching;
     is_caching && rules.from_driver(rules.round(request.requested)) <= request.device_free
 }
 
-/// The bytes that an allocator has from its device: reserved memory, or the bytes of its blocks if it has no segments.
+/// Returns the bytes that an allocator has obtained from its device: reserved memory, or the bytes of its blocks if it
+/// does not use segments.
 pub fn obtained(totals: Totals) -> u64 {
     totals.reserved.max(totals.active)
 }

@@ -1,10 +1,10 @@
 //! Computes the peak without the blocks of a group, for all groups in one pass over the events.
 //!
 //! Without a group, the total after each event is lower by the group's live bytes. Between two events that allocate or
-//! free a block of the group, these are constant, so the largest remaining total of such a range is its largest total
-//! minus the constant. A group therefore needs to be updated only when one of its blocks is allocated or freed, and
-//! needs only the largest total since its last update. A monotonic stack of totals answers that by binary search: the
-//! pass takes O(n log n) for n events, independent of the number of groups.
+//! free a block of the group, the group's live bytes are constant, so the largest remaining total of such a range is
+//! its largest total minus that constant. A group therefore needs to be updated only when one of its blocks is
+//! allocated or freed, and needs only the largest total since its last update. A monotonic stack of totals provides it
+//! by binary search, so that the pass takes O(n log n) time for n events, independent of the number of groups.
 
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
@@ -12,7 +12,7 @@ use highwater_snapshots::trace::Trace;
 use super::replay::{Effect, baseline_effects, effects};
 use crate::metric::Metric;
 
-/// The group number of a block that belongs to no group.
+/// The group index of a block that belongs to no group.
 pub const NO_GROUP: u32 = u32::MAX;
 
 /// The group of every row of the trace's blocks, or [`NO_GROUP`].
@@ -25,7 +25,7 @@ pub struct Grouped {
 }
 
 impl Grouped {
-    /// One group of the blocks for which `is_member` is true.
+    /// Creates a single group of the blocks for which `is_member` is true.
     pub(crate) fn one(trace: &Trace, is_member: impl Fn(BlockId) -> bool) -> Self {
         let of = |id| if is_member(id) { 0 } else { NO_GROUP };
         Self { group_of: trace.blocks.ids().map(of).collect(), groups: 1 }
@@ -37,12 +37,12 @@ impl Grouped {
 pub struct Counterfactual {
     /// The largest remaining total, in bytes.
     pub bytes: u64,
-    /// The first event after which it is reached; `None` for the state before the first event.
+    /// The first event after which that total is reached; `None` for the state before the first event.
     pub event: Option<EventId>,
 }
 
-/// Computes the peak of `metric` on `device`, and for each of `columns` the peak without each of its groups. Blocks for
-/// which `is_gone` is true are excluded everywhere.
+/// Computes, for each of `columns`, the peak of `metric` on `device` without each of its groups. Blocks for which
+/// `is_gone` is true are excluded in all cases.
 ///
 /// If `metric` is not a sum over blocks, `active` is used.
 pub(crate) fn peaks_without(
@@ -98,11 +98,11 @@ struct Column<'a> {
 /// The running state of a group during the pass.
 #[derive(Clone, Copy, Default)]
 struct Row {
-    /// Bytes of its live blocks.
+    /// Bytes of the group's live blocks.
     live: u64,
-    /// The first state at which it has these bytes.
+    /// The first state at which the group has these bytes.
     since: u32,
-    /// The largest total without the group over all earlier states, and the first state that has it.
+    /// The largest total without the group over all earlier states, and the first state that reaches it.
     best: Option<(u64, u32)>,
 }
 
@@ -130,7 +130,7 @@ impl Row {
 }
 
 impl<F: Fn(BlockId) -> bool> Pass<'_, F> {
-    /// Applies the effect that leads to `state`; returns whether a counted block was allocated or freed.
+    /// Applies the effect that leads to `state`. Returns whether a counted block was allocated or freed.
     fn take(&mut self, effect: Effect, state: u32) -> bool {
         let Some((row, comes)) = effect.of_block(self.metric) else { return false };
         if (self.is_gone)(BlockId(row as u32)) {

@@ -1,8 +1,8 @@
 //! The steps and phases of one device.
 //!
-//! Steps are marked for the whole program. With several devices, some may train, load or evaluate while others wait. A
-//! step in which a device is idle does not count as a step of the device; otherwise every leak would seem to pause in
-//! it.
+//! Steps are marked for the whole program. If there are several devices, some may train, load or evaluate while others
+//! wait. A step in which a device is idle does not count as a step of the device; otherwise every leak would seem to
+//! pause in it.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use highwater_snapshots::Phase;
 use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::trace::{Span, Trace};
 
-/// Whether a device, and whether any other device, allocates or frees memory in some range of events.
+/// The activity in some range of events: whether a device, and whether any other device, allocates or frees memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Activity {
     own: bool,
@@ -19,7 +19,7 @@ pub(crate) struct Activity {
 }
 
 impl Activity {
-    /// The activity in two ranges together.
+    /// Combines the activity of two ranges.
     pub(crate) fn and(self, other: Self) -> Self {
         Self { own: self.own | other.own, other: self.other | other.other }
     }
@@ -29,7 +29,7 @@ impl Activity {
         self.own
     }
 
-    /// Whether the device allocates or frees memory, or no device does.
+    /// Returns whether the device allocates or frees memory, or no device does.
     pub(crate) fn is_of_device(self) -> bool {
         self.own || !self.other
     }
@@ -39,7 +39,7 @@ impl Activity {
 pub(crate) struct StepActivity(HashMap<u32, Activity>);
 
 impl StepActivity {
-    /// Sums up the activity of spans by step.
+    /// Combines the activity of spans by step.
     pub(crate) fn of(spans: impl Iterator<Item = (Option<u32>, Activity)>) -> Self {
         let mut steps: HashMap<u32, Activity> = HashMap::new();
         for (step, activity) in spans.filter_map(|(step, activity)| Some((step?, activity))) {
@@ -49,17 +49,17 @@ impl StepActivity {
         Self(steps)
     }
 
-    /// Whether no device is active in the step.
+    /// Returns whether no device is active in the step.
     pub(crate) fn is_idle(&self, step: u32) -> bool {
         self.0.get(&step).is_none_or(|activity| !activity.own && !activity.other)
     }
 
-    /// The number of steps of the device.
+    /// Returns the number of steps in which the device is active.
     pub(crate) fn count_of_device(&self) -> u64 {
         self.0.values().filter(|activity| activity.is_of_device()).count() as u64
     }
 
-    /// Whether the step is one of the device; events outside of steps always are.
+    /// Returns whether the step counts for the device; events outside of steps always do.
     pub(crate) fn is_of_device(&self, step: Option<u32>) -> bool {
         step.and_then(|step| self.0.get(&step)).is_none_or(|activity| activity.is_of_device())
     }
@@ -80,14 +80,14 @@ pub(crate) struct ActiveSpan {
     pub step: Option<u32>,
     /// The phase.
     pub phase: Phase,
-    /// The numbers of its events.
+    /// The indices of its events.
     pub events: Range<u64>,
     /// The activity of the device in it.
     pub activity: Activity,
 }
 
-/// The spans of `trace` in order, including those in which only other devices are active, with event numbers in the
-/// whole recording.
+/// Returns the spans of `trace` in order, including those in which only other devices are active, with event indices in
+/// the whole recording.
 pub(crate) fn active_spans(trace: &Trace, device: DeviceId) -> Vec<ActiveSpan> {
     let span = |span: &Span| ActiveSpan {
         step: span.step,
@@ -118,7 +118,7 @@ pub(crate) fn device_steps(trace: &Trace, device: DeviceId) -> Vec<u32> {
     steps.filter(|step| seen.insert(*step)).collect()
 }
 
-/// The activity in `span`; the search stops at the first event of `device`.
+/// Returns the activity in `span`. The search stops at the first event of `device`.
 pub(crate) fn activity_in(trace: &Trace, device: DeviceId, span: &Span) -> Activity {
     let mut activity = Activity::default();
     let events = span.first.0 as usize..span.end.0 as usize;

@@ -1,4 +1,4 @@
-//! A pyramid of maxima over the ends of blocks: it finds the blocks that outlive an event without visiting the rest.
+//! A pyramid of maxima over the ends of blocks. It finds the blocks that outlive an event without visiting the others.
 
 use std::ops::Range;
 
@@ -7,13 +7,13 @@ use rayon::prelude::*;
 use highwater_snapshots::ids::EventId;
 use highwater_snapshots::yielding::tick;
 
-/// Children per node: one cache line of ends.
+/// Number of children per node, chosen as one cache line of ends.
 const FAN_OUT: usize = 16;
 
-/// A pyramid over the blocks' ends: the lowest level has the maximum of each 16 blocks, each further level that of 16
-/// nodes.
+/// A pyramid over the blocks' ends. The lowest level has the maximum of each group of 16 blocks, and each further level
+/// that of each group of 16 nodes.
 ///
-/// It takes a fifteenth of the memory of the column that it indexes, whose rows are its leaves.
+/// The pyramid takes a fifteenth of the memory of the column that it indexes, whose rows are its leaves.
 #[derive(Clone, Debug)]
 pub(crate) struct Ends {
     levels: Vec<Vec<u32>>,
@@ -83,7 +83,7 @@ impl Ends {
         1 + read
     }
 
-    /// Memory used, in bytes.
+    /// Returns the memory used, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.levels.iter().map(|level| level.capacity() * size_of::<u32>()).sum()
     }

@@ -9,15 +9,15 @@ use crate::metric::Metric;
 /// A local peak of a total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extreme {
-    /// Number of events after which this value is first reached.
+    /// Number of events after which this total is first reached.
     pub moment: usize,
     /// The total at that moment, in bytes.
     pub bytes: u64,
 }
 
-/// The local peaks of `metric`, in order: points after which the total falls by at least `least_fall` bytes before it
-/// exceeds them, and before which it rose by as much from the minimum since the previous peak. Both ends of the
-/// recording count as minima. A fall of 0 is taken as 1.
+/// Returns the local peaks of `metric`, in order: points after which the total falls by at least `least_fall` bytes
+/// before it exceeds their value, and before which it rose by at least that from the minimum since the previous peak.
+/// Both ends of the recording count as minima. A fall of 0 is taken as 1.
 ///
 /// Takes one pass over the events of the series' device.
 pub fn peaks(trace: &Trace, series: &Series, metric: Metric, least_fall: u64) -> Vec<Extreme> {

@@ -4,13 +4,13 @@ use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
 use highwater_snapshots::trace::{PINNED_DRIVER, Trace};
 
-/// Number of blocks allocated after a failed request from which on a program counts as recovered.
+/// Number of blocks allocated after a failed request above which a program counts as recovered.
 const MAX_BLOCKS: usize = 100;
 
-/// The failed request with which `trace` ends; `None` if the program recovered from its last failed request. It counts
-/// as recovered if it then allocated at least as many bytes as requested, or 100 blocks, or anything in a later step:
-/// this is true for a program that retries with a smaller batch, but not for one that exits with an error. Requests for
-/// host memory do not count.
+/// Returns the failed request with which `trace` ends; `None` if the program recovered from its last failed request. A
+/// program counts as recovered if it then allocated at least as many bytes as requested, or 100 blocks, or anything in
+/// a later step. A program that retries with a smaller batch does so, but not one that exits with an error. Requests
+/// for host memory do not count.
 pub fn final_oom(trace: &Trace) -> Option<EventId> {
     let last = last_oom(trace)?;
     let mut recovery = Recovery::after(trace, last)?;
@@ -41,7 +41,7 @@ pub(crate) struct Recovery {
 }
 
 impl Recovery {
-    /// Starts to count allocations after event `oom`; `None` if the event is not a failed request.
+    /// Starts counting allocations after event `oom`; `None` if the event is not a failed request.
     pub(crate) fn after(trace: &Trace, oom: EventId) -> Option<Self> {
         let requested = trace.ooms.get(trace.events.subject[oom.0 as usize] as usize)?.requested.max(1);
         Some(Self { requested, step: step_at(trace, oom), blocks: 0, bytes: 0, has_later_step: false })
@@ -68,7 +68,7 @@ impl Recovery {
     }
 }
 
-/// The failed request with which `trace` ends, if it is one of `device`.
+/// Returns the failed request with which `trace` ends, if it failed on `device`.
 pub fn final_oom_on(trace: &Trace, device: DeviceId) -> Option<EventId> {
     final_oom(trace).filter(|event| trace.events.device[event.0 as usize] == device)
 }

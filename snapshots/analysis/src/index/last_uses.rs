@@ -2,8 +2,8 @@
 //!
 //! Needs a recording with use events. A block that is freed in the recording is idle after its last use, or after its
 //! allocation if it is never used. A block that is still live at the end, or at the failed request with which the
-//! recording ends, might have been used later: it counts as idle only if a whole step follows its last use, another
-//! step begins, and it is used in neither.
+//! recording ends, might have been used later. It therefore counts as idle only if a whole step follows its last use,
+//! another step begins, and the block is used in neither.
 
 use crate::index::device_spans::device_steps;
 use highwater_snapshots::Category;
@@ -17,15 +17,16 @@ use super::final_oom::final_oom;
 pub struct LastUses<'a> {
     trace: &'a Trace,
     device: DeviceId,
-    /// Blocks that are never freed count as idle if they are not used from this event on: the first event of the last
-    /// step that is followed by another.
+    /// Blocks that are never freed count as idle if they are not used from this event on, which is the first event of
+    /// the last step followed by another one.
     kept_until: Option<EventId>,
-    /// The failed request with which the recording ends: the exception frees blocks that would have been used.
+    /// The failed request with which the recording ends. The exception frees blocks that would otherwise have been
+    /// used.
     failed: Option<EventId>,
 }
 
 impl<'a> LastUses<'a> {
-    /// Prepares the last uses on `device`; `None` if no use on it is recorded.
+    /// Prepares the last uses on `device`; `None` if no uses are recorded on it.
     pub fn of(trace: &'a Trace, device: DeviceId) -> Option<Self> {
         let mut used = trace.blocks.last_use.iter().zip(&trace.blocks.device);
         if !trace.records_uses() || !used.any(|(event, of)| event.is_some() && *of == device) {
@@ -36,8 +37,8 @@ impl<'a> LastUses<'a> {
         Some(Self { trace, device, kept_until: whole.map(|events| EventId(events.start)), failed: final_oom(trace) })
     }
 
-    /// The event after which a block is idle: [`EventId::NONE`] for a baseline block that is never used; `None` if it
-    /// is not known to be idle.
+    /// Returns the event after which a block is idle: [`EventId::NONE`] for a baseline block that is never used; `None`
+    /// if it is not known to be idle.
     pub fn end(&self, row: usize) -> Option<EventId> {
         let blocks = &self.trace.blocks;
         let (last_use, alloc) = (blocks.last_use[row], blocks.alloc[row]);

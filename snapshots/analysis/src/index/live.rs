@@ -8,7 +8,7 @@ use crate::metric::Metric;
 
 /// The live blocks of one device at any event.
 ///
-/// Blocks are in allocation order, so those live at some point are the blocks allocated before it that end after it. A
+/// Blocks are in allocation order, so the blocks live at some point are those allocated before and freed after it. A
 /// pyramid of maxima over the ends finds them in time that depends on the size of the result, not on the length of the
 /// recording.
 #[derive(Clone, Debug)]
@@ -37,8 +37,8 @@ impl LiveIndex {
         self.device
     }
 
-    /// The blocks that count towards `metric` after events `0..position`, in block order; the active blocks if the
-    /// metric is not a sum over blocks.
+    /// Returns the blocks that count towards `metric` after events `0..position`, in block order; the active blocks if
+    /// the metric is not a sum over blocks.
     pub fn before_position(&self, trace: &Trace, metric: Metric, position: usize) -> Vec<BlockId> {
         let mut out = Vec::new();
         self.lasting(trace, metric, None, position, |row| out.push(BlockId(row as u32)));
@@ -51,7 +51,8 @@ impl LiveIndex {
     }
 
     /// Calls `each`, in block order, with the rows of the blocks that count towards `metric` after events
-    /// `0..position`; if `from` is given, only those allocated by event `from` or later. Returns how many ends it read.
+    /// `0..position`; if `from` is given, only those allocated by event `from` or later. Returns the number of ends
+    /// visited.
     pub(crate) fn lasting(
         &self,
         trace: &Trace,
@@ -79,7 +80,7 @@ impl LiveIndex {
         })
     }
 
-    /// Memory used, in bytes.
+    /// Returns the memory used, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.live.memory_bytes() + self.active.memory_bytes()
     }

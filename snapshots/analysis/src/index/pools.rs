@@ -26,12 +26,12 @@ impl BlockPool {
         home.private.and_then(private).unwrap_or(Self::Shared(home.pool))
     }
 
-    /// Whether it is a private pool, of a CUDA graph or of the program.
+    /// Returns whether it is a private pool of a CUDA graph or of the program.
     pub fn is_private(self) -> bool {
         matches!(self, Self::Private(..))
     }
 
-    /// Encodes the pool as a number.
+    /// Encodes the pool as an integer.
     pub fn code(self) -> u64 {
         match self {
             Self::Shared(pool) => pool as u64,
@@ -39,7 +39,7 @@ impl BlockPool {
         }
     }
 
-    /// Decodes a pool from its number.
+    /// Decodes a pool from its integer code.
     pub fn from_code(code: u64) -> Self {
         if code & PRIVATE == 0 {
             return Self::Shared(Pool::from_code(code as u8).unwrap_or(Pool::Large));
@@ -75,7 +75,7 @@ pub struct Pools {
 }
 
 impl Pools {
-    /// Collects the segments of private pools in O(segments).
+    /// Collects the segments of private pools in time linear in the number of segments.
     pub fn of(trace: &Trace) -> Self {
         let mut pools = Self { has_facts: !trace.attributes.is_empty(), ..Self::default() };
         if !pools.has_facts {
@@ -92,7 +92,7 @@ impl Pools {
         pools
     }
 
-    /// The pool of `block`: from its allocation, else from its segment.
+    /// Returns the pool of `block`, as given by its allocation or otherwise by its segment.
     pub fn pool(&self, trace: &Trace, block: &Block) -> BlockPool {
         let shared = BlockPool::Shared(block.pool);
         if !self.has_facts {

@@ -1,4 +1,4 @@
-//! The effects of events on blocks, segments and totals, as [`Trace::transition`] defines them.
+//! The effects of events on blocks, segments and totals, as defined by [`Trace::transition`].
 
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
@@ -12,9 +12,9 @@ use crate::metric::{Metric, Totals};
 pub enum Effect {
     /// A block becomes live.
     Allocated(usize),
-    /// The free of a block is requested: it no longer counts in `requested` and `allocated`.
+    /// The free of a block is requested, so that it no longer counts in `requested` and `allocated`.
     FreeRequested(usize),
-    /// The free of a block is completed: it no longer counts in `active`.
+    /// The free of a block is completed, so that it no longer counts in `active`.
     FreeCompleted(usize),
     /// Bytes are reserved from the driver.
     Reserved(u64),
@@ -25,8 +25,8 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// The row of the block that the effect adds to or removes from `metric`, and whether it adds it. Active blocks
-    /// count for metrics that are not sums over blocks.
+    /// Returns the row of the block that the effect adds to or removes from `metric`, and whether it adds the block.
+    /// Active blocks count for metrics that are not sums over blocks.
     #[inline]
     pub fn of_block(self, metric: Metric) -> Option<(usize, bool)> {
         let ends_at_request = matches!(metric, Metric::Requested | Metric::Allocated);
@@ -39,7 +39,7 @@ impl Effect {
     }
 }
 
-/// Calls `each` with the effects of event `index`; most events have one, some have none or two.
+/// Calls `each` with the effects of event `index`. Most events have one effect; some have none or two.
 #[inline]
 pub fn effects(trace: &Trace, index: usize, mut each: impl FnMut(Effect)) {
     tick();
@@ -155,7 +155,7 @@ impl<'a> Replay<'a> {
         self.next
     }
 
-    /// Applies the next event, of any device; returns its id, or `None` after the last.
+    /// Applies the next event, of any device. Returns its id, or `None` after the last event.
     #[inline]
     pub fn step(&mut self) -> Option<EventId> {
         self.step_each(|_| ())

@@ -11,20 +11,20 @@ use highwater_snapshots::trace::Trace;
 use super::replay::{Replay, effects};
 use crate::metric::{Metric, Totals};
 
-/// Approximate number of the device's events between two checkpoints: a seek replays at most this many.
+/// Approximate number of the device's events between two checkpoints. A seek replays at most this many.
 const STRIDE: usize = 64;
-/// Pyramid nodes per node of the next level.
+/// Number of pyramid nodes per node of the next level.
 const FAN_OUT: usize = 8;
 /// Minimum number of events per parallel task.
 const PART: usize = 1 << 16;
-/// The value at which a part's totals start while those before it are unknown: larger than the sum of all sizes in a
-/// trace, so that totals neither overflow nor underflow.
+/// The value at which a part's totals start while earlier totals are unknown. It is larger than the sum of all sizes in
+/// a trace, so that totals neither overflow nor underflow.
 const BIAS: u64 = 1 << 62;
 
 /// The totals of one device, at any event and over any range.
 ///
-/// Stores a checkpoint per 64 events of the device, and a pyramid of maxima over them: a query replays at most three
-/// strides, and takes logarithmic time otherwise.
+/// Stores a checkpoint per 64 events of the device, and a pyramid of maxima over the checkpoints. A query replays at
+/// most three strides, and otherwise takes logarithmic time.
 #[derive(Clone, Debug)]
 pub struct Series {
     device: DeviceId,
@@ -106,8 +106,8 @@ impl Series {
         self.before_position(trace, id.0 as usize + 1)
     }
 
-    /// The largest value of `metric` after any event of `range`, and the first event that reaches it.
-    /// `None` for an empty range.
+    /// Returns the largest value of `metric` after any event of `range`, and the first event that reaches it. `None`
+    /// for an empty range.
     pub fn largest(&self, trace: &Trace, metric: Metric, range: Range<usize>) -> Option<(u64, EventId)> {
         let range = range.start..range.end.min(self.len);
         if range.is_empty() {
@@ -117,8 +117,8 @@ impl Series {
         Some((bytes, EventId::from_index(moment - 1)))
     }
 
-    /// `count` samples of `metric` over the states after the events of `range`, each the maximum of its part, so that a
-    /// small chart shows every peak. Each takes as long as [`Self::largest`].
+    /// Returns `count` samples of `metric` over the states after the events of `range`, each the maximum of its part,
+    /// so that a small chart shows every peak. Each sample takes as long as a call of [`Self::largest`].
     pub fn samples(&self, trace: &Trace, metric: Metric, range: Range<usize>, count: usize) -> Vec<u64> {
         let range = range.start.min(self.len)..range.end.min(self.len);
         let count = count.max(1);
@@ -144,7 +144,7 @@ impl Series {
         Walk { series: self, trace, replay, events: 0 }
     }
 
-    /// Memory used, in bytes.
+    /// Returns the memory used, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let rows = self.before.capacity() + self.maxima.iter().map(Vec::capacity).sum::<usize>();
         rows * size_of::<Totals>()
@@ -200,7 +200,8 @@ impl Walk<'_> {
         self.replay.totals()
     }
 
-    /// The moment in the non-empty range `moments` at which `metric` is largest (the first of several), and its value.
+    /// Returns the moment in the non-empty range `moments` at which `metric` is largest (the first one in a tie), and
+    /// the value there.
     pub fn largest(&mut self, metric: Metric, moments: Range<usize>) -> (usize, u64) {
         let mut best = (moments.start.min(self.series.len), self.totals_at(moments.start).get(metric));
         self.each_piece(&moments, |walk, piece| match piece {
@@ -222,7 +223,7 @@ impl Walk<'_> {
         best
     }
 
-    /// The maximum of each total within `moments`, each independently.
+    /// Returns the maximum of each total within `moments`; the maxima may be at different moments.
     pub fn largest_of_each(&mut self, moments: Range<usize>) -> Totals {
         let mut largest = self.totals_at(moments.start);
         self.each_piece(&moments, |walk, piece| match piece {
@@ -232,12 +233,12 @@ impl Walk<'_> {
         largest
     }
 
-    /// Number of events replayed so far.
+    /// Returns the number of events replayed so far.
     pub fn events(&self) -> u64 {
         self.events
     }
 
-    /// Calls `each` for the moments after the current one: individually up to the next checkpoint and after the last
+    /// Calls `each` for the moments after the current one, individually up to the next checkpoint and after the last
     /// one, and as whole strides in between.
     fn each_piece(&mut self, moments: &Range<usize>, mut each: impl FnMut(&mut Self, Piece)) {
         let stride = self.series.stride;
@@ -260,7 +261,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Seeks to `moment`: from the current position, or from the nearest checkpoint before it.
+    /// Moves to `moment`, from the current position or from the nearest checkpoint before it.
     fn seek(&mut self, moment: usize) {
         let series = self.series;
         let moment = moment.min(series.len);
@@ -284,11 +285,11 @@ impl Walk<'_> {
 enum Piece {
     /// The totals at the current moment.
     Moment(Totals),
-    /// Whole strides: the moments after each of their events.
+    /// Whole strides, which stand for the moments after each of their events.
     Strides(Range<usize>),
 }
 
-/// The totals within a part of the events, without those of earlier parts: sums over blocks start at [`BIAS`].
+/// The totals within a part of the events, without those of earlier parts. Sums over blocks start at [`BIAS`].
 struct Part {
     before: Vec<Totals>,
     maxima: Vec<Totals>,

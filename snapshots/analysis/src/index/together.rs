@@ -1,4 +1,4 @@
-//! Finds which allocator pools, or which streams, have blocks in use at the same time. Others could share memory.
+//! Finds allocator pools, or streams, whose blocks are never in use at the same time, so that they could share memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,19 +9,19 @@ use super::pools::{BlockPool, Pools};
 use super::replay::{Effect, baseline_effects, effects};
 use crate::metric::Metric;
 
-/// The pools or streams of a recording, or of a part of it, identified by numbers.
+/// The pools or streams of a recording, or of a part of it, given by their codes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Together {
-    /// Maximum bytes in blocks of each one over the recording.
+    /// For each pool or stream, the maximum bytes in its blocks over the recording.
     most: BTreeMap<u64, u64>,
-    /// The pairs, the smaller number first, that had blocks in use at the same time.
+    /// The pairs of codes, the smaller one first, whose blocks were in use at the same time.
     pairs: BTreeSet<(u64, u64)>,
 }
 
 /// Pools or streams that are never in use at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Apart {
-    /// The numbers of these pools or streams, in order.
+    /// The codes of these pools or streams, in order.
     pub numbers: Vec<u64>,
     /// Maximum bytes in their blocks over the recording, which would suffice if they shared memory without
     /// fragmentation.
@@ -40,8 +40,8 @@ impl Together {
         Self::of(trace, device, |id| trace.blocks.stream[id.0 as usize].0)
     }
 
-    /// Determines which groups of blocks, numbered by `number_of`, are in use at the same time. A block is in use until
-    /// its free is completed.
+    /// Determines which groups of blocks, whose codes `number_of` returns, are in use at the same time. A block is in
+    /// use until its free is completed.
     fn of(trace: &Trace, device: DeviceId, number_of: impl Fn(BlockId) -> u64) -> Self {
         let mut together = Self::default();
         let mut in_use: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
@@ -84,7 +84,7 @@ impl Together {
         self.pairs.extend(part.pairs);
     }
 
-    /// Whether two pools or streams were never in use at the same time.
+    /// Returns whether two pools or streams were never in use at the same time.
     pub fn are_apart(&self, a: u64, b: u64) -> bool {
         a != b && !self.pairs.contains(&(a.min(b), a.max(b)))
     }
@@ -94,7 +94,7 @@ impl Together {
         self.most.get(&number).copied().unwrap_or(0)
     }
 
-    /// Divides `numbers` into sets of at least two that are never in use at the same time.
+    /// Divides `numbers` into sets of at least two codes that are never in use at the same time.
     pub fn apart(&self, numbers: impl IntoIterator<Item = u64>) -> Vec<Apart> {
         let mut sets: Vec<Apart> = Vec::new();
         for number in numbers.into_iter().collect::<BTreeSet<u64>>() {
@@ -111,7 +111,7 @@ impl Together {
         sets
     }
 
-    /// Divides the private pools among `pools` as [`Self::apart`] does.
+    /// Divides the private pools among `pools` like [`Self::apart`].
     pub fn private_apart(&self, pools: impl IntoIterator<Item = BlockPool>) -> Vec<(Vec<BlockPool>, u64)> {
         let private = pools.into_iter().filter(|pool| pool.is_private()).map(BlockPool::code);
         let named = |apart: Apart| (apart.numbers.into_iter().map(BlockPool::from_code).collect(), apart.most);

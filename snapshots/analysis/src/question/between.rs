@@ -9,7 +9,7 @@ use crate::index::live::LiveIndex;
 use crate::metric::Metric;
 
 highwater_snapshots::vocabulary!(
-    /// A class of blocks relative to two points in time, A and B, of which A is earlier.
+    /// A class of blocks relative to two points in time, A and B, where A is earlier.
     #[derive(Default)]
     Question {
         /// Live at A.
@@ -18,7 +18,7 @@ highwater_snapshots::vocabulary!(
         AliveAtB = "live at B",
         /// Live at A and at B.
         Kept = "kept",
-        /// Allocated between A and B and live at B: the growth.
+        /// Allocated between A and B and live at B, which is the growth.
         #[default]
         Born = "born",
         /// Live at A and freed by B.
@@ -42,11 +42,12 @@ impl Question {
     }
 }
 
-/// The blocks of the class `question`, in block order. A point in time is the number of events before it; `moments` are
-/// A and B in either order. Whether a block is live depends on `metric`; for metrics that are not sums over blocks,
-/// active blocks count as live.
+/// Returns the blocks of the class `question`, in block order. A point in time is the number of events before it;
+/// `moments` are A and B in either order. Whether a block is live depends on `metric`; for metrics that are not sums
+/// over blocks, active blocks count as live.
 ///
-/// The time taken depends on the blocks live at A or B and those allocated between, not on the length of the recording.
+/// The running time depends on the blocks live at A or B and those allocated in between, not on the length of the
+/// recording.
 pub fn blocks_between(
     trace: &Trace,
     live: &LiveIndex,
@@ -93,7 +94,7 @@ impl Sum {
     }
 }
 
-/// The sums of all classes: those live at A, minus the freed, plus the born, are those live at B.
+/// The sums of all classes. The blocks live at A, minus the freed, plus the born, are those live at B.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Balance {
     /// See [`Question::Kept`].
@@ -107,7 +108,8 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// Adds up the blocks for which `is_counted` is true. Takes time per block live at A or allocated since.
+    /// Adds up the blocks for which `is_counted` is true. The running time depends on the blocks live at A or allocated
+    /// since.
     pub fn of(
         trace: &Trace,
         live: &LiveIndex,
@@ -141,7 +143,7 @@ impl Balance {
     }
 }
 
-/// A block's bytes: requested bytes for [`Metric::Requested`], else rounded bytes.
+/// Returns a block's bytes: requested bytes for [`Metric::Requested`], else rounded bytes.
 #[inline]
 pub fn bytes_of(trace: &Trace, metric: Metric, id: BlockId) -> u64 {
     trace.blocks.sizes(metric)[id.0 as usize]
@@ -153,7 +155,7 @@ fn ordered(trace: &Trace, moments: Range<usize>) -> (usize, usize) {
     (a.min(b), a.max(b))
 }
 
-/// Whether `id`, which was live, is no longer so after events `0..position`.
+/// Returns whether `id`, which was live, is no longer live after events `0..position`.
 fn has_ended(trace: &Trace, metric: Metric, id: BlockId, position: usize) -> bool {
     let ends_at_request = matches!(metric, Metric::Requested | Metric::Allocated);
     let ends = if ends_at_request { &trace.blocks.free_requested } else { &trace.blocks.free_completed };

@@ -1,4 +1,4 @@
-//! The size of a block after the allocator's rounding; a condition only.
+//! The size of a block after the allocator's rounding, which can be used only in conditions.
 
 use super::{Dimension, Values, number};
 

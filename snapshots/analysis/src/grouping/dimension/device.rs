@@ -1,4 +1,4 @@
-//! The device of a block; a condition only.
+//! The device of a block, which can be used only in conditions.
 
 use super::{Dimension, Values, number};
 

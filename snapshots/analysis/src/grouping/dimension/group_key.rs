@@ -69,12 +69,12 @@ impl GroupKey {
         self.dimension().hint
     }
 
-    /// Whether its values are numbers, such as sizes and steps.
+    /// Returns whether the values are numbers, such as sizes and steps.
     pub fn has_numbers(self) -> bool {
         self.dimension().values.are_numbers()
     }
 
-    /// Whether its values are few and have a natural order, such as categories and phases.
+    /// Returns whether the values are few and have a natural order, such as categories and phases.
     pub fn has_fixed_order(self) -> bool {
         let dimension = self.dimension();
         matches!(dimension.values, Values::Words(_)) && dimension.is_other_word.is_none()

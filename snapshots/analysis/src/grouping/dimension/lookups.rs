@@ -6,7 +6,7 @@ use highwater_snapshots::trace::{Block, Trace};
 use crate::grouping::origin::Origins;
 use crate::index::pools::Pools;
 
-/// Lookup tables for the values of blocks. Fastest if blocks are looked up in order.
+/// Lookup tables for the values of blocks. Lookups are fastest in block order.
 #[derive(Clone, Debug)]
 pub(crate) struct Lookups<'a> {
     pub(crate) trace: &'a Trace,

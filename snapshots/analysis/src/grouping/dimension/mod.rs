@@ -1,4 +1,5 @@
-//! The dimensions by which blocks are grouped and selected: each key of `--by` and `--where` is defined in one file.
+//! The dimensions by which blocks are grouped and selected. Each key of `--by` and `--where` is defined in its own
+//! file.
 //!
 //! [`GroupKey`] lists the keys of `--by`. Groups, trees, conditions and completions read a key's [`Dimension`], and
 //! depend only on the kind of its [`Values`].
@@ -37,7 +38,7 @@ pub(crate) use size::free_in;
 /// trees.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Values {
-    /// Codes, which conditions write as words from a list.
+    /// Codes of words from a list, which conditions use.
     Words(fn() -> Vec<&'static str>),
     /// Rows of the string table.
     Text,
@@ -45,7 +46,7 @@ pub(crate) enum Values {
     Path,
     /// Rows of the stack table: whole call stacks. A tree has a node for each line.
     Stack,
-    /// Rows of the stack table: the lines that represent the stacks. Conditions accept any line of a stack.
+    /// Rows of the stack table, represented by one line of each stack. Conditions accept any line of a stack.
     Line,
     /// Bytes; conditions accept units.
     Bytes,
@@ -54,7 +55,7 @@ pub(crate) enum Values {
 }
 
 impl Values {
-    /// Whether conditions compare them as numbers.
+    /// Returns whether conditions compare the values as numbers.
     pub(crate) fn are_numbers(self) -> bool {
         matches!(self, Self::Bytes | Self::Number)
     }
@@ -68,7 +69,7 @@ impl Values {
         }
     }
 
-    /// The sort order of keys in lists: texts, call stacks, bytes, numbers.
+    /// Returns the position of the key in lists: texts come first, then call stacks, bytes and numbers.
     fn rank(self) -> u8 {
         match self {
             Self::Words(_) | Self::Text | Self::Path => 0,
@@ -82,10 +83,10 @@ impl Values {
 /// The label of a missing value.
 pub const NO_LABEL: &str = "(none)";
 
-/// Stands for a missing value in lists of numbers.
+/// The value that represents a missing value in lists of numbers.
 pub(crate) const NO_VALUE: u64 = u64::MAX;
 
-/// Returns the values of blocks as numbers; `None` for blocks without a value.
+/// Functions that return the values of blocks as numbers; `None` for blocks without a value.
 #[derive(Clone, Copy)]
 pub(crate) struct Number {
     /// Returns the value of a block.
@@ -119,11 +120,11 @@ pub(crate) struct Dimension {
     pub(crate) hint: &'static str,
     pub(crate) values: Values,
     pub(crate) number: Number,
-    /// Returns the value of a segment; segments have values of only some keys.
+    /// Returns the value of a segment. Segments have values of some keys only.
     pub(crate) of_segment: fn(&SegmentValues) -> Option<u64>,
     /// Returns the text of a number in conditions; empty for a row that does not exist.
     pub(crate) word: fn(&Tables, u64) -> Cow<'_, str>,
-    /// Returns the text for tables and legends, if it differs from that in conditions.
+    /// Returns the text for tables and legends, if it differs from the text in conditions.
     pub(crate) label: Option<fn(u64) -> String>,
     /// Whether conditions also accept a text that is not in the list of words.
     pub(crate) is_other_word: Option<fn(&str) -> bool>,
@@ -144,7 +145,7 @@ impl Dimension {
         }
     }
 
-    /// The order of values with equal bytes; texts are in natural order.
+    /// Compares values with equal bytes; texts are in natural order.
     pub(crate) fn compare(&self, tables: &Tables, a: u64, b: u64) -> Ordering {
         match self.values {
             Values::Text => natural::compare(&(self.word)(tables, a), &(self.word)(tables, b)),

@@ -1,4 +1,4 @@
-//! The allocator's pool of a block: one of the two shared ones, or a private one.
+//! The allocator's pool of a block: one of the two shared pools, or a private pool.
 
 use highwater_snapshots::category::Pool;
 

@@ -1,4 +1,4 @@
-//! An axis of all addresses that were ever reserved, without the gaps between them.
+//! An axis of all addresses that were ever reserved, without the gaps between reserved ranges.
 
 use std::ops::Range;
 
@@ -31,7 +31,7 @@ impl Lane {
 /// All addresses that a device ever reserved, ordered by pool and stream, then by address, without gaps.
 ///
 /// An address keeps its position for the whole recording, even while it is not reserved, so that a position on the axis
-/// always means the same memory. A range that served several pools is ordered by the first.
+/// always means the same memory. A range that served several pools is ordered by the first pool.
 #[derive(Clone, Debug, Default)]
 pub struct LaneAxis {
     /// The lanes by address, disjoint.
@@ -41,7 +41,7 @@ pub struct LaneAxis {
     bytes: u64,
 }
 
-/// Ranges that have been assigned, with their pool and stream.
+/// Ranges that have already been assigned, with their pool and stream.
 type Claimed = Ranges<Option<PoolAndStream>>;
 
 impl LaneAxis {
@@ -99,7 +99,7 @@ impl LaneAxis {
     }
 }
 
-/// Assigns those parts of `addresses` that are not assigned yet to `home`.
+/// Assigns to `home` the parts of `addresses` that are not assigned yet.
 fn claim(claimed: &mut Claimed, addresses: Range<u64>, home: Option<PoolAndStream>) {
     for free in claimed.gaps(addresses) {
         claimed.insert(free.start, free.end, home);

@@ -14,13 +14,13 @@ pub struct EvictionSet {
     pub blocks: Vec<BlockId>,
     /// Bytes of the live blocks.
     pub bytes: u64,
-    /// Whether the set is known to be the smallest, in bytes, of its kind.
+    /// Whether the set is known to have the fewest bytes of its kind.
     pub is_smallest: bool,
-    /// The memory that becomes free.
+    /// The memory that becomes free if the blocks are freed.
     pub freed: Freed,
 }
 
-/// The memory that becomes free with a set of blocks.
+/// The memory that becomes free if a set of blocks is freed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Freed {
     /// A range of addresses in a segment.
@@ -37,7 +37,7 @@ pub enum Freed {
 }
 
 impl Freed {
-    /// The addresses, if they are one range.
+    /// Returns the addresses, if they form a single range.
     pub fn range(&self) -> Option<Range<u64>> {
         match self {
             Self::Range(range) => Some(range.clone()),
@@ -68,8 +68,8 @@ impl fmt::Display for Freed {
     }
 }
 
-/// The set of adjacent blocks with the fewest bytes such that a range of `needed` bytes becomes free, searched in
-/// `segments` of `map`; `None` if no segment is that long. An expandable segment may grow by `tail` bytes.
+/// Returns the set of adjacent blocks with the fewest bytes such that a range of `needed` bytes becomes free, searched
+/// in `segments` of `map`; `None` if no segment is that long. An expandable segment may grow by `tail` bytes.
 pub fn eviction_window<'a>(
     map: &'a AddressMap,
     segments: impl Iterator<Item = &'a ReservedSegment>,
@@ -103,7 +103,7 @@ struct Window {
     beyond: u64,
 }
 
-/// Slides a window over the segment: for each end, the shortest that is long enough has the fewest live bytes.
+/// Slides a window over the segment. For each end, the shortest window that is long enough has the fewest live bytes.
 fn cheapest(map: &AddressMap, segment: &ReservedSegment, needed: u64, tail: u64) -> Option<(u64, Window)> {
     let pieces = map.pieces_of(segment);
     let length = |row: usize| pieces.get(row).map_or(0, |piece| piece.bytes());

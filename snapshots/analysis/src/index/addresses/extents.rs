@@ -8,32 +8,32 @@ use highwater_snapshots::ids::{DeviceId, EventId, SegmentId, StreamId};
 use highwater_snapshots::ranges::Ranges;
 use highwater_snapshots::trace::{Owner, SegmentRole, Trace};
 
-/// A range that was reserved for some time without a change: a whole segment, or a part of a mapping.
+/// A range that was reserved for some time without a change, which is a whole segment or a part of a mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// The address range.
     pub addresses: Range<u64>,
-    /// The moments at which it is reserved; up to `usize::MAX` if it still is at the end.
+    /// The moments at which the range is reserved; up to `usize::MAX` if it is still reserved at the end.
     pub moments: Range<usize>,
-    /// The pool and stream it serves.
+    /// The pool and stream that the range serves.
     pub home: PoolAndStream,
-    /// The row of the trace's segments that reserved it.
+    /// The row, in the trace's table, of the segment that reserved the range.
     pub row: SegmentId,
-    /// The expandable segment of which it is a mapped part, as an index into [`AddressIndex::growing`].
+    /// The expandable segment that contains the range as a mapped part, as an index into [`AddressIndex::growing`].
     pub growing: Option<u32>,
 }
 
 impl Extent {
-    /// Whether it is reserved at `moment`.
+    /// Returns whether the range is reserved at `moment`.
     pub(crate) fn is_reserved(&self, moment: usize) -> bool {
         self.moments.contains(&moment)
     }
 }
 
-/// The pool and stream that a segment serves. Ordered as displayed: private pools after the others.
+/// The pool and stream that a segment serves. Private pools are ordered after shared ones, as in displays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 pub struct PoolAndStream {
-    /// The private pool (of a CUDA graph or of the program), by PyTorch's number; `None` for the shared pools.
+    /// The private pool (of a CUDA graph or of the program), by PyTorch's id; `None` for the shared pools.
     pub private: Option<(u64, u64)>,
     /// The pool for small or large requests.
     pub pool: Pool,
@@ -56,17 +56,17 @@ impl PoolAndStream {
     }
 }
 
-/// An expandable segment: all adjacent ranges ever mapped for one pool and stream. Parts that are not mapped are
-/// reserved address space without memory.
+/// An expandable segment: all adjacent ranges ever mapped for one pool and stream. Unmapped parts are reserved address
+/// space without memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Growing {
-    /// Every address that was ever mapped.
+    /// The range of all addresses that were ever mapped.
     pub addresses: Range<u64>,
     /// The moments at which any part was mapped.
     pub moments: Vec<Range<usize>>,
 }
 
-/// The ranges reserved on one device over time, built from its segments only.
+/// The ranges reserved on one device over time, derived only from its segments.
 #[derive(Clone, Debug)]
 pub struct AddressIndex {
     device: DeviceId,
@@ -99,7 +99,7 @@ impl AddressIndex {
         &self.growing
     }
 
-    /// Whether the recording has no segments: some recorders only record blocks.
+    /// Returns whether the recording has no segments, as from a recorder that only records blocks.
     pub fn is_empty(&self) -> bool {
         self.extents.is_empty()
     }
@@ -126,7 +126,7 @@ pub(crate) struct ReservedRange {
     pub(crate) home: PoolAndStream,
     /// The row in the table of segments.
     pub(crate) row: SegmentId,
-    /// Whether it is mapped into an expandable segment.
+    /// Whether the range is mapped into an expandable segment.
     pub(crate) is_mapping: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Describes an out-of-memory error: the sizes, the suspected cause, and the smallest set of live blocks to free.
+//! Describes an out-of-memory error: its sizes, the suspected cause, and the smallest set of live blocks to free.
 
 use std::collections::BTreeSet;
 
@@ -17,13 +17,14 @@ use highwater_snapshots::ids::{BlockId, EventId, StreamId};
 use highwater_snapshots::trace::{Allocator, Trace};
 use highwater_snapshots::units::{format_bytes, format_bytes_apart};
 
-/// Number of free ranges to list.
+/// Maximum number of free ranges listed.
 const SHOWN_HOLES: usize = 8;
 /// Maximum number of events that are searched backwards for the stream of the last allocation.
 const FAR_BACK: usize = 65_536;
 
 highwater_snapshots::vocabulary!(
-    /// The cause of an out-of-memory. [`FailedRequest`] suspects one from sizes only; only a replay can prove it.
+    /// The cause of an out-of-memory error. [`FailedRequest`] suspects a cause from sizes only; only a replay can prove
+    /// it.
     #[derive(serde::Serialize)]
     #[serde(rename_all = "snake_case")]
     Verdict {
@@ -31,13 +32,13 @@ highwater_snapshots::vocabulary!(
         Capacity = "capacity",
         /// Enough bytes are free for the request, but not in one range.
         Fragmentation = "fragmentation",
-        /// Freed blocks still wait for another stream.
+        /// Freed blocks are awaiting free: their memory is still used by another stream.
         Waiting = "freed blocks that wait for another stream",
         /// A free range of another pool or stream is large enough.
         Elsewhere = "free memory held by another pool or stream",
         /// The driver had enough free memory, so a limit of the process or of the settings applied.
         Limit = "a memory limit below the device's capacity",
-        /// A free range is large enough: the same request would probably succeed now.
+        /// A free range is large enough, so that the same request would probably succeed now.
         Transient = "a transient failure (a retry would succeed)",
         /// The settings round requests up too much.
         Rounding = "rounding by roundup_power2_divisions",
@@ -51,7 +52,7 @@ pub struct Hole {
     pub address: u64,
     /// Size in bytes.
     pub bytes: u64,
-    /// The pool and stream it belongs to.
+    /// The pool and stream to which the range belongs.
     pub home: PoolAndStream,
 }
 
@@ -70,10 +71,10 @@ pub struct FailedRequest {
     pub requested: u64,
     /// Requested size after the allocator's rounding.
     pub rounded: u64,
-    /// The pool that serves such requests.
+    /// The pool that serves requests of this size.
     pub pool: Pool,
-    /// The stream of the request. If it was not recorded, it is guessed: the stream of the last allocation with the
-    /// same call stack, else of the last allocation before it. `None` if there was none.
+    /// The stream of the request. If it was not recorded, it is guessed to be that of the last allocation with the same
+    /// call stack, else of the last allocation before the request. `None` if there was no allocation before.
     pub stream: Option<StreamId>,
     /// Whether the stream is a guess.
     pub stream_is_guessed: bool,
@@ -85,17 +86,18 @@ pub struct FailedRequest {
     pub capacity: Option<u64>,
     /// Memory used on the device by other processes or by the driver; `None` if the capacity is unknown.
     pub outside: Option<u64>,
-    /// The maximum of reserved memory, if a limit below the device's memory caused the failure: the limit is no lower.
+    /// The maximum of reserved memory, if a limit below the device's memory caused the failure. The limit is at least
+    /// this.
     pub limit: Option<u64>,
     /// The allocator that failed to serve the request.
     pub allocator: Allocator,
-    /// Bytes that the allocator had reserved on the device, or the bytes of its blocks if it has no segments.
+    /// Bytes that the allocator had reserved on the device, or the bytes of its blocks if it does not use segments.
     pub obtained: u64,
-    /// Reserved from the driver.
+    /// Bytes reserved from the driver.
     pub reserved: u64,
     /// Bytes of live blocks, after rounding.
     pub allocated: u64,
-    /// Bytes of freed blocks that wait for a stream.
+    /// Bytes of freed blocks awaiting free.
     pub waiting: u64,
     /// Free bytes in segments of the request's pool and stream.
     pub free_in_pool: u64,
@@ -103,13 +105,13 @@ pub struct FailedRequest {
     pub free_elsewhere: u64,
     /// The pools and streams that have segments, in order.
     pub homes: Vec<PoolAndStream>,
-    /// The largest free ranges of that pool, on any stream, largest first.
+    /// The largest free ranges of the request's pool, on any stream, largest first.
     pub holes: Vec<Hole>,
     /// The cause suggested by the sizes; not proven.
     pub suspected: Verdict,
-    /// The reason for suspecting it: a clause without a full stop.
+    /// The reason for suspecting this cause, as a clause without a full stop.
     pub reason: String,
-    /// Other facts that may matter, a clause each.
+    /// Other facts that may matter, one clause each.
     pub notes: Vec<String>,
     /// The adjacent live blocks with the fewest bytes that have to be freed so that the request fits into one segment
     /// of its pool; `None` if no segment is large enough, or nothing needs to be freed.
@@ -120,7 +122,7 @@ pub struct FailedRequest {
 }
 
 impl FailedRequest {
-    /// Describes the failed request `event`; `None` if it is not an out-of-memory on the device of `index`.
+    /// Describes the failed request `event`; `None` if it is not an out-of-memory event on the device of `index`.
     pub fn of(trace: &Trace, index: &AddressIndex, live: &LiveIndex, series: &Series, event: EventId) -> Option<Self> {
         let row = event.index().filter(|row| *row < trace.events.len())?;
         if trace.events.kind[row] != EventKind::Oom || trace.events.device[row] != index.device() {
@@ -182,8 +184,8 @@ impl FailedRequest {
         Some(failed)
     }
 
-    /// The capacity of the device: as recorded, or inferred from this failure, which yields at most a limit that
-    /// applied.
+    /// Returns the capacity of the device, as recorded or inferred from this failure. The latter is at most a limit
+    /// that applied.
     pub fn device_memory(&self) -> Capacity {
         match (self.capacity, self.limit) {
             (Some(bytes), _) => Capacity { bytes, is_inferred: false },
@@ -192,7 +194,7 @@ impl FailedRequest {
         }
     }
 
-    /// The number of bytes by which the largest free range is too small for the request.
+    /// Returns the number of bytes by which the largest free range is too small for the request.
     pub fn lacking(&self) -> u64 {
         self.rounded.saturating_sub(self.holes.first().map_or(0, |hole| hole.bytes))
     }
@@ -374,7 +376,7 @@ pub fn holes(map: &AddressMap) -> impl Iterator<Item = Hole> {
     })
 }
 
-/// The length of the longest run of holes and waiting blocks.
+/// Returns the length of the longest run of holes and blocks awaiting free.
 fn longest_idle(map: &AddressMap, segment: &ReservedSegment) -> u64 {
     let (mut longest, mut run) = (0_u64, 0_u64);
     for piece in map.pieces_of(segment) {
@@ -387,8 +389,8 @@ fn longest_idle(map: &AddressMap, segment: &ReservedSegment) -> u64 {
     longest
 }
 
-/// The stream that probably made the request at event `row`: that of the last allocation on the device with the same
-/// call stack, else of the last allocation.
+/// Returns the stream that probably made the request at event `row`: the stream of the last allocation on the device
+/// with the same call stack, else of the last allocation.
 fn stream_before(trace: &Trace, index: &AddressIndex, row: usize) -> Option<StreamId> {
     let events = &trace.events;
     let is_alloc = |row: &usize| events.kind[*row] == EventKind::Alloc && events.device[*row] == index.device();

@@ -16,12 +16,12 @@ pub struct PoolFit {
     pub segments: u64,
     /// The largest request that fits into reserved memory; 0 if none does.
     pub usage: Usage,
-    /// The largest request that fits into reserved memory; 0 if none does.
+    /// The largest request that fits into reserved memory; 0 if there is no free range.
     pub fits: u64,
-    /// The start address of the free range that would serve it.
+    /// The start address of the free range that would serve the request.
     pub address: Option<u64>,
-    /// The largest request that fits if the driver provides all its free memory; `None` if the capacity is unknown, or
-    /// the pool is private.
+    /// The largest request that fits if the driver provides all of its free memory; `None` if the capacity is unknown,
+    /// or the pool is private.
     pub fits_with_driver: Option<u64>,
 }
 
@@ -63,13 +63,14 @@ pub fn rooms(map: &AddressMap, rules: &AllocRules, driver_free: Option<u64>) -> 
     rooms.into_values().collect()
 }
 
-/// The driver's free memory: the capacity minus the larger of `device_used` and `reserved`. `None` if the capacity is
-/// 0, which means unknown.
+/// Returns the driver's free memory: the capacity minus the larger of `device_used` and `reserved`. `None` if the
+/// capacity is 0, which means that it is unknown.
 pub fn driver_free(capacity: u64, totals: &Totals) -> Option<u64> {
     (capacity > 0).then(|| capacity.saturating_sub(totals.device_used.max(totals.reserved)))
 }
 
-/// The longest free range of an expandable segment if up to `bytes` of pages are mapped into it or after its end.
+/// Returns the longest free range of an expandable segment if pages of up to `bytes` bytes are mapped into it or after
+/// its end.
 fn grown(pieces: &[Piece], bytes: u64, page: u64) -> u64 {
     let budget = bytes / page.max(1) * page.max(1);
     let mut longest = 0;

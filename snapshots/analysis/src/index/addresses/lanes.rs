@@ -1,7 +1,7 @@
 //! Draws the use of each address over time, for the visible window.
 //!
-//! Events are not replayed one by one. A block covers a rectangle: the columns of the moments at which it is live, and
-//! the rows of its addresses. A block that falls between two columns, or between two rows, takes only two lookups.
+//! Events are not replayed individually. A block covers a rectangle: the columns of the moments at which it is live,
+//! and the rows of its addresses. A block that falls between two columns, or between two rows, needs only two lookups.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ const MIN_COLUMNS: usize = 32;
 /// The content at each pixel's centre.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneRaster {
-    /// Column by column, each from the top of the axis down; `None` where nothing is reserved.
+    /// The content by column, each from the top of the axis down; `None` where nothing is reserved.
     pub spots: Vec<Option<Content>>,
     /// Pixels per column.
     pub height: usize,
@@ -42,7 +42,7 @@ impl LaneRaster {
 /// The visible part of a drawing of addresses over time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneWindow {
-    /// The moment of each column, in order: the same as the timeline's columns, so that both drawings agree.
+    /// The moment of each column, in order. These are the timeline's columns, so that both drawings agree.
     pub moments: Vec<usize>,
     /// The visible part of the axis, in bytes.
     pub places: Range<u64>,
@@ -59,8 +59,8 @@ impl LaneWindow {
     }
 }
 
-/// Draws `window`. `live` must be of the same trace and device. Takes a few lookups for each block live at its start or
-/// allocated within it, plus time for the pixels.
+/// Draws `window`. `live` must be built from the same trace and device. Takes a few lookups for each block live at its
+/// start or allocated within it, plus time for the pixels.
 pub fn raster(
     trace: &Trace,
     index: &AddressIndex,

@@ -17,16 +17,16 @@ pub enum Content {
     Live(BlockId),
     /// The bytes added to a live block by rounding.
     Rounding(BlockId),
-    /// A block that is freed but waits for another stream.
+    /// A freed block awaiting free, because another stream still uses it.
     Waiting(BlockId),
     /// Free memory.
     Hole,
-    /// Address space of an expandable segment that is not mapped. Not included in any total.
+    /// Unmapped address space of an expandable segment. Not included in any total.
     Unmapped,
 }
 
 impl Content {
-    /// The block that it belongs to, if any.
+    /// Returns the block to which the content belongs, if any.
     pub fn block(self) -> Option<BlockId> {
         match self {
             Self::Live(block) | Self::Rounding(block) | Self::Waiting(block) => Some(block),
@@ -69,7 +69,7 @@ pub struct Usage {
     pub requested: u64,
     /// Bytes added to live blocks by rounding.
     pub rounding: u64,
-    /// Bytes of freed blocks that wait for a stream.
+    /// Bytes of freed blocks awaiting free.
     pub waiting: u64,
     /// Bytes in holes, which are free.
     pub free: u64,
@@ -77,7 +77,7 @@ pub struct Usage {
     pub unmapped: u64,
     /// Bytes of the largest hole.
     pub largest_hole: u64,
-    /// Number of live and waiting blocks.
+    /// Number of blocks that are live or awaiting free.
     pub blocks: u64,
     /// Number of holes.
     pub holes: u64,
@@ -122,25 +122,27 @@ impl Usage {
     }
 }
 
-/// A segment at some point in the recording: one from the driver, or an expandable one with all its mapped parts.
+/// A segment at some point in the recording: a segment from the driver, or an expandable segment with all of its mapped
+/// parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReservedSegment {
-    /// From its first to its last address, including an expandable segment's unmapped parts.
+    /// The range from the first to the last address, including an expandable segment's unmapped parts.
     pub addresses: Range<u64>,
-    /// The pool and stream that it serves.
+    /// The pool and stream that the segment serves.
     pub home: PoolAndStream,
-    /// Whether it is mapped page by page.
+    /// Whether the segment is mapped page by page.
     pub is_expandable: bool,
-    /// The row of the trace's segments for it, or for its first part.
+    /// The row of the segment, or of its first part, in the trace's table of segments.
     pub row: SegmentId,
-    /// The pieces in [`AddressMap::pieces`]; they cover its addresses exactly.
+    /// The range of its pieces in [`AddressMap::pieces`], which cover its addresses exactly.
     pub pieces: Range<usize>,
-    /// The use of its bytes. [`Usage::reserved`] is its part of the device's total.
+    /// The use of the segment's bytes. [`Usage::reserved`] is its part of the device's total.
     pub usage: Usage,
 }
 
 impl ReservedSegment {
-    /// Whether it is entirely free, so that the allocator releases it to the driver before a request fails.
+    /// Returns whether the segment is entirely free, so that the allocator releases it to the driver before a request
+    /// fails.
     pub fn is_returnable(&self) -> bool {
         self.usage.free == self.usage.reserved() && !self.is_expandable && self.home.private.is_none()
     }
@@ -153,25 +155,25 @@ pub struct UnplacedBlock {
     pub block: BlockId,
     /// The bytes after rounding.
     pub bytes: u64,
-    /// Whether it waits for a stream.
+    /// Whether the block is awaiting free.
     pub is_waiting: bool,
-    /// The reason that it could not be placed.
+    /// The reason the block could not be placed.
     pub why: UnplacedReason,
 }
 
-/// The reason that a block could not be placed in the map.
+/// The reason a block could not be placed in the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnplacedReason {
-    /// It is outside all recorded segments, or only partly inside one.
+    /// The block is outside all recorded segments, or only partly inside one.
     Outside,
-    /// A later block has the same address, because the free of this one was not recorded.
+    /// A later block has the same address, because the free of the earlier block was not recorded.
     Covered,
 }
 
 /// All memory reserved on one device at some point in the recording, byte by byte.
 ///
-/// Pieces add up to the segments, and segments to `reserved`. Live blocks in segments and unplaced ones (`strays`) add
-/// up to `allocated`; with waiting blocks, to `active`.
+/// Pieces add up to the segments, and segments to `reserved`. Live blocks in segments and unplaced blocks (`strays`)
+/// add up to `allocated`; together with blocks awaiting free, to `active`.
 #[derive(Clone, Debug)]
 pub struct AddressMap {
     /// Number of events before this point.
@@ -189,7 +191,7 @@ pub struct AddressMap {
 }
 
 impl AddressMap {
-    /// Builds the map of `index` at `moment`. Takes one query to `live`, and sorts its result.
+    /// Builds the map of `index` at `moment`. Queries `live` once, and sorts the result.
     pub fn at(trace: &Trace, index: &AddressIndex, live: &LiveIndex, series: &Series, moment: usize) -> Self {
         let mut map = Self {
             moment,
@@ -230,7 +232,7 @@ impl AddressMap {
         self.pieces.get(segment.pieces.clone()).unwrap_or_default()
     }
 
-    /// The bytes of live and of waiting blocks that could not be placed.
+    /// Returns the bytes of unplaced blocks, live ones and ones awaiting free.
     pub fn stray_bytes(&self) -> (u64, u64) {
         self.strays.iter().fold((0, 0), |(live, waiting), stray| match stray.is_waiting {
             true => (live, waiting + stray.bytes),
@@ -238,7 +240,8 @@ impl AddressMap {
         })
     }
 
-    /// Sorts active `blocks` by address, and keeps those within one of `runs` that no later block covers.
+    /// Sorts active `blocks` by address, and keeps those that are within one of `runs` and not covered by a later
+    /// block.
     fn place(&mut self, trace: &Trace, mut blocks: Vec<BlockId>, runs: &[Range<u64>]) -> Vec<BlockId> {
         blocks.retain(|id| trace.blocks.allocated[id.0 as usize] > 0);
         blocks.sort_unstable_by_key(|id| (trace.blocks.address[id.0 as usize], id.0));
@@ -346,7 +349,7 @@ impl AddressMap {
     }
 }
 
-/// The reserved ranges in which a block may lie: adjacent mapped ranges of the same segment are merged.
+/// Returns the reserved ranges that may contain a block; adjacent mapped ranges of the same segment are merged.
 fn mapped_runs(extents: &[&Extent]) -> Vec<Range<u64>> {
     let mut runs: Vec<(Range<u64>, Option<u32>)> = Vec::new();
     for extent in extents {
@@ -369,7 +372,7 @@ pub(super) fn span_of(trace: &Trace, id: BlockId) -> Range<u64> {
     start..start.saturating_add(trace.blocks.allocated[row])
 }
 
-/// Whether an active block has already been freed at `moment`, and so waits for a stream.
+/// Returns whether an active block has already been freed at `moment`, and is therefore awaiting free.
 pub(super) fn is_waiting(trace: &Trace, id: BlockId, moment: usize) -> bool {
     let requested = trace.blocks.free_requested[id.0 as usize];
     trace.was_waiting_at_start(id) || requested.index().is_some_and(|event| event < moment)

@@ -1,7 +1,7 @@
-//! The addresses of blocks within segments, the free ranges between them, and why a request did not fit.
+//! The addresses of blocks within segments, the free ranges between them, and the reasons a request did not fit.
 //!
-//! An [`AddressIndex`] has the reserved ranges over time, an [`AddressMap`] the content of every address at one moment;
-//! [`LaneAxis`] and [`lanes`] draw addresses over time; a [`FailedRequest`] explains why memory ran out.
+//! An [`AddressIndex`] contains the reserved ranges over time, and an [`AddressMap`] the content of every address at
+//! one moment. [`LaneAxis`] and [`lanes`] draw addresses over time. A [`FailedRequest`] explains why memory ran out.
 
 pub mod extents;
 pub mod map;

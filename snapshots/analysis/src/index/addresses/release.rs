@@ -1,10 +1,11 @@
 //! Finds the live blocks with the fewest bytes that have to be freed so that whole segments, or pages of expandable
 //! segments, can be released to the driver for a failed request.
 //!
-//! Before a request fails, the allocator releases every segment that is entirely free. Which segments to empty at the
-//! least cost is a knapsack problem with sizes in multiples of a unit (2 MiB in practice). It is solved exactly, in
-//! time proportional to units times segments. Among segments of equal size only the cheapest can be part of the
-//! solution. Pages of an expandable segment are consecutive: a block that spans several is counted once.
+//! Before a request fails, the allocator releases every segment that is entirely free. Choosing the segments that can
+//! be emptied at the least cost is a knapsack problem with sizes in multiples of a unit (2 MiB in practice). The
+//! problem is solved exactly, in time proportional to the number of units times the number of segments. Among segments
+//! of equal size only the cheapest can be part of the solution. Pages of an expandable segment are consecutive: a block
+//! that spans several pages is counted once.
 
 use super::eviction_window::{EvictionSet, Freed};
 use super::map::{AddressMap, Content, ReservedSegment};
@@ -15,16 +16,16 @@ use highwater_snapshots::trace::Trace;
 /// Maximum number of table entries; beyond it, the result may not be the smallest.
 const MAX_STEPS: u64 = 1 << 26;
 
-/// A unit that is released to the driver as a whole.
+/// A unit of memory that is released to the driver as a whole.
 struct Cell {
-    /// Bytes that are released if the cell is.
+    /// Number of bytes released with the cell.
     gain: u64,
-    /// Bytes of the live blocks that overlap it.
+    /// Bytes of the live blocks that overlap the cell.
     alone: u64,
     /// The part of `alone` in blocks that do not also overlap the previous cell.
     after: u64,
     is_page: bool,
-    /// Whether blocks of the previous cell may extend into it.
+    /// Whether blocks of the previous cell may extend into this one.
     is_chained: bool,
     /// The live blocks, by row of [`Cells::blocks`].
     blocks: std::ops::Range<usize>,
@@ -36,8 +37,8 @@ struct Cells {
     blocks: Vec<BlockId>,
 }
 
-/// The blocks to free so that `short` bytes can be released; `None` if nothing is missing, or releasing everything
-/// would not be enough. Private pools release nothing.
+/// Returns the blocks to free so that `short` bytes can be released; `None` if no bytes are missing, or if releasing
+/// everything would not suffice. Private pools release nothing.
 pub fn release(trace: &Trace, map: &AddressMap, rules: &AllocRules, short: u64) -> Option<EvictionSet> {
     let mut cells = Cells::default();
     for segment in map.segments.iter().filter(|segment| segment.home.private.is_none()) {
@@ -139,7 +140,7 @@ impl Cells {
         }
     }
 
-    /// Among whole segments of equal size, keeps only the cheapest, as many as could be needed.
+    /// Keeps only the cheapest whole segments of each size, as many as could be needed.
     fn keep_cheapest(&mut self, short: u64) {
         let mut order: Vec<usize> = (0..self.rows.len()).filter(|&row| !self.rows[row].is_page).collect();
         order.sort_by_key(|&row| (self.rows[row].gain, self.rows[row].alone, row));
@@ -154,7 +155,7 @@ impl Cells {
         self.rows.retain(|_| kept.next().unwrap_or(false));
     }
 
-    /// The rows that release `short` bytes at the least cost; `None` if the search would take too long.
+    /// Returns the rows that release `short` bytes at the least cost; `None` if the search would take too long.
     fn cheapest(&self, short: u64) -> Option<Vec<usize>> {
         let unit = self.rows.iter().fold(0, |unit, cell| greatest_common_divisor(unit, cell.gain)).max(1);
         let needed = short.div_ceil(unit);
@@ -195,7 +196,7 @@ impl Cells {
         Some(chosen)
     }
 
-    /// Rows that release `short` bytes, chosen greedily by cost per byte, without unnecessary ones.
+    /// Returns rows that release `short` bytes, chosen greedily by cost per byte, without unnecessary rows.
     fn greedy(&self, short: u64) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.rows.len()).collect();
         let price = |row: &usize| u128::from(self.rows[*row].alone);

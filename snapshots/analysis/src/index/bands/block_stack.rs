@@ -17,7 +17,7 @@ pub(super) struct BlockStack {
     bytes: u64,
     /// Number of bytes from the bottom that have not changed since the stack was last painted.
     unchanged_bytes: u64,
-    /// The total bytes when it was last painted.
+    /// The total bytes when the stack was last painted.
     painted: u64,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct BlockStack {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StackedBlock {
     pub(super) row: u32,
-    /// The event at which it ends; `u32::MAX` if it does not.
+    /// The event at which the block ends; `u32::MAX` if it does not end.
     pub(super) end: u32,
     pub(super) bytes: u64,
 }
@@ -50,7 +50,7 @@ impl BlockStack {
         }
     }
 
-    /// Removes the blocks that have ended by `moment`. Returns the number of values read.
+    /// Removes the blocks that have ended by `moment`. Returns the number of values visited.
     pub(super) fn drop_ended(&mut self, moment: u32) -> u64 {
         let mut looked_at = self.chunks.len();
         let heads = self.chunks.iter_mut().zip(&mut self.sums).zip(&mut self.earliest_end).enumerate();
@@ -89,14 +89,15 @@ impl BlockStack {
         self.bytes
     }
 
-    /// The number of bytes from the bottom that have not changed since the last call, and whether nothing has changed.
+    /// Returns the number of bytes from the bottom that have not changed since the last call, and whether nothing has
+    /// changed.
     pub(super) fn take_steady(&mut self) -> (u64, bool) {
         let unchanged_bytes = std::mem::replace(&mut self.unchanged_bytes, self.bytes);
         let painted = std::mem::replace(&mut self.painted, self.bytes);
         (unchanged_bytes, unchanged_bytes == painted && painted == self.bytes)
     }
 
-    /// Paints the pixels of the stack. Returns the number of values read.
+    /// Paints the pixels of the stack. Returns the number of values visited.
     pub(super) fn paint(&self, brush: &mut ColumnPainter<'_>) -> u64 {
         if brush.is_above(self.bytes) {
             return 1;
@@ -129,12 +130,12 @@ pub(super) struct ColumnPainter<'a> {
 }
 
 impl<'a> ColumnPainter<'a> {
-    /// Creates a painter from pixel `y` of `pixels` on, whose centres are at `bytes_at`; earlier ones are painted.
+    /// Creates a painter for pixels from `y` on, whose centres are at `bytes_at`; earlier pixels are already painted.
     pub(super) fn new(bytes_at: &'a [u64], pixels: &'a mut [BlockId], y: usize) -> Self {
         Self { bytes_at, pixels, y, start: 0 }
     }
 
-    /// Skips the next `bytes` bytes if they contain no pixel's centre; returns whether they were skipped.
+    /// Skips the next `bytes` bytes if they contain no pixel's centre. Returns whether they were skipped.
     #[inline]
     fn is_above(&mut self, bytes: u64) -> bool {
         let end = self.start + bytes;

@@ -9,8 +9,8 @@ use highwater_snapshots::yielding::tick;
 
 use super::{BandWindow, run_of};
 
-/// The maximum of each total in each column; the totals of a column may peak at different events. The time taken
-/// depends on the number of columns, not on the number of events.
+/// Returns the maximum of each total in each column; the totals of a column may peak at different events. The running
+/// time depends on the number of columns, not on the number of events.
 pub fn column_totals(trace: &Trace, series: &Series, window: &BandWindow) -> Vec<Totals> {
     let run = run_of(window.width);
     let mut totals = vec![Totals::default(); window.width];

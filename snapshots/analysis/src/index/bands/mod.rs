@@ -1,11 +1,11 @@
 //! Draws every live block as a band in a stack over time, for the visible window.
 //!
 //! The usual layout stores each block's offset after every free below it, which costs frees × live blocks. Here no
-//! layout is stored. A column's moment and total come from the pyramid of [`Series`], the blocks that differ from the
-//! previous column from the pyramid of [`LiveIndex`]. The live blocks are kept in stacks with sums per chunk, in which
-//! the block at a pixel's centre is searched. The time depends on the number of pixels and, at worst, on the blocks
-//! live at the columns' moments, but not on the number of events in the window. The result is exact at every zoom
-//! level.
+//! layout is stored. A column's moment and total come from the pyramid of [`Series`], and the blocks that differ from
+//! the previous column come from the pyramid of [`LiveIndex`]. The live blocks are kept in stacks with sums per chunk,
+//! in which the block at a pixel's centre is searched. The time depends on the number of pixels and, at worst, on the
+//! blocks live at the columns' moments, but not on the number of events in the window. The result is exact at every
+//! zoom level.
 
 mod window;
 mod lines;
@@ -37,15 +37,15 @@ const MIN_COLUMNS: usize = 32;
 #[derive(Clone, Debug)]
 pub struct Bands {
     device: DeviceId,
-    /// The rank of each block of the trace; empty if all are equal.
+    /// The rank of each block of the trace; empty if all ranks are equal.
     ranks: Vec<u8>,
     rank_count: usize,
 }
 
-/// A drawing as the block at each pixel.
+/// A drawing, given as the block at each pixel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Raster {
-    /// The block at each pixel's centre, column by column, each from the bottom up; [`BlockId::NONE`] above the total.
+    /// The block at each pixel's centre, by column, each from the bottom up; [`BlockId::NONE`] above the total.
     pub blocks: Vec<BlockId>,
     /// Pixels per column.
     pub height: usize,
@@ -72,14 +72,14 @@ impl Column {
     }
 }
 
-/// The cost of a drawing, in operations.
+/// The cost of a drawing, as numbers of operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Events applied one by one to find the columns' moments.
+    /// Number of events that were applied individually to find the columns' moments.
     pub events: u64,
     /// Number of blocks added to a stack.
     pub blocks: u64,
-    /// Number of other values read: ends of blocks, sums of chunks, blocks in them.
+    /// Number of other values visited, such as ends of blocks and sums of chunks.
     pub visits: u64,
 }
 
@@ -96,7 +96,7 @@ impl std::ops::AddAssign for Cost {
 pub struct Stack {
     /// Number of events before the moment.
     pub moment: usize,
-    /// The blocks from bottom to top, each with the range of bytes that it covers; empty blocks are omitted.
+    /// The blocks from bottom to top, each with its range of bytes; empty blocks are omitted.
     pub bands: Vec<(BlockId, Range<u64>)>,
 }
 
@@ -125,7 +125,8 @@ impl Bands {
         Self { device, ranks: Vec::new(), rank_count: 1 }
     }
 
-    /// Stacks the blocks of `device` by their rank from `rank_of`, below 255, and in allocation order within it.
+    /// Stacks the blocks of `device` by their rank from `rank_of`, which must be below 255, and in allocation order
+    /// within a rank.
     pub fn grouped(trace: &Trace, device: DeviceId, rank_of: impl Fn(BlockId) -> u8 + Sync) -> Self {
         let rows = 0..trace.blocks.len();
         let ranks: Vec<u8> =
@@ -134,7 +135,7 @@ impl Bands {
         Self { device, ranks, rank_count }
     }
 
-    /// Keeps only the blocks for which `is_shown` is true; the others leave no gaps.
+    /// Keeps only the blocks for which `is_shown` is true; the other blocks leave no gaps.
     pub fn showing(mut self, trace: &Trace, is_shown: impl Fn(BlockId) -> bool + Sync) -> Self {
         self.ranks.resize(trace.blocks.len(), 0);
         let ranks = self.ranks.par_iter_mut().with_min_len(1 << 14).enumerate();
@@ -148,7 +149,7 @@ impl Bands {
     }
 
     /// Draws `window`: for each column the moment with the largest total, for each pixel the block at its centre.
-    /// `live` and `series` must be of the same trace and device.
+    /// `live` and `series` must be built from the same trace and device.
     pub fn raster(&self, trace: &Trace, live: &LiveIndex, series: &Series, window: &BandWindow) -> Raster {
         let (width, height) = (window.width, window.height);
         let mut blocks = vec![BlockId::NONE; width * height];
@@ -229,8 +230,8 @@ impl Bands {
         outline
     }
 
-    /// The pixels of `block` in each column of `raster`, counted from the bottom; `None` in columns in which it has
-    /// none. `raster` must have been drawn with this stacking order, in which a binary search is possible.
+    /// The pixels of `block` in each column of `raster`, counted from the bottom; `None` in columns in which the block
+    /// has no pixel. `raster` must have been drawn with this stacking order, in which a binary search is possible.
     pub fn pixels_of(&self, raster: &Raster, block: BlockId) -> Vec<Option<Range<usize>>> {
         let key = self.key(block);
         let of_column = |x: usize| {
@@ -242,7 +243,7 @@ impl Bands {
         (0..raster.columns.len()).map(of_column).collect()
     }
 
-    /// The rank of `block`: blocks of equal rank are stacked together.
+    /// Returns the rank of `block`. Blocks of equal rank are stacked together.
     #[inline]
     fn rank(&self, block: BlockId) -> u8 {
         self.ranks.get(block.0 as usize).copied().unwrap_or(0)
@@ -269,8 +270,8 @@ fn of_blocks(metric: Metric) -> Metric {
     if metric.is_of_blocks() { metric } else { Metric::Active }
 }
 
-/// For each column of `run`, its moment with the largest total (the first of several), and the number of events
-/// replayed to find them.
+/// Returns, for each column of `run`, the moment with the largest total (the first one in a tie), and the number of
+/// events replayed to find these moments.
 fn columns_of(trace: &Trace, series: &Series, window: &BandWindow, run: Range<usize>) -> (Vec<Column>, u64) {
     let metric = of_blocks(window.metric);
     let mut walk = series.walk(trace);

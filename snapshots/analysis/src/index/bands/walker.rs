@@ -9,8 +9,8 @@ use super::{Bands, Cost, HIDDEN, of_blocks};
 
 /// The stack at successive moments, from left to right.
 ///
-/// Blocks that begin and end between two moments are never visited: a step takes time for the new blocks that stay, and
-/// for a check of the existing ones.
+/// Blocks that begin and end between two moments are never visited. The time of a step depends on the new blocks that
+/// stay live, and on the existing blocks, which are checked.
 pub(super) struct Walker<'a> {
     bands: &'a Bands,
     trace: &'a Trace,
@@ -18,9 +18,9 @@ pub(super) struct Walker<'a> {
     metric: Metric,
     /// The stack of blocks of each rank.
     stacks: Vec<BlockStack>,
-    /// The current moment; `None` before the first.
+    /// The current moment; `None` before the first moment.
     moment: Option<usize>,
-    /// If set, only blocks that are stacked below this one are tracked.
+    /// If set, only blocks below this one in the stack are tracked.
     below: Option<BlockId>,
     cost: Cost,
 }
@@ -32,7 +32,7 @@ impl<'a> Walker<'a> {
         Self { bands, trace, live, metric, stacks, moment: None, below: None, cost: Cost::default() }
     }
 
-    /// Tracks only blocks that are stacked below `block`.
+    /// Tracks only blocks below `block` in the stack.
     pub(super) fn below(self, block: BlockId) -> Self {
         Self { below: Some(block), ..self }
     }
@@ -77,7 +77,7 @@ impl<'a> Walker<'a> {
         self.moment = Some(moment);
     }
 
-    /// Fills a column from the bottom up; `bytes_at` has the byte offset at each pixel's centre. Pixels that equal
+    /// Fills a column from the bottom up; `bytes_at` contains the byte offset at each pixel's centre. Pixels that equal
     /// those of the previously painted column `former` are copied.
     pub(super) fn paint(&mut self, bytes_at: &[u64], former: Option<&[BlockId]>, pixels: &mut [BlockId]) {
         let (mut unchanged_bytes, mut is_steady) = (0, true);

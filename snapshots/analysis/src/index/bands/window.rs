@@ -1,7 +1,8 @@
 //! The part of a recording that a drawing shows, and the moments in each of its columns.
 //!
-//! A *moment* is a number of events: moment 0 is the baseline, moment `m` the state after event `m - 1`. On an axis of
-//! events, moment `m` spans `m` to `m + 1`; on an axis of time, it spans from its event's time to the next event's.
+//! A *moment* is given as a number of events: moment 0 is the baseline, and moment `m` is the state after event
+//! `m - 1`. On an axis of events, moment `m` spans `m` to `m + 1`; on an axis of time, it spans from its event's time
+//! to the next event's.
 
 use std::ops::Range;
 

@@ -7,10 +7,10 @@ use highwater_snapshots::units::{format_bytes, parse_bytes};
 
 /// Number of units of [`Allowance::Share`] per percent.
 const PARTS: u64 = 1_000_000;
-/// Number of decimal digits of a percentage.
+/// Maximum number of decimal digits of a percentage.
 const DIGITS: usize = 6;
 
-/// The amount by which a peak may exceed a baseline's.
+/// The amount by which a peak may exceed that of a baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowance {
     /// A number of bytes.

@@ -1,4 +1,4 @@
-//! One device of a recording that is checked, with the data that its budgets need.
+//! A device of a checked recording, with the data that its budgets need.
 
 use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::trace::Trace;
@@ -22,9 +22,9 @@ pub struct Checked<'a> {
     device: DeviceId,
     /// The total to measure.
     pub(super) metric: Metric,
-    /// The phases of the device; empty unless a budget limits one.
+    /// The phases of the device; empty unless a budget limits a phase.
     pub(super) phases: Vec<PhaseRow>,
-    /// The largest totals of the categories; empty unless a budget limits one.
+    /// The largest totals of the categories; empty unless a budget limits a category.
     pub(super) categories: LargestByCategory,
     history: History,
     /// The steps and segments; empty unless a budget limits the growth of reserved memory.
@@ -117,7 +117,7 @@ impl<'a> Checked<'a> {
         Ok(then(asked, Moment { event: window.last(), events_before: window.trace.start.events, ..*moment }))
     }
 
-    /// The first step of the device.
+    /// Returns the first step of the device.
     pub(super) fn first_step(&self) -> Option<u32> {
         first_step(&self.history.spans).0
     }

@@ -13,7 +13,7 @@ use crate::question::peak::{Moment, Peak, Query};
 use highwater_snapshots::line_text::unique_suffixes;
 use highwater_snapshots::units::{count_of, format_bytes};
 
-/// Maximum number of leaks to name.
+/// Maximum number of leaks named.
 const SHOWN_LEAKS: usize = 3;
 
 /// The cause of an exceeded budget.
@@ -21,9 +21,9 @@ const SHOWN_LEAKS: usize = 3;
 pub struct Culprit {
     /// The category of the blocks, or a name in parentheses for bytes outside of blocks.
     pub category: String,
-    /// The module or the line of code, with `*` in place of numbers that vary; empty if unknown.
+    /// The module or the line of code, in which `*` replaces numbers that vary; empty if unknown.
     pub place: String,
-    /// The operation that allocated most of the blocks; empty if several did.
+    /// The operation that allocated most of the blocks; empty if there are several.
     pub op: String,
     /// The bytes.
     pub bytes: u64,
@@ -33,7 +33,7 @@ pub struct Culprit {
     pub text: String,
 }
 
-/// The phrase for the point at which a budget was measured.
+/// Returns the phrase for the point at which a budget was measured.
 fn moment_of(budget: &Budget) -> String {
     match budget {
         Budget::Reserved(_) | Budget::ReservedGrowth(_) => "at the peak of reserved".to_owned(),
@@ -43,7 +43,7 @@ fn moment_of(budget: &Budget) -> String {
     }
 }
 
-/// The blocks that grew most compared with the baseline; `None` if nothing grew.
+/// Returns the blocks that grew most compared with the baseline; `None` if nothing grew.
 pub(super) fn grown(budget: &Budget, asked: [Asked<'_>; 2], [before, now]: [&Measured; 2]) -> Option<Culprit> {
     let keys = culprit_keys(asked[1].trace);
     let query = Query { keys: &keys, top: usize::MAX, filter: &now.filter, siblings: Siblings::Each };
@@ -115,8 +115,8 @@ pub(super) fn of_segments(growth: &Growth) -> Option<Culprit> {
     })
 }
 
-/// The blocks that survive the steps of `growth`, which must be grouped by [`culprit_keys`] with `place` in the middle:
-/// its leaks, unless these have no lines and are all in one group; else the group that grew most.
+/// Returns the blocks that survive the steps of `growth`, which must be grouped by [`culprit_keys`] with `place` in the
+/// middle: its leaks, unless these have no lines and are all in one group; else the group that grew most.
 pub(super) fn of_steps(growth: &Growth, place: GroupKey) -> Option<Culprit> {
     let group = growth.groups.first().filter(|group| group.net() > 0)?;
     let has_lines = growth.leaks.iter().any(|leak| leak.stack.is_some());
@@ -150,7 +150,7 @@ pub(super) fn of_steps(growth: &Growth, place: GroupKey) -> Option<Culprit> {
     })
 }
 
-/// The lines whose allocations of every step survive; `key` is the largest group of survivors.
+/// Returns the lines with allocations that survive in every step; `key` is the largest group of survivors.
 fn of_leaks(growth: &Growth, key: &[String]) -> Option<Culprit> {
     let kept = growth.recurring;
     let text = format!(
@@ -165,7 +165,7 @@ fn of_leaks(growth: &Growth, key: &[String]) -> Option<Culprit> {
     Some(Culprit { category, place, op: String::new(), bytes: kept.bytes, baseline_bytes: None, text })
 }
 
-/// Lists the lines that leak, with their bytes per step; `verb` says whether they keep memory or reserve it.
+/// Lists the lines that leak, with their bytes per step; `verb` states whether they keep memory live or reserve it.
 fn leak_lines(growth: &Growth, verb: &str) -> String {
     let leaks = &growth.leaks;
     let lines = unique_suffixes(&leaks.iter().map(|leak| leak.line.as_str()).collect::<Vec<_>>());
@@ -204,13 +204,13 @@ impl Lead {
         Self { place, is_line: key != GroupKey::Scope, op }
     }
 
-    /// Bytes of those of the entries `own` that are in this module, before and now.
+    /// Returns the bytes of the entries in `own` that belong to this module, in the baseline and at present.
     fn bytes(&self, own: &[&Entry]) -> [u64; 2] {
         let within = own.iter().filter(|entry| entry.is_within(&self.place));
         within.fold([0, 0], |[before, now], entry| [before + entry.before, now + entry.now])
     }
 
-    /// Formats the blocks: ``activations of scope `blocks.17` ``.
+    /// Formats the blocks, such as ``activations of scope `blocks.17` ``.
     fn named(&self, category: &str) -> String {
         let noun = noun(category);
         if self.place.is_empty() {
@@ -250,7 +250,7 @@ impl Lead {
         format!("; {place} {whole} in all: {}", parts.join(", "))
     }
 
-    /// If several similar modules are combined, the one that uses clearly more than the others on average.
+    /// Returns the module that uses clearly more than the others on average, if several similar modules are combined.
     fn outstanding(&self, own: &[&Entry]) -> Option<(String, u64)> {
         let mut sums: BTreeMap<&[String], u64> = BTreeMap::new();
         for entry in own.iter().filter(|entry| entry.is_within(&self.place)) {
