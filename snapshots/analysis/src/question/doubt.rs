@@ -1,4 +1,5 @@
-//! Reasons why a verdict about a run cannot be confirmed: the recording does not contain everything that the run needs.
+//! Reasons a verdict about a run cannot be confirmed, because the recording does not contain everything that the run
+//! needs.
 
 use highwater_snapshots::Result;
 use highwater_snapshots::ids::DeviceId;
@@ -7,7 +8,7 @@ use highwater_snapshots::units::format_count;
 
 use super::source::Source;
 
-/// A reason why the recording may not show all the memory that the run needs.
+/// A reason the recording may not show all the memory that the run needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
     /// The recording has no events, only the state at one point in time.
@@ -20,7 +21,7 @@ pub enum Doubt {
     CutOff,
     /// Part of the file could not be read.
     Damaged,
-    /// Number of missing events: a full ring buffer drops the earliest ones.
+    /// Number of missing events. A full ring buffer drops the earliest events.
     EventsLost(u64),
     /// The recording is an excerpt of another one.
     Excerpt,
@@ -29,7 +30,7 @@ pub enum Doubt {
 }
 
 impl Doubt {
-    /// The reasons found in a recording in which `devices` are checked.
+    /// Returns the reasons found in a recording in which `devices` are checked.
     ///
     /// # Errors
     ///
@@ -52,7 +53,7 @@ impl Doubt {
         Ok(without.chain(ran_out).chain(parts).chain(lost).chain(unregistered).collect())
     }
 
-    /// The first reason why the result of a replay for `device` cannot be confirmed. Failed requests are not a reason,
+    /// Returns the first reason the result of a replay for `device` cannot be confirmed. Failed requests do not count,
     /// since they are part of the replay.
     ///
     /// # Errors
@@ -76,7 +77,7 @@ impl Doubt {
         }
     }
 
-    /// The reason as the beginning of a sentence, to which a device may be appended.
+    /// Returns the reason as the beginning of a sentence, to which a device may be appended.
     pub fn text(self, trace: &Trace) -> String {
         match self {
             Self::NoEvents => "the recording has no events, only the state at its end".to_owned(),

@@ -1,4 +1,4 @@
-//! Lists of single blocks: the largest ones live at some event, or those that only one side of a comparison has.
+//! Lists of individual blocks: the largest ones live at some event, or those that only one side of a comparison has.
 
 use std::cmp::Reverse;
 
@@ -17,21 +17,21 @@ use crate::index::series::Series;
 /// A block in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedBlock {
-    /// The number in the whole recording.
+    /// The block's id in the whole recording.
     pub block: BlockId,
     /// The bytes in the list's metric.
     pub bytes: u64,
     /// The category.
     pub category: String,
-    /// The operation that allocated it; `(none)` if unknown.
+    /// The operation that allocated the block; `(none)` if unknown.
     pub op: String,
-    /// The module that allocated it; `(none)` if unknown.
+    /// The module that allocated the block; `(none)` if unknown.
     pub scope: String,
-    /// The line of user code that allocated it; `(none)` if unknown.
+    /// The line of user code that allocated the block; `(none)` if unknown.
     pub frame: String,
     /// The shape and dtype of its tensor, such as `[4096, 4096] bfloat16`; `None` if not recorded.
     pub shape: Option<String>,
-    /// The number of the event that allocated it; `None` if allocated before the recording.
+    /// The index of the event that allocated the block; `None` if allocated before the recording.
     pub made: Option<u64>,
 }
 
@@ -62,7 +62,7 @@ pub struct LargestBlocks {
 }
 
 impl LargestBlocks {
-    /// Lists the `top` largest blocks at `moment` that pass `filter`; among equal ones, those allocated first.
+    /// Lists the `top` largest blocks at `moment` that pass `filter`; of equal sizes, the blocks allocated first.
     pub fn at(
         trace: &Trace,
         (live, series): (&LiveIndex, &Series),

@@ -1,4 +1,4 @@
-//! Questions about recordings of any length: each is answered window by window, and the answers are merged in order.
+//! Questions about recordings of any length. Each is answered window by window, and the answers are merged in order.
 
 pub mod peak;
 pub mod phases;

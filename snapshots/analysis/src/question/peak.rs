@@ -1,4 +1,4 @@
-//! Points in a recording, such as the peak of a total, and the memory in use there.
+//! Points in a recording, such as the peak of a total, and the memory in use at them.
 
 use highwater_snapshots::ids::{DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
@@ -22,11 +22,11 @@ pub struct Moment {
     pub device: DeviceId,
     /// The total that was measured.
     pub metric: Metric,
-    /// The event, by its id in the trace or window that contains it; `None` for the state before the first event.
+    /// The total at this point, in bytes.
     pub bytes: u64,
-    /// The event, in the trace or the window that has it; `None` for the moment before the first event.
+    /// The event, by its id in the trace or window that contains it; `None` for the state before the first event.
     pub event: Option<EventId>,
-    /// The number of the recording's events before those of the trace or window to which `event` refers.
+    /// Number of events of the recording before the trace or window to which `event` refers.
     pub events_before: u64,
     /// The event's time, in nanoseconds since the recording's origin.
     pub time_ns: Option<u64>,
@@ -34,9 +34,9 @@ pub struct Moment {
     pub step: Option<u32>,
     /// The phase at this point.
     pub phase: Phase,
-    /// Whether the recording has steps or phases. If not, the phase is always setup and means nothing.
+    /// Whether the recording has steps or phases. If not, the phase is always setup and has no meaning.
     pub has_phase: bool,
-    /// Whether the recording has no events, but only this state.
+    /// Whether the recording consists of this state, without events.
     pub is_state: bool,
 }
 
@@ -80,11 +80,12 @@ impl Moment {
         self.has_phase.then_some(self.phase)
     }
 
-    /// The point at which `metric` is largest: the first one, unless it is in the recording's first step and a later
-    /// step reaches exactly the same value in the same phase; then that later point.
+    /// Returns the point at which `metric` is largest. This is the first such point, unless it is in the recording's
+    /// first step and a later step reaches exactly the same value in the same phase, in which case that later point is
+    /// returned.
     ///
-    /// The first step allocates state that later steps reuse, such as an optimizer's; if steps repeat exactly, a later
-    /// one is representative. [`reached_elsewhere`](super::phases::reached_elsewhere) lists the others.
+    /// The first step allocates state that later steps reuse, such as an optimizer's. If steps repeat exactly, a later
+    /// step is more representative. [`reached_elsewhere`](super::phases::reached_elsewhere) lists the other points.
     pub fn peak(trace: &Trace, series: &Series, metric: Metric) -> Self {
         let (bytes, event) = series.peak(trace, metric);
         let repeated = event.and_then(|event| Self::repeat_after_first_step(trace, series, metric, (bytes, event)));
@@ -107,7 +108,7 @@ impl Moment {
         (again == bytes && is_reached && is_alike).then_some(event)
     }
 
-    /// The number of its event in the recording; `None` for the state before the first event.
+    /// Returns the index of the event in the recording; `None` for the state before the first event.
     pub fn number(&self) -> Option<u64> {
         self.event.map(|event| self.events_before + u64::from(event.0))
     }
@@ -130,8 +131,8 @@ pub struct Peak {
 impl Peak {
     /// Breaks down the memory at `moment` by `keys`, counting the blocks that pass `filter`.
     ///
-    /// For `reserved` and `device_used`, which are not sums over blocks, the bytes outside of blocks are in the groups
-    /// of their segments, or in separate groups, so that the groups still add up; a filter excludes them.
+    /// For `reserved` and `device_used`, which are not sums over blocks, bytes outside of blocks are in the groups of
+    /// their segments, or in separate groups, so that the groups add up to the total. A filter excludes these bytes.
     pub fn at(trace: &Trace, live: &LiveIndex, series: &Series, moment: Moment, query: &Query<'_>) -> Self {
         let Found { blocks, beside } = Found::at(trace, live, series, &moment, query.filter);
         let grouping = Grouping { keys: query.keys, beside: &beside, top: query.top, siblings: query.siblings };

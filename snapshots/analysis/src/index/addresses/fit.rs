@@ -14,7 +14,7 @@ pub struct PoolFit {
     pub home: PoolAndStream,
     /// Number of segments.
     pub segments: u64,
-    /// The largest request that fits into reserved memory; 0 if none does.
+    /// The use of the segments' bytes.
     pub usage: Usage,
     /// The largest request that fits into reserved memory; 0 if there is no free range.
     pub fits: u64,

@@ -3,7 +3,7 @@
 use crate::grouping::dimension::{GroupKey, layer_pattern};
 use highwater_snapshots::trace::Trace;
 
-/// Quarters of the total that a module must account for to be named.
+/// Quarters of the total for which a module must account in order to be named.
 const MAX_PARTS: i128 = 3;
 
 /// The keys for finding a cause: category, then the module (or, without module paths, the line), then the operation.
@@ -41,7 +41,7 @@ impl Entry {
         i128::from(self.now) - i128::from(self.before)
     }
 
-    /// Whether it is in the module `place` or below it.
+    /// Returns whether the entry is in the module `place` or below it.
     pub(super) fn is_within(&self, place: &[String]) -> bool {
         place.len() <= self.path.len()
             && place.iter().zip(&self.path).all(|(want, have)| want == have || want == layer_pattern(have))

@@ -12,7 +12,8 @@ use crate::question::phases::CategoryTotals;
 /// One value for each category.
 type ByCategory<T> = [T; Category::ALL.len()];
 
-/// The largest total of a category, and the number of the first event that reaches it; `None` for the state before all.
+/// The largest total of a category, and the index of the first event that reaches it; `None` for the state before all
+/// events.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Largest {
     pub(super) bytes: u64,
@@ -25,13 +26,13 @@ pub(super) struct Largest {
 #[derive(Clone, Debug, Default)]
 pub(super) struct LargestByCategory {
     categories: ByCategory<Largest>,
-    /// Whether any part was added.
+    /// Whether any part has been added.
     is_begun: bool,
 }
 
 impl LargestByCategory {
-    /// The largest totals of `device` in `trace`: a recording whose first step ends at event `after_first_step`, or a
-    /// part of it.
+    /// Returns the largest totals of `device` in `trace`, which is a recording whose first step ends at event
+    /// `after_first_step`, or a part of it.
     pub(super) fn of(trace: &Trace, device: DeviceId, metric: Metric, after_first_step: u64) -> Self {
         let mut live = CategoryTotals::new(trace, device, metric);
         let at_start = |code: usize| Largest { bytes: live.of(Category::ALL[code]), event: None, again: None };
@@ -73,8 +74,8 @@ impl LargestByCategory {
     }
 }
 
-/// The first step of a device, and the number of the event after it, or `u64::MAX` without steps; `spans` are all spans
-/// of the recording.
+/// Returns the first step of a device, and the index of the event after it, or `u64::MAX` without steps; `spans`
+/// contains all spans of the recording.
 pub(super) fn first_step(spans: &[ActiveSpan]) -> (Option<u32>, u64) {
     let steps = StepActivity::of(spans.iter().map(|span| (span.step, span.activity)));
     let first = spans.iter().filter_map(|span| span.step).find(|step| steps.is_of_device(Some(*step)));

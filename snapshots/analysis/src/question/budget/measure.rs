@@ -1,4 +1,4 @@
-//! Measures the value that a budget limits, and when it is reached.
+//! Measures the value that a budget limits, and the moment at which it is reached.
 
 use super::Budget;
 use super::checked::Checked;
@@ -13,15 +13,15 @@ use highwater_snapshots::{Category, Phase, Result};
 pub(super) struct Measured {
     pub(super) bytes: u64,
     pub(super) moment: Moment,
-    /// Selects the blocks to count.
+    /// The filter for the counted blocks.
     pub(super) filter: Filter,
 }
 
-/// A measured value, or the reason why it cannot be measured.
+/// A measured value, or the reason it cannot be measured.
 pub(super) type Measurement<T> = std::result::Result<T, String>;
 
 impl Checked<'_> {
-    /// Measures the value that `budget` limits; for growth over the baseline, the peak.
+    /// Measures the value that `budget` limits; for growth over the baseline, this is the peak.
     pub(super) fn measure(&self, budget: &Budget) -> Result<Measurement<Measured>> {
         let peak = |metric| {
             let moment = self.peak(metric)?;

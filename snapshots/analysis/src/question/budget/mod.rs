@@ -1,4 +1,4 @@
-//! Checks a recording against memory budgets and finds the cause if one is exceeded.
+//! Checks a recording against memory budgets, and finds the causes of exceeded ones.
 
 mod allowance;
 mod largest;
@@ -34,7 +34,7 @@ pub enum Budget {
     Category(Category, u64),
     /// Limits the peak within one phase, over all steps.
     Phase(Phase, u64),
-    /// Limits by how much the peak may exceed that of the baseline.
+    /// Limits the amount by which the peak may exceed that of the baseline.
     Growth(Allowance),
     /// Limits the average growth per step.
     StepGrowth(u64),
@@ -82,7 +82,7 @@ pub struct Outcome {
     pub limit_bytes: u64,
     /// The measured value.
     pub actual_bytes: u64,
-    /// The baseline's value; `None` without a baseline, or if the baseline does not have it.
+    /// The baseline's value; `None` without a baseline, or if it cannot be measured there.
     pub baseline_bytes: Option<u64>,
     /// The point at which the value was reached; for growth per step, the end of the window.
     pub moment: Moment,
@@ -96,7 +96,8 @@ impl Outcome {
         self.actual_bytes > self.limit_bytes
     }
 
-    /// Whether `doubt` means that the budget may not be met. Growth per step does not need the end of the run.
+    /// Returns whether `doubt` means that the budget may not be met. Growth per step does not depend on the end of the
+    /// run.
     pub fn is_concerned_by(&self, doubt: Doubt) -> bool {
         let is_until_end = !matches!(self.budget, Budget::StepGrowth(_) | Budget::ReservedGrowth(_));
         match doubt {
@@ -107,15 +108,15 @@ impl Outcome {
         }
     }
 
-    /// The difference to the limit; negative if it is exceeded.
+    /// Returns the difference from the limit; negative if the limit is exceeded.
     pub fn headroom(&self) -> i128 {
         i128::from(self.limit_bytes) - i128::from(self.actual_bytes)
     }
 }
 
-/// Measures each of `budgets` on a recording, and finds the cause of each exceeded one: what grew most compared with
-/// `baseline`, or without one what uses the most memory. Returns one result per budget; an inner error is the reason
-/// why the budget cannot be measured.
+/// Measures each of `budgets` on a recording, and finds the cause of each exceeded budget: the group that grew most
+/// compared with `baseline`, or without a baseline the group that uses the most memory. Returns one result per budget;
+/// an inner error is the reason the budget cannot be measured.
 ///
 /// # Errors
 ///

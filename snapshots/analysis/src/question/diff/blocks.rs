@@ -17,14 +17,14 @@ const SAME_BY: [GroupKey; 4] = [GroupKey::Category, GroupKey::Op, GroupKey::Scop
 /// A block without a match on the other side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoneBlock {
-    /// 0 for A, 1 for B.
+    /// The side: 0 for A, 1 for B.
     pub side: usize,
     /// The block.
     pub listed: ListedBlock,
 }
 
-/// The blocks that only one side has: blocks of the two sides that agree in category, operation, module, call stack and
-/// size cancel out in pairs. B's bytes minus A's are the part of the difference that is in blocks.
+/// The blocks that only one side has. Blocks of the two sides that agree in category, operation, module, call stack and
+/// size cancel out in pairs. B's bytes minus A's are the part of the difference that consists of blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnmatchedBlocks {
     /// The listed blocks, largest first.

@@ -1,4 +1,4 @@
-//! A full comparison of two recordings: settings, totals, phases, groups.
+//! A full comparison of two recordings: settings, totals, phases, and groups.
 
 use super::{Asked, Diff, PhasePair, PhasePeak, Setting, phase_pairs, settings};
 use crate::metric::Metric;
@@ -14,14 +14,14 @@ pub struct Comparison {
     pub settings: Vec<Setting>,
     /// The peaks of A and B in bytes, for each total that either of them has.
     pub totals: Vec<(Metric, [u64; 2])>,
-    /// The phases of both, paired; empty if both are the same recording.
+    /// The phases of both sides, paired; empty if both are the same recording.
     pub phases: Vec<PhasePair>,
     /// The differences by group.
     pub diff: Diff,
 }
 
 impl Comparison {
-    /// Compares two points with the same metric, one in each recording. The filter only affects the groups: settings,
+    /// Compares two points with the same metric, one in each recording. The filter only affects the groups; settings,
     /// totals and phases cover the whole recordings.
     ///
     /// # Errors

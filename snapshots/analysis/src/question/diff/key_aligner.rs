@@ -26,7 +26,7 @@ struct OwnLine {
     text: String,
 }
 
-/// Returns the texts by which lines of both sides are matched.
+/// A function that returns the texts by which lines of both sides are matched.
 type Identity = fn(&OwnLine) -> Vec<&str>;
 
 impl OwnLine {
@@ -96,8 +96,8 @@ impl<'a> KeyAligner<'a> {
         }
     }
 
-    /// The key values of a group in B, or in A if B has no such blocks; those in A, if both sides have blocks and the
-    /// values differ; and how the sides match.
+    /// Returns the key values of a group in B, or in A if B has no such blocks; those in A, if both sides have blocks
+    /// and the values differ; and the kind of match between the sides.
     pub(super) fn names(&self, code: &[u64], blocks: [u64; 2]) -> (Vec<String>, Option<Vec<String>>, MatchKind) {
         let is_in_both = blocks.iter().all(|blocks| *blocks > 0);
         let mut match_kind = MatchKind::Equal;
@@ -136,8 +136,8 @@ impl<'a> KeyAligner<'a> {
     }
 
     /// Matches lines of user code: equal lines first, then lines of the same function in the order of their line
-    /// numbers. Functions in different folders match only if the two programs have most functions in common: a copy of
-    /// a program in another folder is matched, but not another program with a function of the same name.
+    /// numbers. Functions in different folders match only if the two programs have most functions in common, so that a
+    /// copy of a program in another folder is matched, but not another program with a function of the same name.
     fn combine_frames(&mut self, row: usize, blocks: [&[BlockId]; 2]) {
         let [mut left_a, mut left_b] = [0, 1].map(|side| self.own_lines(side, blocks[side]));
         let are_alike = has_mostly_the_same(left_a.iter().map(OwnLine::place), left_b.iter().map(OwnLine::place));
@@ -219,7 +219,7 @@ impl Values {
         Self { key, of: [HashMap::new(), HashMap::new()], rows: Vec::new(), texts: HashMap::new() }
     }
 
-    /// Maps a code of each side to the same new number.
+    /// Maps a code of each side to the same new id.
     fn combine(&mut self, own: [Code; 2], value: Value) {
         let number = self.rows.len() as u64;
         self.rows.push(value);
@@ -228,8 +228,8 @@ impl Values {
         }
     }
 
-    /// The shared number for a code of one side. Values that were not matched are equal if their texts are, except for
-    /// stacks and lines, which would have been matched.
+    /// Returns the shared id for a code of one side. Values that were not matched are equal if their texts are, except
+    /// for stacks and lines, which would have been matched.
     fn number(&mut self, side: usize, own: Code, text: impl FnOnce() -> String) -> u64 {
         if let Some(&number) = self.of[side].get(&own) {
             return number;
@@ -243,7 +243,7 @@ impl Values {
         self.number_of_text(side, own, identity, text)
     }
 
-    /// The shared number for a code of one side; values with the same `identity` share a number.
+    /// Returns the shared id for a code of one side; values with the same `identity` share an id.
     fn number_of_text(&mut self, side: usize, own: Code, identity: String, text: String) -> u64 {
         let next = self.rows.len() as u64;
         let number = *self.texts.entry(identity).or_insert(next);

@@ -1,4 +1,4 @@
-//! Compares two points, in two recordings or in one; the differences of the groups add up to that of the totals.
+//! Compares two points in one or two recordings. The differences of the groups add up to that of the totals.
 
 mod function;
 mod paths;
@@ -63,7 +63,7 @@ highwater_snapshots::vocabulary!(
 );
 
 highwater_snapshots::vocabulary!(
-    /// The change of a group from A to B, from less to more.
+    /// The change of a group from A to B, ordered from less to more.
     #[derive(serde::Serialize)]
     #[serde(rename_all = "snake_case")]
     Change {
@@ -81,7 +81,7 @@ highwater_snapshots::vocabulary!(
 );
 
 impl Change {
-    /// The change of a group with these bytes and blocks in A and B.
+    /// Returns the change of a group with these bytes and blocks in A and B.
     pub fn of(bytes: [u64; 2], blocks: [u64; 2]) -> Self {
         let [is_in_a, is_in_b] = [0, 1].map(|side| bytes[side] > 0 || blocks[side] > 0);
         match (is_in_a, is_in_b, bytes[1].cmp(&bytes[0])) {
@@ -101,7 +101,7 @@ pub struct DiffGroup {
     pub key: Vec<String>,
     /// The key values in A if they differ, because lines moved or functions were renamed.
     pub former_key: Option<Vec<String>>,
-    /// The call stacks in A and B (one of them if the keys do not distinguish stacks); [`StackId::NONE`] for a side
+    /// The call stacks in A and B (any one of them if the keys do not distinguish stacks); [`StackId::NONE`] for a side
     /// without blocks.
     pub stacks: [StackId; 2],
     /// Bytes in A and B.
@@ -144,12 +144,13 @@ pub struct Diff {
 }
 
 impl Diff {
-    /// B's bytes minus A's in blocks that pass the filter: the sum of all differences.
+    /// Returns B's bytes minus A's in blocks that pass the filter, which is the sum of all differences.
     pub fn delta(&self) -> i128 {
         i128::from(self.bytes[1]) - i128::from(self.bytes[0])
     }
 
-    /// Compares point `a` of one recording with point `b` of the other, or of the same; both need the same metric.
+    /// Compares point `a` of one recording with point `b` of another, or of the same one. Both must have the same
+    /// metric.
     pub fn of(sides: [Asked<'_>; 2], [a, b]: [Moment; 2], query: &Query<'_>) -> Self {
         let [first, second] = sides;
         let (of_a, of_b) = rayon::join(|| found_at(first, &a, query.filter), || found_at(second, &b, query.filter));
@@ -199,14 +200,14 @@ impl Diff {
         diff
     }
 
-    /// Lists only the first `top` groups that changed; adds the others to the rest.
+    /// Lists only the first `top` groups that changed, and adds the others to the rest.
     pub fn list_changed(&mut self, top: usize) {
         // Those that changed come first.
         let changed = self.groups.partition_point(|group| group.delta() != 0);
         self.list(top.min(changed));
     }
 
-    /// Lists only the first `top` groups; adds the others to the rest.
+    /// Lists only the first `top` groups, and adds the others to the rest.
     pub fn list(&mut self, top: usize) {
         let rest = self.groups.split_off(top.min(self.groups.len()));
         self.rest_bytes.iter_mut().zip(bytes_of_all(&rest)).for_each(|(sum, bytes)| *sum += bytes);
@@ -218,7 +219,7 @@ fn bytes_of_all(groups: &[DiffGroup]) -> [u64; 2] {
     [0, 1].map(|side| groups.iter().map(|group| group.bytes[side]).sum())
 }
 
-/// Merges `groups` that differ only in a number in their module paths, which are key number `at`.
+/// Merges `groups` whose module paths differ only in a number; the path is the key with index `at`.
 fn merged(groups: &[DiffGroup], at: usize) -> Vec<DiffGroup> {
     let rows = groups.iter().map(|group| {
         let mut others = group.key.clone();
@@ -274,8 +275,8 @@ pub enum DiffAt {
 }
 
 impl DiffAt {
-    /// The ends of a device's last two complete steps, whose comparison shows what survives a step; `None` if it has
-    /// fewer than two.
+    /// Returns the ends of a device's last two complete steps, whose comparison shows the blocks that outlive a step;
+    /// `None` if there are fewer than two.
     ///
     /// # Errors
     ///
@@ -284,7 +285,7 @@ impl DiffAt {
         Ok(StepWindow::last_two(source, device)?.map(|steps| steps.map(Self::StepEnd)))
     }
 
-    /// Finds the point in a recording; `None` if the recording has no such step.
+    /// Finds the point in a recording; `None` if the recording does not have the step.
     ///
     /// # Errors
     ///

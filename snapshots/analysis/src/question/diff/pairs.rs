@@ -2,11 +2,11 @@
 //! removed between two others, or renamed while their callees stayed the same.
 //!
 //! Both trees of functions are traversed from the outermost functions inwards, level by level. Functions of the same
-//! name match. Among the others, a function that calls, directly or through a few others, an unmatched function of the
-//! other side was inserted: it is skipped. Two functions that call mostly the same functions were renamed. A change is
-//! thus found once, where it was made, for all stacks that pass through it. The traversal takes time linear in the
-//! trees, except for the unmatched functions called from the same function, which are compared with each other and
-//! whose number is limited.
+//! name match. Among the remaining functions, one that calls, directly or through a few others, an unmatched function
+//! of the other side is considered inserted, and is skipped. Two functions that call mostly the same functions are
+//! considered renamed. Each change is thus found once, for all stacks that pass through it. The traversal takes time
+//! linear in the trees, except for the unmatched functions called from the same function, which are compared with each
+//! other and whose number is limited.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -31,7 +31,7 @@ struct Level {
     match_kind: MatchKind,
 }
 
-/// The match in B of each stack of A that has one, with the kind of match. Each stack of B is matched at most once.
+/// Returns, for each stack of A with a match in B, that match and its kind. Each stack of B is matched at most once.
 pub(super) fn pair_stacks(
     tables: [&Tables; 2],
     stacks: [&HashSet<StackId>; 2],
@@ -59,7 +59,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Matches the functions `a` and `b`: pairs the stacks that end in them, and continues with their callees.
+    /// Matches the functions `a` and `b`: pairs the stacks that end in them, and continues with the functions called
+    /// from them.
     fn enter(&mut self, a: &[u32], b: &[u32], match_kind: MatchKind) {
         self.join_ends(a, b, match_kind);
         let level = Level { a: self.callees(0, a), b: self.callees(1, b), match_kind };
@@ -122,7 +123,8 @@ impl Walk<'_> {
         names.into_iter().filter_map(|name| left.remove(&name)).flatten().collect()
     }
 
-    /// Whether at least half of the functions called by either are called by both, so that the function was renamed.
+    /// Returns whether at least half of the functions called by either are called by both, which indicates that the
+    /// function was renamed.
     fn were_renamed(&self, a: &[u32], b: &[u32]) -> bool {
         let names = |side: usize, nodes: &[u32]| -> BTreeSet<u32> {
             self.callees(side, nodes).iter().map(|&node| self.trees[side].nodes[node as usize].name).collect()
@@ -147,7 +149,7 @@ impl Walk<'_> {
         by_name
     }
 
-    /// Pairs the stacks that end at these nodes: equal ones first, then the others ordered by line.
+    /// Pairs the stacks that end at these nodes: equal stacks first, then the others, ordered by line.
     fn join_ends(&mut self, a: &[u32], b: &[u32], match_kind: MatchKind) {
         let ends = |side: usize, nodes: &[u32]| -> Vec<StackId> {
             nodes.iter().flat_map(|&node| self.trees[side].nodes[node as usize].ends.iter().copied()).collect()

@@ -8,15 +8,15 @@ use highwater_snapshots::tables::Tables;
 
 use super::function::comparable_name;
 
-/// The function names of both sides, by number.
+/// The function names of both sides, by id.
 pub(super) type Names = Interner<String>;
 
-/// A function that is called from its parent.
+/// A function called from its parent.
 #[derive(Debug, Default)]
 pub(super) struct PathNode {
-    /// The number of the function's name in [`Names`].
+    /// The id of the function's name in [`Names`].
     pub(super) name: u32,
-    /// The nodes of the functions that it calls, by name.
+    /// The nodes of the called functions, by name.
     pub(super) calls: HashMap<u32, u32>,
     /// The stacks that end at this function, ordered by line.
     pub(super) ends: Vec<StackId>,
@@ -58,7 +58,8 @@ impl Paths {
     }
 }
 
-/// The functions of a stack, outermost first. `known` caches the names, by function or, without lines, by frame.
+/// Returns the functions of a stack, outermost first. `known` caches the names, by function or, if there are no lines,
+/// by frame.
 fn functions(tables: &Tables, stack: StackId, names: &mut Names, known: &mut HashMap<(u32, u32), u32>) -> Vec<u32> {
     let mut out = Vec::new();
     for frame in tables.stack_frames(stack) {

@@ -1,14 +1,14 @@
-//! Aligns the steps and phases of two recordings, even if one has more.
+//! Aligns the steps and phases of two recordings, even if one has more steps.
 
 use hashbrown::{HashMap, HashSet};
 use highwater_snapshots::Phase;
 
 use crate::question::phases::PhaseRow;
 
-/// The part of a phase that is compared; small, since a recording may have a million phases.
+/// The compared part of a phase. It is small, since a recording may have a million phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhasePeak {
-    /// The step; `None` before the first.
+    /// The step; `None` before the first step.
     pub step: Option<u32>,
     /// The phase.
     pub phase: Phase,
@@ -22,7 +22,7 @@ impl From<PhaseRow> for PhasePeak {
     }
 }
 
-/// The same phase of the same step on both sides; `None` for a side that does not have it.
+/// The same phase of the same step on both sides; `None` for a side without this phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhasePair {
     /// The phase in A.
@@ -32,12 +32,12 @@ pub struct PhasePair {
 }
 
 impl PhasePair {
-    /// The phase, which is that of both sides if both have one.
+    /// Returns the phase.
     pub fn phase(&self) -> Option<Phase> {
         self.a.or(self.b).map(|row| row.phase)
     }
 
-    /// The peak in B minus the peak in A, in bytes; `None` if one side does not have the phase.
+    /// Returns the peak in B minus the peak in A, in bytes; `None` if one side lacks the phase.
     pub fn delta(&self) -> Option<i128> {
         let (a, b) = (self.a?, self.b?);
         Some(i128::from(b.peak_bytes) - i128::from(a.peak_bytes))
@@ -53,7 +53,8 @@ impl PhasePair {
     }
 }
 
-/// Pairs steps with the same number; if there are none, the last steps. Steps that only one side has are unpaired.
+/// Pairs steps with the same number; if there are no such steps, pairs the last steps. Steps that only one side has are
+/// unpaired.
 pub(crate) fn paired_steps(a: &[u32], b: &[u32]) -> Vec<(Option<u32>, Option<u32>)> {
     let in_b: HashSet<u32> = b.iter().copied().collect();
     let last = match (a.last(), b.last()) {
@@ -101,14 +102,14 @@ pub(crate) fn phase_pairs(a: &[PhasePeak], b: &[PhasePeak]) -> Vec<PhasePair> {
 /// The rows of each step; `None` is for rows outside of steps.
 type ByStep = HashMap<Option<u32>, Vec<usize>>;
 
-/// Groups the rows by step in one pass: a recording may have a million.
+/// Groups the rows by step in one pass, since a recording may have a million rows.
 fn by_step(rows: &[PhasePeak]) -> ByStep {
     let mut by_step = ByStep::new();
     rows.iter().enumerate().for_each(|(at, row)| by_step.entry(row.step).or_default().push(at));
     by_step
 }
 
-/// Pairs the phases of one step: the nth forward with the nth forward.
+/// Pairs the phases of one step by kind and order, such as the second forward with the second forward.
 fn join(a: Vec<PhasePeak>, b: Vec<PhasePeak>) -> Vec<PhasePair> {
     let mut left: Vec<Option<PhasePeak>> = b.into_iter().map(Some).collect();
     let mut pairs: Vec<PhasePair> = Vec::new();

@@ -22,7 +22,7 @@ pub struct DiffNode {
     pub bytes: [u64; 2],
     /// The blocks in A and B.
     pub blocks: [u64; 2],
-    /// The sum, over its groups, of the larger of both sides' bytes: its width in a drawing.
+    /// The width of the node in a drawing: the sum, over its groups, of the larger of both sides' bytes.
     pub extent: u64,
     /// The group of this node, as an index into the groups of the tree; `None` for inner nodes.
     pub group: Option<u32>,
@@ -40,8 +40,8 @@ impl DiffNode {
     }
 }
 
-/// A tree of groups. Stacks start at their outermost function; functions are identified by name only, so a caller whose
-/// lines moved is a single node.
+/// A tree of groups. Stacks start at their outermost function; functions are identified only by name, so that a caller
+/// whose lines moved is a single node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiffTree {
     /// The root, then every node after its parent.
@@ -115,7 +115,7 @@ fn node(name: String, parent: u32) -> DiffNode {
     DiffNode { name, parent, children: Vec::new(), bytes: [0; 2], blocks: [0; 2], extent: 0, group: None }
 }
 
-/// Determines the lines of a group's stack.
+/// Settings that determine the lines of a group's stack.
 #[derive(Clone, Copy, Debug)]
 pub struct StackText<'a> {
     /// The tables of A and B.
@@ -125,7 +125,7 @@ pub struct StackText<'a> {
 }
 
 impl StackText<'_> {
-    /// The lines of a group's stack, innermost first, in B, or in A if B has none; empty without a stack.
+    /// Returns the lines of a group's stack, innermost first, in B, or in A if B has no stack; empty without a stack.
     pub fn lines(&self, group: &DiffGroup) -> Vec<String> {
         let [a, b] = group.stacks;
         let (tables, stack) = if b.is_some() { (self.tables[1], b) } else { (self.tables[0], a) };
@@ -156,7 +156,7 @@ fn parts(group: &DiffGroup, keys: &[GroupKey], stacks: &StackText<'_>) -> Vec<(S
     out
 }
 
-/// The function of a line, without what differs between builds.
+/// Returns the function of a line, without parts that differ between builds.
 fn function_of(line: &str) -> String {
     comparable_name(LineText::parse(line).function)
 }

@@ -1,7 +1,7 @@
-//! Derives advice on how to lower a peak from the recording. Figures are counterfactual peaks, as computed by `whatif
-//! --without`; advice whose effect only a replay or another run can measure has none. If the recording ends in an
-//! out-of-memory error, the text names the part that the figures cover, and figures for incomplete optimizer state are
-//! omitted.
+//! Derives advice on how to lower a peak from the recording. Figures are counterfactual peaks, as computed by
+//! `whatif --without`; advice whose effect only a replay or another run can measure has no figure. If the recording
+//! ends in an out-of-memory error, the text names the part that the figures cover, and figures for incomplete optimizer
+//! state are omitted.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -303,7 +303,8 @@ impl PeakContext<'_> {
         Some(Advice { condition, ..Advice::new(Remedy::EarlierRecording, bytes, text) })
     }
 
-    /// An additional sentence if autograd saved `blocks` and most were freed although the recording has no backward.
+    /// Returns an additional sentence if autograd saved `blocks` and most were freed although the recording has no
+    /// backward.
     fn without_backward(&self, blocks: &[BlockId]) -> &'static str {
         let bytes_of_all = |is_one: &dyn Fn(&BlockId) -> bool| -> u64 {
             let chosen = blocks.iter().filter(|id| is_one(id));
@@ -319,7 +320,7 @@ impl PeakContext<'_> {
     }
 }
 
-/// Splits a module path at its first number: `blocks` and `3` for `blocks.3.mlp`.
+/// Splits a module path at its first number, such as `blocks.3.mlp` into `blocks` and `3`.
 fn numbered(path: &str) -> Option<(String, String)> {
     let mut before: Vec<&str> = Vec::new();
     for part in path.split('.') {
@@ -331,8 +332,8 @@ fn numbered(path: &str) -> Option<(String, String)> {
     None
 }
 
-/// The condition for the paths of numbered modules (`blocks` for `blocks.0.mlp`) that selects exactly those for which
-/// `in_row` is true. `None` if there is no short condition.
+/// Returns the condition for the paths of numbered modules (`blocks` for `blocks.0.mlp`) that selects exactly those for
+/// which `in_row` is true; `None` if there is no short condition.
 fn condition_of_row(trace: &Trace, row: &str, in_row: impl Fn(ScopeId) -> bool) -> Option<String> {
     let plain = [format!("{row}.")];
     let by_digit: Vec<String> = (0..10).map(|digit| format!("{row}.{digit}")).collect();

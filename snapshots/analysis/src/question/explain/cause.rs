@@ -15,12 +15,12 @@ use crate::question::between::bytes_of;
 use crate::question::peak::Moment;
 use crate::question::source::Source;
 
-/// A category, and the phase in which blocks of it were allocated.
+/// A category, and the phase in which its blocks were allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CategoryAndPhase {
     /// The category.
     pub category: Category,
-    /// The phase in which they were allocated, relative to the step of the peak.
+    /// The phase in which the blocks were allocated, relative to the step of the peak.
     pub origin: Origin,
 }
 
@@ -35,7 +35,7 @@ impl CategoryAndPhase {
         }
     }
 
-    /// The `--where` condition for its blocks.
+    /// Returns the `--where` condition for the blocks.
     pub fn condition(&self) -> String {
         format!("category={} phase={}", self.category, self.origin.word())
     }
@@ -54,17 +54,18 @@ impl CategoryAndPhase {
         Self { category: block.category, origin: Origin::of(trace, block) }
     }
 
-    /// Returns the number, below [`CategoryAndPhase::COUNT`], for use as an array index.
+    /// Returns the index, below [`CategoryAndPhase::COUNT`], for use with arrays.
     pub(crate) fn number(self) -> usize {
         self.category as usize * Origin::COUNT + self.origin.code()
     }
 
-    /// The key of its group in [`Selection::Causes`](super::selection::Selection::Causes).
+    /// Returns the key of the group in [`Selection::Causes`](super::selection::Selection::Causes).
     pub(super) fn key(self) -> [Code; 1] {
         [self.number() as Code]
     }
 
-    /// Whether a program can do without such blocks. It needs its parameters, buffers, inputs and optimizer state.
+    /// Returns whether a program can do without such blocks, unlike its parameters, buffers, inputs and optimizer
+    /// state.
     pub(crate) fn is_dispensable(self) -> bool {
         use Category::{Buffer, Input, OptimizerState, Parameter};
         !matches!(self.category, Parameter | Buffer | Input | OptimizerState)
@@ -78,16 +79,16 @@ pub struct PeakCause {
     pub cause: CategoryAndPhase,
     /// The bytes at the peak.
     pub bytes: u64,
-    /// Whether they were allocated in the step of the peak (in the recording, if the peak is in no step). If not, that
-    /// step allocated nothing that is live at the peak.
+    /// Whether the blocks were allocated in the step of the peak (or in the recording, if the peak is outside of
+    /// steps). If not, that step allocated nothing that is live at the peak.
     pub is_rise: bool,
-    /// The operation, or else the line, that allocated most of them; `None` if neither is known.
+    /// The operation, or otherwise the line, that allocated most of the blocks; `None` if neither is known.
     pub allocated_by: Option<String>,
 }
 
 impl PeakCause {
-    /// The cause with the most bytes among the blocks that the step of a peak allocated, where blocks of the peak's own
-    /// phase count twice. `None` if the metric is not a sum over blocks, or nothing is live.
+    /// Returns the cause with the most bytes among the blocks that the step of a peak allocated, where blocks of the
+    /// peak's own phase count twice. `None` if the metric is not a sum over blocks, or nothing is live.
     ///
     /// # Errors
     ///
@@ -119,7 +120,8 @@ impl PeakCause {
     }
 }
 
-/// The operation, or else the line, that allocated the most bytes of `blocks`, and those of them that it allocated.
+/// Returns the operation, or otherwise the line, that allocated the most bytes of `blocks`, and the blocks that it
+/// allocated.
 pub(super) fn largest_allocator(trace: &Trace, blocks: &[BlockId]) -> Option<(GroupKey, LiveGroup)> {
     [GroupKey::Op, GroupKey::Frame].into_iter().find_map(|key| {
         let groups = LiveGroups::of(trace, blocks, &[key], 2).groups;
@@ -127,7 +129,7 @@ pub(super) fn largest_allocator(trace: &Trace, blocks: &[BlockId]) -> Option<(Gr
     })
 }
 
-/// The number of the cause of each block of `device`; [`NO_GROUP`] for other blocks.
+/// Returns the index of the cause of each block of `device`; [`NO_GROUP`] for other blocks.
 pub(crate) fn causes(trace: &Trace, device: DeviceId) -> Vec<u32> {
     let mut origins = Origins::new(trace);
     let of_block = |id: BlockId| {
@@ -140,7 +142,7 @@ pub(crate) fn causes(trace: &Trace, device: DeviceId) -> Vec<u32> {
     trace.blocks.ids().map(of_block).collect()
 }
 
-/// The bytes of `blocks` by cause number.
+/// Returns the bytes of `blocks` by index of the cause.
 pub(crate) fn sums_by_cause(trace: &Trace, metric: Metric, blocks: &[BlockId]) -> Vec<u64> {
     let mut sums = vec![0; CategoryAndPhase::COUNT];
     for &id in blocks {

@@ -1,5 +1,5 @@
 //! Splits the memory in use at some point into parts that add up exactly: live blocks by category and phase of
-//! allocation, then the overhead of the allocator.
+//! allocation, and the overhead of the allocator.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub enum PeakPiece {
     Blocks(CategoryAndPhase),
     /// Bytes added to live blocks by rounding.
     Rounding,
-    /// Bytes of freed blocks that wait for another stream.
+    /// Bytes of freed blocks awaiting free.
     Waiting,
     /// Free bytes in segments.
     Free,
@@ -36,7 +36,7 @@ impl PeakPiece {
         }
     }
 
-    /// The `--where` condition for its blocks; `None` if it does not consist of live blocks.
+    /// Returns the `--where` condition for the piece; `None` if it does not consist of live blocks.
     pub fn condition(&self) -> Option<String> {
         let Self::Blocks(cause) = self else { return None };
         Some(cause.condition())
@@ -48,7 +48,7 @@ impl PeakPiece {
 pub struct Composition {
     /// The non-empty parts with their bytes: blocks by category and phase, then the outer layers.
     pub pieces: Vec<(PeakPiece, u64)>,
-    /// The total of the parts: the outermost recorded one that is at least as large as all inner totals.
+    /// The total of the parts, which is the outermost recorded total that is at least as large as all inner ones.
     pub metric: Metric,
     /// The total, in bytes.
     pub bytes: u64,

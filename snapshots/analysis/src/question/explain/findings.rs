@@ -1,4 +1,4 @@
-//! Collects figures over a whole recording for those parts of a peak that are large enough for advice.
+//! Collects figures over a whole recording for the parts of a peak that are large enough for advice.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -22,7 +22,7 @@ pub(super) const MIN_PERCENT: u64 = 5;
 /// Minimum share for activations and optimizer state, in percent, which is higher since every training step has some.
 pub(super) const MIN_PERCENT_OF_STATE: u64 = 10;
 
-/// Whether `bytes` are at least `percent` of the `peak`.
+/// Returns whether `bytes` are at least `percent` of the `peak`.
 pub(super) fn is_at_least(bytes: u64, peak: u64, percent: u64) -> bool {
     bytes > 0 && u128::from(bytes) * 100 >= u128::from(peak) * u128::from(percent)
 }
@@ -32,12 +32,12 @@ pub(super) struct LeakAtPeak {
     pub(super) leaks: Leaks,
     /// Bytes live at the peak that leaked from earlier steps.
     pub(super) bytes: u64,
-    /// The first and the last step that allocated them.
+    /// The first and the last step that allocated leaked blocks.
     pub(super) steps: (u32, u32),
     pub(super) without: Moment,
 }
 
-/// Figures over the whole recording that a peak's explanation and advice need.
+/// Figures over the whole recording that the explanation of a peak and the advice need.
 pub(super) struct Findings {
     /// The peaks without each group of the query.
     pub(super) of_groups: PeaksWithout,
@@ -46,11 +46,11 @@ pub(super) struct Findings {
     /// The peak without the blocks that pass the query's filter; `None` without a filter.
     pub(super) of_matching: Option<Moment>,
     /// The peaks without the gradients that outlive their phase, without the optimizer state, and without the
-    /// activations of each line; `None` for those that are too small at the peak.
+    /// activations of each line; `None` for parts that are too small at the peak.
     pub(super) of_kept_gradients: Option<Moment>,
     pub(super) of_state: Option<Moment>,
     pub(super) of_activation_lines: Option<PeaksWithout>,
-    /// `None` if nothing leaks, or too little of it is live at the peak.
+    /// The leaks; `None` if nothing leaks, or too little of the leaked memory is live at the peak.
     pub(super) leak: Option<LeakAtPeak>,
     /// The device's segment allocations from the driver and frees to it.
     pub(super) churn: SegmentChurn,
@@ -61,13 +61,13 @@ pub(super) struct Findings {
     pub(super) could_step_in_backward: bool,
     /// The events of an optimizer phase that is incomplete because the recording ends in it.
     pub(super) unfinished_optimizer: Option<Range<u64>>,
-    /// The number of operations by module; empty if activations are few.
+    /// Number of operations by module; empty if activations are few.
     pub(super) operations: HashMap<ScopeId, u64>,
 }
 
 impl Findings {
-    /// Computes the peaks without `groups`, without the blocks of `matching`, and those that advice needs for parts of
-    /// the peak that are large enough. `trace` contains the blocks live at the peak.
+    /// Computes the peaks without `groups`, without the blocks of `matching`, and without the parts of the peak that
+    /// are large enough for advice. `trace` contains the blocks live at the peak.
     pub(super) fn gather<'a>(
         recorded: &mut Recorded<'_, '_>,
         (groups, matching): (Selection<'a>, Option<Selection<'a>>),
@@ -117,7 +117,7 @@ impl Findings {
     }
 }
 
-/// The leaks of the recording, if enough of their memory is live at the peak.
+/// Returns the leaks of the recording, if enough of their memory is live at the peak.
 fn find_leak(
     recorded: &mut Recorded<'_, '_>,
     (trace, peak, at_peak): (&Trace, &Moment, &[BlockId]),

@@ -1,8 +1,8 @@
 //! The points of a part of a recording at which a total can be largest once the blocks of some causes are excluded.
 //!
-//! At each point, every cause has some number of bytes. Whichever causes are excluded, the sum of the others is largest
-//! at a point that no other point equals or exceeds in every cause (the Pareto frontier). Since training repeats
-//! itself, the frontier is small.
+//! At each point, every cause has some number of bytes. Regardless of the excluded causes, the sum of the others is
+//! largest at a point that no other point equals or exceeds in every cause (the Pareto frontier). Since training
+//! repeats itself, the frontier is small.
 
 use hashbrown::HashSet;
 use highwater_snapshots::ids::DeviceId;
@@ -23,8 +23,8 @@ pub(super) struct Frontier {
 }
 
 impl Frontier {
-    /// The frontier of `metric` on `device` over all events of `trace`; `causes` has the number of the cause of each
-    /// block. `None` if it has too many points.
+    /// Returns the frontier of `metric` on `device` over all events of `trace`; `causes` contains the index of each
+    /// block's cause. `None` if there are too many points.
     pub(super) fn of(trace: &Trace, device: DeviceId, metric: Metric, causes: &[u32]) -> Option<Self> {
         let mut is_there = [false; CategoryAndPhase::COUNT];
         for cause in causes.iter().filter(|cause| **cause != NO_GROUP) {
@@ -70,9 +70,9 @@ impl Frontier {
     }
 }
 
-/// Number of collected points at which dominated ones are removed.
+/// Number of collected points at which dominated points are removed.
 const MAX_ROWS: usize = 1 << 14;
-/// Maximum number of points in a frontier; a part with more is read again for each question.
+/// Maximum number of points in a frontier. A part with more points is read again for each question.
 const MAX_LEFT: usize = 1 << 11;
 
 /// Collects points during a pass over a recording.
@@ -90,7 +90,7 @@ impl Moments {
     }
 
     /// Adds the current point before a block is freed. Points after which another block is allocated need not be added,
-    /// since the next point exceeds them. Returns whether so few points remain that comparing them is worthwhile.
+    /// since the next point exceeds them. Returns whether few enough points remain for comparing them to be worthwhile.
     fn before_end(&mut self) -> bool {
         if std::mem::take(&mut self.has_grown) && !self.rows.contains(&self.now) {
             self.rows.insert(self.now.clone());
@@ -98,7 +98,7 @@ impl Moments {
         self.rows.len() <= MAX_ROWS || self.reduce()
     }
 
-    /// Removes the points that another one equals or exceeds in every column; returns whether few remain.
+    /// Removes the points that another point equals or exceeds in every column. Returns whether few points remain.
     fn reduce(&mut self) -> bool {
         let mut rows: Vec<Vec<u64>> = self.rows.drain().collect();
         // A moment can only be exceeded by one of a larger sum.

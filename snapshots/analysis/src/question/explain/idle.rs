@@ -1,6 +1,7 @@
-//! Finds blocks that are live at a peak but not used again, and the peak if each block were freed after its last use.
+//! Finds blocks that are live at a peak but not used again, and computes the peak if each block were freed after its
+//! last use.
 //!
-//! Needs a recording with use events: see [`LastUses`].
+//! Needs a recording with use events; see [`LastUses`].
 
 use highwater_snapshots::Category;
 use highwater_snapshots::event::EventKind;
@@ -18,7 +19,7 @@ use crate::index::series::Series;
 use crate::metric::Metric;
 use crate::question::peak::Moment;
 
-/// Number of categories that are listed individually.
+/// Maximum number of categories listed individually.
 const MAX_LISTED: usize = 3;
 
 /// Blocks that are live at a peak but not used after it. Sizes are in bytes of the peak's metric.
@@ -30,8 +31,8 @@ pub struct Idle {
     pub by_category: Breakdown,
     /// The bytes by category and module.
     pub breakdown: Breakdown,
-    /// The peak if every block of the recording, not only those live at this peak, were freed right after its last use,
-    /// without waiting for a stream.
+    /// The peak if every block of the recording, including those not live at this peak, were freed immediately after
+    /// its last use, without waiting for a stream.
     pub without: Moment,
 }
 
@@ -72,7 +73,7 @@ impl Idle {
     }
 }
 
-/// The largest total if each block ended at its last use in `uses`.
+/// Returns the largest total if each block ended at its last use in `uses`.
 fn shortened_peak(trace: &Trace, device: DeviceId, uses: &LastUses<'_>, metric: Metric) -> Counterfactual {
     let sizes = trace.blocks.sizes(metric);
     let mut total = 0_u64;

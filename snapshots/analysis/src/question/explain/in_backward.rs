@@ -1,12 +1,14 @@
-//! Detects whether the optimizer updates each parameter during backward, or cannot because gradients are accumulated.
+//! Detects whether the optimizer updates each parameter during backward, or cannot do so because gradients are
+//! accumulated.
 
 use super::selection::is_kept_gradient;
 use highwater_snapshots::Phase;
 use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::trace::Trace;
 
-/// Whether the optimizer alternates with backward in `spans`, where backward allocates `gradients` that outlive it:
-/// backward continues within the step after an update, and there is an update for every one or two gradients.
+/// Returns whether the optimizer alternates with backward in `spans`, where backward allocates `gradients` gradients
+/// that outlive it: backward continues within the step after an update, and there is an update for every one or two
+/// gradients.
 pub(crate) fn is_step_in_backward(spans: impl Iterator<Item = (Option<u32>, Phase)>, gradients: u64) -> bool {
     let (mut updates, mut resumed, mut updated_in) = (0, 0, None);
     for (step, phase) in spans {
@@ -21,7 +23,8 @@ pub(crate) fn is_step_in_backward(spans: impl Iterator<Item = (Option<u32>, Phas
     resumed > 0 && updates * 2 >= gradients
 }
 
-/// Whether several backward passes, each after its own forward, contribute to the gradients of one update in `spans`.
+/// Returns whether several backward passes, each after its own forward, contribute to the gradients of one update in
+/// `spans`.
 pub(crate) fn accumulates_gradients(spans: impl Iterator<Item = (Option<u32>, Phase)>) -> bool {
     let (mut of_step, mut backwards, mut is_forward) = (None, 0, true);
     for (step, phase) in spans {
@@ -39,7 +42,7 @@ pub(crate) fn accumulates_gradients(spans: impl Iterator<Item = (Option<u32>, Ph
     false
 }
 
-/// The number of gradients that `trace` allocates in backward and that outlive it.
+/// Returns the number of gradients that `trace` allocates in backward and that outlive it.
 pub(crate) fn kept_gradients(trace: &Trace, device: DeviceId) -> u64 {
     let is_one = |id: &BlockId| {
         let alloc = trace.blocks.alloc[id.0 as usize];

@@ -1,4 +1,4 @@
-//! The remedies that the recorded program already uses, so that advice does not recommend them.
+//! Detects the remedies that the recorded program already uses, so that advice does not recommend them.
 
 use std::collections::HashSet;
 
@@ -29,13 +29,15 @@ impl RecomputedModules {
     }
 }
 
-/// Whether `block` is an activation allocated during backward, and thus belongs to a module that is recomputed.
+/// Returns whether `block` is an activation allocated during backward, which therefore belongs to a module that is
+/// recomputed.
 fn is_recomputed(trace: &Trace, block: &Block) -> bool {
     block.category == Category::Activation
         && trace.birth_stage(block).is_some_and(|stage| stage.phase == Phase::Backward)
 }
 
-/// The beginning of a module path up to its first number plus `depth` names: for `h.3.mlp.fc`, `h.3`, or `h.3.mlp`.
+/// Returns the beginning of a module path up to its first number and `depth` further names: for `h.3.mlp.fc`, `h.3` or
+/// `h.3.mlp`.
 fn part_of(path: &str, depth: usize) -> &str {
     let (mut end, mut more) = (0, None);
     for name in path.split('.') {
@@ -52,8 +54,8 @@ fn part_of(path: &str, depth: usize) -> &str {
 }
 
 impl PeakContext<'_> {
-    /// The activations at the peak that are saved from forward, and their bytes, without modules that are recomputed in
-    /// backward, which save only their inputs.
+    /// Returns the activations at the peak that are saved from forward, and their bytes. Modules that are recomputed in
+    /// backward are excluded, since they save only their inputs.
     pub(super) fn kept_activations(&self) -> (Vec<BlockId>, u64) {
         let trace = self.trace;
         let is_activation = |id: BlockId| trace.blocks.category[id.0 as usize] == Category::Activation;

@@ -6,11 +6,11 @@ use crate::metric::Totals;
 /// The totals at some point as a sum: the requested bytes, and the bytes that each outer layer adds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Layers {
-    /// Bytes requested for live blocks: the total `requested`.
+    /// Bytes requested for live blocks, which are the total `requested`.
     pub requested: u64,
-    /// Bytes added to them by rounding; with `requested`, the total `allocated`.
+    /// Bytes added to these blocks by rounding; with `requested`, the total `allocated`.
     pub rounding: u64,
-    /// Bytes of freed blocks that wait for another stream; with the fields above, the total `active`.
+    /// Bytes of freed blocks awaiting free; with the fields above, the total `active`.
     pub waiting: u64,
     /// Free bytes in segments; with the fields above, the total `reserved`.
     pub free_in_segments: u64,
@@ -20,8 +20,8 @@ pub struct Layers {
 }
 
 impl Layers {
-    /// Splits `totals`. `None` if they are inconsistent: if segments are missing from the recording, reserved memory is
-    /// less than active.
+    /// Splits `totals`. `None` if they are inconsistent, such as reserved memory less than active memory because
+    /// segments are missing from the recording.
     pub fn of(totals: &Totals) -> Option<Self> {
         Some(Self {
             requested: totals.requested,

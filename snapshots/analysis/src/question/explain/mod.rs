@@ -1,4 +1,4 @@
-//! Explains a peak: what uses the memory, the peak without each part, and advice to lower it.
+//! Explains a peak: the use of memory, the peak without each part, and advice to lower it.
 
 mod layers;
 mod cause;
@@ -205,7 +205,7 @@ fn outermost(totals: &Totals) -> Metric {
     if totals.device_used < totals.reserved { Metric::Reserved } else { Metric::DeviceUsed }
 }
 
-/// Returns those of `blocks` that pass `filter`.
+/// Returns the elements of `blocks` that pass `filter`.
 fn counted(trace: &Trace, blocks: &[BlockId], filter: &Filter) -> Vec<BlockId> {
     let mut matcher = filter.on(trace);
     blocks.iter().copied().filter(|id| matcher.matches(*id)).collect()

@@ -1,4 +1,4 @@
-//! The input from which all advice is derived, and phrases that several pieces of advice share.
+//! The input from which all advice is derived, and phrases that several rules for advice share.
 
 use super::cause::{CategoryAndPhase, largest_allocator};
 use super::findings::{Findings, is_at_least};
@@ -16,7 +16,7 @@ use highwater_snapshots::line_text::unique_suffixes;
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::format_bytes;
 
-/// Maximum number of lines of code that are named.
+/// Maximum number of lines of code named.
 pub(super) const TOP_LINES: usize = 3;
 
 /// The input of the rules for advice: the blocks at the peak, and figures over the whole recording.
@@ -29,14 +29,14 @@ pub(super) struct PeakContext<'a> {
     pub(super) at_peak: &'a [BlockId],
     /// The bytes outside of blocks.
     pub(super) beside: &'a [(Beside, u64)],
-    /// The pools that are in use at the same time; `None` unless private pools have much free memory.
+    /// The pools in use at the same time; `None` unless private pools have much free memory.
     pub(super) pools: Option<&'a Together>,
     pub(super) idle: Option<&'a Idle>,
     /// Figures over the whole recording.
     pub(super) findings: &'a Findings,
     /// Whether the recording ends with a failed request on any device.
     pub(super) has_failed: bool,
-    /// The event number of that request if it is on this device.
+    /// The event index of the failed request with which the recording ends, if it failed on this device.
     pub(super) failed_here: Option<u64>,
 }
 
@@ -65,7 +65,8 @@ impl PeakContext<'_> {
         *self.findings.of_causes.without(&cause.key())
     }
 
-    /// Describes how many of `blocks` are live at once, with the operation, or else the line, that allocated the most.
+    /// Describes the number of `blocks` that are live at once, with the operation, or otherwise the line, that
+    /// allocated most of them.
     pub(super) fn live_at_once(&self, blocks: &[BlockId]) -> String {
         let number = blocks.len();
         let count = if number == 1 { "1 tensor".to_owned() } else { format!("{number} tensors live at once") };
@@ -80,7 +81,7 @@ impl PeakContext<'_> {
         }
     }
 
-    /// A phrase for the peak that remains as `without`, limited to the recorded part of the run.
+    /// Returns a phrase for the remaining peak `without`, limited to the recorded part of the run.
     pub(super) fn the_peak(&self, without: &Moment) -> String {
         if self.peak.is_state {
             return "the state".to_owned();
@@ -93,7 +94,7 @@ impl PeakContext<'_> {
         Reach::of(self.failed_here, [self.peak.number()]) == Reach::UpToFailure
     }
 
-    /// Describes the peak that remains, with its phase if it differs.
+    /// Describes the remaining peak, with its phase if that differs.
     pub(super) fn peak_without(&self, without: &Moment) -> String {
         let saved = self.peak.bytes - without.bytes;
         let moved = match (without.event, without.phase) {

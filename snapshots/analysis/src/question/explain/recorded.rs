@@ -26,9 +26,9 @@ use highwater_snapshots::{Phase, Result};
 pub(super) struct Left {
     /// The peak.
     pub(super) peak: Moment,
-    /// The bytes of each cause at it, indexed by its number.
+    /// The bytes of each cause at that peak, by index of the cause.
     pub(super) by_cause: Vec<u64>,
-    /// The bytes of the peak without one further cause as well, for each of those asked for.
+    /// The bytes of the peak without one further cause, for each requested cause.
     pub(super) further: Vec<u64>,
 }
 
@@ -38,11 +38,11 @@ pub(crate) struct Recorded<'a, 'w> {
     device: DeviceId,
     metric: Metric,
     watch: Watch<'w>,
-    /// The failed request with which the recording ends, and its device; `None` if it does not.
+    /// The failed request with which the recording ends, and its device; `None` if it does not end with one.
     pub(super) failed: Option<(u64, DeviceId)>,
-    /// The steps and phases; complete once all windows were read.
+    /// The steps and phases; complete once all windows have been read.
     spans: Vec<ActiveSpan>,
-    /// The number of gradients that backward allocates and that outlive it; complete once all windows were read.
+    /// Number of gradients that backward allocates and that outlive it; complete once all windows have been read.
     kept_gradients: u64,
     /// The events of each window, and its frontier; `None` if the frontier has too many points.
     frontiers: Vec<(Range<u64>, Option<Frontier>)>,
@@ -55,7 +55,7 @@ struct PartFound {
     peak: Moment,
     /// For each selection, the largest total without each group.
     without: Vec<HashMap<Vec<Code>, Moment>>,
-    /// The frontier of this part, if causes are a selection; the inner `None` means that it has too many points.
+    /// The frontier of this part, if causes are selected; the inner `None` means that there are too many points.
     frontier: Option<Option<Frontier>>,
     spans: Vec<ActiveSpan>,
     kept_gradients: u64,
@@ -101,7 +101,7 @@ struct Merged {
 }
 
 impl Merged {
-    /// Adds the figures of the following part. A group that does not occur in the part gets those of the total.
+    /// Adds the figures of the following part. Groups that do not occur in the part get the figures of the total.
     fn take(&mut self, part: &PartFound) {
         self.without.resize_with(part.without.len(), HashMap::new);
         for (all, found) in self.without.iter_mut().zip(&part.without) {
@@ -149,7 +149,8 @@ impl<'a, 'w> Recorded<'a, 'w> {
         Ok(merged.without.into_iter().map(|found| PeaksWithout::new(found, peak)).collect())
     }
 
-    /// Computes the peak without all blocks of the causes `gone`, and the peaks without one of the `others` as well.
+    /// Computes the peak without all blocks of the causes `gone`, and the peaks that additionally exclude each of the
+    /// `others`.
     pub(super) fn without_causes(&self, gone: &[CategoryAndPhase], others: &[CategoryAndPhase]) -> Result<Left> {
         let (device, metric) = (self.device, self.metric);
         let is_gone = |number: u32| gone.iter().any(|cause| cause.number() as u32 == number);
@@ -186,12 +187,13 @@ impl<'a, 'w> Recorded<'a, 'w> {
         Ok(Left { by_cause: sums_by_cause(trace, metric, &at_peak), peak, further })
     }
 
-    /// Whether a phase occurs in the recording; call after [`Self::without`].
+    /// Returns whether a phase occurs in the recording. Call after [`Self::without`].
     pub(super) fn has_phase(&self, phase: Phase) -> bool {
         self.spans.iter().any(|span| span.phase == phase)
     }
 
-    /// Whether the optimizer could update each parameter during backward, but does not; call after [`Self::without`].
+    /// Returns whether the optimizer could update each parameter during backward, but does not. Call after
+    /// [`Self::without`].
     pub(super) fn could_step_in_backward(&self) -> bool {
         let spans = || self.spans.iter().map(|span| (span.step, span.phase));
         self.has_phase(Phase::Optimizer)
@@ -205,8 +207,8 @@ impl<'a, 'w> Recorded<'a, 'w> {
         Ok(self.source.window_at(peak.number())?.totals(self.device))
     }
 
-    /// The events of an optimizer phase that is incomplete because of a failed request or the end of the recording;
-    /// call after [`Self::without`].
+    /// Returns the events of an optimizer phase that is incomplete because of a failed request or the end of the
+    /// recording. Call after [`Self::without`].
     pub(super) fn unfinished_optimizer(&self) -> Result<Option<Range<u64>>> {
         let last = || self.source.events().next_back().filter(|_| self.source.facts().trust.unfinished);
         let Some(event) = self.failed.map(|(event, _)| event).or_else(last) else { return Ok(None) };
@@ -218,7 +220,7 @@ impl<'a, 'w> Recorded<'a, 'w> {
         }))
     }
 
-    /// The leaks over the steps for which growth is measured; `None` if no step is complete. Call after
+    /// Returns the leaks over the steps for which growth is measured; `None` if no step is complete. Call after
     /// [`Self::without`].
     pub(super) fn leaks(&self) -> Result<Option<Leaks>> {
         Leaks::of_spans(self.source, self.device, self.metric, &self.spans)

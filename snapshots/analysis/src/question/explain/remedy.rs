@@ -1,4 +1,4 @@
-//! Ways to lower a peak, and advice with their effects.
+//! Ways to lower a peak, and advice with the effect of each.
 
 use crate::question::peak::Moment;
 
@@ -11,11 +11,11 @@ pub enum Remedy {
     StepInBackward,
     /// Recompute activations in backward.
     Checkpoint,
-    /// Reduce activations; for recordings without module paths.
+    /// Reduce activations. Used for recordings without module paths.
     FewerActivations,
     /// Use a smaller optimizer state, or shard it.
     SmallerState,
-    /// Free blocks after their last use.
+    /// Free blocks immediately after their last use.
     FreeAfterLastUse,
     /// Reduce temporaries that are live at once.
     FewerTemporaries,
@@ -23,7 +23,7 @@ pub enum Remedy {
     ExpandableSegments,
     /// Let CUDA graphs share a private pool.
     SharePools,
-    /// Avoid blocks that wait for another stream.
+    /// Avoid blocks awaiting free because another stream uses them.
     StreamWaits,
     /// Reduce memory used outside the allocator.
     OutsideAllocator,
@@ -42,13 +42,14 @@ pub enum Remedy {
 pub struct Advice {
     /// The remedy.
     pub remedy: Remedy,
-    /// The bytes at the peak that it concerns.
+    /// The bytes at the peak to which the advice refers.
     pub bytes: u64,
-    /// The peak without these blocks. `None` if the remedy does not remove all of them, or does not concern blocks.
+    /// The peak without these blocks. `None` if the remedy does not remove all of them, or does not refer to blocks.
     pub without: Option<Moment>,
     /// Allocator settings to try in a replay; `None` if the remedy is not a setting.
     pub settings: Option<&'static str>,
-    /// The `--where` condition for the blocks; `None` if there are none, or no short condition selects exactly them.
+    /// The `--where` condition for the blocks; `None` if there are no blocks, or no short condition selects exactly
+    /// them.
     pub condition: Option<String>,
     /// The advice as text.
     pub text: String,
@@ -57,7 +58,7 @@ pub struct Advice {
 }
 
 impl Advice {
-    /// Advice that concerns `bytes` at the peak.
+    /// Creates advice that refers to `bytes` at the peak.
     pub(super) const fn new(remedy: Remedy, bytes: u64, text: String) -> Self {
         Self { remedy, bytes, without: None, settings: None, condition: None, text, peak_with: None }
     }
@@ -68,8 +69,8 @@ impl Advice {
         Some(peak.saturating_sub(left))
     }
 
-    /// Sorts advice by its saving. If that is unknown, activations and buffers are ranked by their size. Leaks come
-    /// first.
+    /// Sorts advice by its saving. If the saving is unknown, activations and buffers are ranked by their size. Leaks
+    /// come first.
     pub fn sort(advice: &mut [Self], peak: u64) {
         let rank = |one: &Self| match one.remedy {
             Remedy::Checkpoint | Remedy::FewerActivations | Remedy::SmallerBuffers => one.bytes,

@@ -1,4 +1,4 @@
-//! Removes parts of a peak, one after another.
+//! Computes the peak after removing its parts one after another.
 
 use super::cause::CategoryAndPhase;
 use super::recorded::{Left, Recorded};
@@ -6,9 +6,9 @@ use super::selection::PeaksWithout;
 use crate::question::peak::Moment;
 use highwater_snapshots::Result;
 
-/// A removal that saves less than the peak divided by this is omitted.
+/// A removal is omitted if it saves less than this fraction of the peak (one divided by this).
 const MIN_SHARE: u64 = 100;
-/// Maximum number of removals; after more, little of the program is left.
+/// Maximum number of removals; after more, too little of the program is left.
 const MAX_REMOVALS: usize = 4;
 
 /// One removed part of the peak.
@@ -18,12 +18,12 @@ pub struct Removal {
     pub cause: CategoryAndPhase,
     /// The bytes at the peak that remained after the previous removals.
     pub bytes_at_peak: u64,
-    /// The peak that remains.
+    /// The remaining peak.
     pub left: Moment,
 }
 
-/// Chooses the parts to remove, in each round the one that lowers the remaining peak most. `at_peak` are the bytes by
-/// cause at `peak`, and `found` the peaks without single causes.
+/// Chooses the parts to remove; in each round, the part that lowers the remaining peak most. `at_peak` contains the
+/// bytes by cause at `peak`, and `found` the peaks without individual causes.
 pub(super) fn removals(
     recorded: &Recorded<'_, '_>,
     peak: &Moment,

@@ -20,11 +20,11 @@ pub(crate) struct SegmentChurn {
     /// Segments, or mappings, that were allocated after the first free.
     pub(super) again: ReservedSegments,
     pub(super) freed: u64,
-    /// How many of them were freed within a request that then allocated a segment, according to the call stack.
+    /// Number of segments that were freed within a request that then allocated a segment, according to the call stack.
     pub(super) freed_by_requests: u64,
     /// Whether call stacks of frees are recorded.
     pub(super) has_stacks: bool,
-    /// The number of frees by source line.
+    /// Number of frees by source line.
     pub(super) freed_at: HashMap<String, u64>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct SegmentChurn {
 pub(crate) struct ReservedSegments {
     pub(super) count: u64,
     pub(super) bytes: u64,
-    /// The number of segments by source line.
+    /// Number of segments by source line.
     pub(super) at: HashMap<String, u64>,
 }
 
@@ -110,12 +110,12 @@ impl SegmentChurn {
         }
     }
 
-    /// Whether many segments are allocated again: at least half as many as were freed.
+    /// Returns whether many segments are allocated again, which means at least half as many as were freed.
     pub(super) fn is_significant(&self) -> bool {
         self.again.count >= MIN_AGAIN && self.freed >= MIN_AGAIN && self.again.count * 2 >= self.freed
     }
 
-    /// Whether requests freed most of the segments, not the program.
+    /// Returns whether most of the segments were freed by requests rather than by the program.
     pub(super) fn is_by_requests(&self) -> bool {
         self.freed_by_requests * 2 > self.freed
     }

@@ -19,7 +19,8 @@ use highwater_snapshots::trace::Trace;
 /// Groups that are combined: the codes of each, and the codes of the group that represents it.
 pub(crate) type Joined = HashMap<Vec<Code>, Vec<Code>>;
 
-/// The blocks of a device without which the peak is computed: in groups, or as one group with an empty key.
+/// A selection of a device's blocks without which the peak is computed, in groups, or as a single group with an empty
+/// key.
 #[derive(Clone, Debug)]
 pub(crate) enum Selection<'a> {
     /// The blocks that pass the filter, grouped by keys, with some groups combined.
@@ -99,7 +100,7 @@ fn join(groups: Groups, joined: &Joined) -> (Grouped, Vec<Vec<Code>>) {
     (grouped, kept)
 }
 
-/// Whether a block is a gradient that outlives its phase.
+/// Returns whether a block is a gradient that outlives its phase.
 pub(super) fn is_kept_gradient(trace: &Trace, id: BlockId) -> bool {
     trace.blocks.category[id.0 as usize] == Category::Gradient
         && matches!(Lifetime::of(trace, &trace.blocks.get(id)), Lifetime::Step | Lifetime::Steps | Lifetime::Kept)
@@ -109,12 +110,12 @@ pub(super) fn is_kept_gradient(trace: &Trace, id: BlockId) -> bool {
 #[derive(Clone, Debug)]
 pub(crate) struct PeaksWithout {
     by_group: HashMap<Vec<Code>, Moment>,
-    /// The peak without a group that has no blocks, that is, the whole peak.
+    /// The peak without a group that has no blocks, which is the whole peak.
     of_none: Moment,
 }
 
 impl PeaksWithout {
-    /// From the peak without each group, and the peak with all blocks.
+    /// Creates the value from the peak without each group, and the peak with all blocks.
     pub(crate) fn new(by_group: HashMap<Vec<Code>, Moment>, of_none: Moment) -> Self {
         Self { by_group, of_none }
     }

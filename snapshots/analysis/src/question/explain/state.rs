@@ -7,9 +7,9 @@ use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::{Category, Phase};
 
-/// Whether optimizer state was still being created at `peak`, where the blocks `at_peak` are live: the optimizer step
-/// of the peak creates more of it later, or an `unfinished` optimizer step, in which the recording ends, was creating
-/// it before every gradient had its state.
+/// Returns whether optimizer state was still being created at `peak`, where the blocks `at_peak` are live: either the
+/// optimizer step of the peak creates more of it later, or an `unfinished` optimizer step, in which the recording ends,
+/// was creating it before every gradient had its state.
 pub(super) fn is_being_created(
     trace: &Trace,
     peak: &Moment,
@@ -34,11 +34,11 @@ pub(super) fn is_being_created(
     is_made_later || unfinished.is_some_and(is_made_in) && !has_state_for_gradients(trace, peak.device, at_peak)
 }
 
-/// Maximum size of optimizer state that is a counter, such as a step number, in bytes.
+/// Maximum size in bytes of optimizer state that is considered a counter, such as a step number.
 const MAX_COUNTER: u64 = 8;
 
-/// Whether the optimizer state among `live` is the same multiple of the gradients, in number and in size. If gradients
-/// have equal sizes, the state of some of them may be mistaken for that of all.
+/// Returns whether the optimizer state among `live` is the same multiple of the gradients in number and in size. If
+/// gradients have equal sizes, the state of some of them may be mistaken for that of all.
 fn has_state_for_gradients(trace: &Trace, device: DeviceId, live: &[BlockId]) -> bool {
     let blocks = &trace.blocks;
     let sizes_of = |category: Category, least: u64| {

@@ -58,6 +58,6 @@ impl<'a> Ends<'a> {
     }
 }
 
-/// Identifies a block in any window: the event that allocated it, or for a block from before the recording, its row or
-/// address.
+/// Identifies a block in any window by the event that allocated it, or for a block from before the recording, by its
+/// row or address.
 type Identity = (Option<u64>, u64);

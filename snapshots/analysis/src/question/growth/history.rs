@@ -27,7 +27,7 @@ const EVENTS: u64 = 1 << 20;
 pub type OfDevices = Vec<Result<Growth, NoWindow>>;
 
 /// Measures the growth of each of `devices` over the requested steps, or over the whole recording if it has no steps
-/// and none are requested. Returns the answers to each of `queries`; the recording is read once for all of them.
+/// and none are requested. Returns the answers to all `queries`, for which the recording is read only once.
 ///
 /// # Errors
 ///
@@ -80,8 +80,8 @@ pub fn growth(
     Ok(queries.iter().map(|_| found.by_ref().take(devices.len()).collect()).collect())
 }
 
-/// The default window of `device`: of steps, or where the recording has fewer than two, of bursts between idle moments.
-/// `None` if it has neither, or reading fails.
+/// Returns the default window of `device`, which consists of steps, or, if the recording has fewer than two steps, of
+/// bursts between idle moments. `None` if there are neither, or if reading fails.
 pub fn steps_or_bursts(source: &Source<'_>, device: DeviceId) -> Option<StepWindow> {
     let steps = StepWindow::of(source, device, StepRange::default()).ok()?.ok();
     if steps.as_ref().is_some_and(|window| window.steps.len() > 1) {
@@ -103,10 +103,10 @@ pub(crate) struct History {
     segments: SegmentHistory,
 }
 
-/// The totals of the counted blocks after some number of events.
+/// The totals of the counted blocks at some point.
 #[derive(Clone, Copy, Debug)]
 struct State {
-    /// The number of events before this state.
+    /// Number of events before this point.
     events: u64,
     /// The live bytes.
     live_bytes: u64,
@@ -115,8 +115,8 @@ struct State {
 }
 
 impl History {
-    /// The history of `device` in a window, for `metric`: of the blocks that pass a filter, or of segments for reserved
-    /// memory. Also records the states at the event numbers `more`.
+    /// Returns the history of `device` in a window, for `metric`: that of the blocks that pass a filter, or that of
+    /// segments for reserved memory. Also records the states at the event indices `more`.
     pub(crate) fn of(trace: &Trace, device: DeviceId, metric: Metric, (matches, more): (&Matches, &[u64])) -> Self {
         let spans = active_spans(trace, device);
         if metric == Metric::Reserved {
@@ -180,7 +180,7 @@ impl History {
         after.checked_sub(1).map_or(none, |row| self.states[row])
     }
 
-    /// Measures the growth over `window`. The history must have been made with the same filter.
+    /// Measures the growth over `window`. The history must have been computed with the same filter.
     pub(crate) fn growth(
         &self,
         source: &Source<'_>,

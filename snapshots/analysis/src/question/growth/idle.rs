@@ -1,5 +1,5 @@
 //! Finds the idle points of a program without steps, such as a server: the minima to which its memory returns between
-//! bursts of work, and at which it rests. Growth is then measured per burst instead of per step.
+//! bursts of work, and at which it stays for some time. Growth is then measured per burst instead of per step.
 
 use std::cmp::Reverse;
 
@@ -15,32 +15,32 @@ use crate::question::source::{Source, Watch};
 /// Maximum number of turns in memory. If there are more, smaller ones are dropped, and equal neighbours are merged.
 const MAX_TURNS: usize = 1 << 20;
 
-/// The smallest turns that are distinguished: the peak divided by this.
+/// The smallest turns that are distinguished, as a fraction of the peak (one divided by this).
 const FINEST: u64 = 4096;
 
 /// Maximum number of turns that may belong to the end of a program.
 const MAX_END: usize = 8;
 
-/// The rest at an idle point is at least this many times as long as at any minimum within a burst.
+/// The rest at an idle point lasts at least this many times as long as that at any minimum within a burst.
 const LONGER: u64 = 4;
 
-/// Rests that are shorter than this are alike.
+/// Rests shorter than this are not distinguished.
 const SHORTEST_NS: u64 = 100_000;
 
-/// A program that rests for this long at every minimum is idle there.
+/// If a program rests for this long at every minimum, all minima are idle points.
 const IDLE_NS: u64 = 1_000_000;
 
-/// Minimum number of idle points between the first burst and the last that are distinguished by time: of fewer, one may
-/// be an accident.
+/// Minimum number of idle points, between the first burst and the last, that are distinguished by time; with fewer, one
+/// may be accidental.
 const FEWEST_IDLE: usize = 3;
 
 /// A local minimum or maximum of the total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Turn {
-    /// The number of events before it.
+    /// Number of events before the turn.
     events: u64,
     bytes: u64,
-    /// The longest time between two events since the turn before, apart from the time directly after that.
+    /// The longest time between two events since the previous turn, apart from the time directly after that turn.
     before_ns: u64,
     /// The time until the next event.
     after_ns: u64,
@@ -59,7 +59,7 @@ struct Turns {
     rows: Vec<Turn>,
     /// Whether the last event is the last turn.
     is_at_turn: bool,
-    /// The longest time between two events since the last turn, apart from the time directly after it.
+    /// The longest time between two events since the last turn, apart from the time directly after that turn.
     pause_ns: u64,
     /// The times of the first event and of the last.
     time_ns: Option<(u64, u64)>,
@@ -126,7 +126,7 @@ impl Turns {
         }
     }
 
-    /// Drops the smaller turns; if all turns are of similar size, merges every second burst into the previous one.
+    /// Drops the smaller turns. If all turns are of similar size, merges every second burst into the previous one.
     fn thin(&mut self) {
         let coarser = Self::among(&self.rows, self.depth.saturating_mul(2));
         if coarser.rows.len() > MAX_TURNS / 8 {
@@ -160,8 +160,8 @@ impl Turns {
         turns
     }
 
-    /// Removes the turns at the end of the program, where everything is freed: those last turns that hide most of the
-    /// bursts before them. Also returns the height of the bursts.
+    /// Removes the turns at the end of the program, where everything is freed, which are the last turns if they hide
+    /// most of the earlier bursts. Also returns the height of the bursts.
     fn of_run(mut self) -> (Self, u64) {
         let runs = (0..=self.rows.len().min(MAX_END)).rev().map(|end| {
             let rows = self.rows.len() - end;
@@ -173,7 +173,8 @@ impl Turns {
         (self, height)
     }
 
-    /// The numbers of events before the idle points between bursts, and how long these are, if that decides.
+    /// Returns the number of events before each idle point between bursts, and the durations of these points, if
+    /// durations decide.
     fn idle(&self) -> (Vec<u64>, Option<Idle>) {
         let peak = self.rows.iter().map(|turn| turn.bytes).max().unwrap_or(0);
         let (run, height) = Self::among(&self.rows, self.depth.max(peak / FINEST)).of_run();
@@ -195,8 +196,9 @@ impl Turns {
         (lows.iter().enumerate().filter(is_idle).map(|(_, (low, _))| *low).collect(), idle)
     }
 
-    /// The lows between which the total rises by at least `depth`, and which are less than `above` above all later
-    /// ones: the numbers of events before them, and the longest time between two events around each, but at no high.
+    /// Returns the lows between which the total rises by at least `depth`, and which are less than `above` above all
+    /// later ones: the numbers of events before them, and the longest time between two events around each, but at no
+    /// high.
     fn lows(&self, depth: u64, above: u64) -> Vec<(u64, u64)> {
         let Self { rows, .. } = Self::among(&self.rows, self.depth.max(depth));
         let mut lows: Vec<(Turn, u64)> = Vec::new();
@@ -220,8 +222,8 @@ impl Turns {
     }
 }
 
-/// Divides minima into those within bursts and idle points, by the rest at each: where the next longer rest is longest
-/// in proportion. `None` if they are alike.
+/// Divides minima into those within bursts and idle points, by the duration of the rest at each. The limit is where the
+/// ratio to the next longer rest is largest. `None` if all rests are similar.
 fn idle_among(rests_ns: &[u64]) -> Option<Idle> {
     let mut sorted: Vec<u64> = rests_ns.iter().map(|rest_ns| (*rest_ns).max(SHORTEST_NS)).collect();
     sorted.sort_unstable();
@@ -237,8 +239,8 @@ fn idle_among(rests_ns: &[u64]) -> Option<Idle> {
 }
 
 /// Determines the height of a program's bursts: the height for which the number of bursts at least that high, less one,
-/// times the height is largest. Returns that product and the height. Loading a model once does not count, however
-/// large, nor do many small allocations. A burst is the range between two points below which the total never falls
+/// times the height is largest. Returns that product and the height. Loading a model once does not count, regardless of
+/// its size, nor do many small allocations. A burst is the range between two points below which the total never falls
 /// again.
 fn bursts_in(rows: &[Turn]) -> (u128, u64) {
     let mut heights = Vec::new();
@@ -256,8 +258,8 @@ fn bursts_in(rows: &[Turn]) -> (u128, u64) {
     sums.max().unwrap_or_default()
 }
 
-/// Finds the bursts for each of `asked`, a device and the total that determines when it is idle. Bursts are numbered
-/// from 0; each begins at an idle point and ends at the next.
+/// Finds the bursts for each element of `asked`, which is a device and the total that determines when it is idle.
+/// Bursts are numbered from 0; each begins at an idle point and ends at the next.
 ///
 /// # Errors
 ///

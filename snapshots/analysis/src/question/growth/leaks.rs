@@ -1,4 +1,5 @@
-//! Finds the source lines whose allocations of every step stay live, by call stack, whatever the blocks' categories.
+//! Finds the source lines whose allocations stay live in every step, by call stack, regardless of the blocks'
+//! categories.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -29,17 +30,17 @@ use super::window::{StepRange, StepWindow};
 /// that are freed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leak {
-    /// The source line that represents the stacks; if several lines alternate, the line that calls them; without
-    /// stacks, the module or the operation.
+    /// The source line that represents the stacks; if several lines alternate, it is the line that calls them; without
+    /// stacks, it is the module or the operation.
     pub line: String,
     /// The stack with the most surviving bytes; [`StackId::NONE`] if the blocks have no stacks.
     pub stack: StackId,
     /// Blocks allocated in the window and live at its end, without those that replace freed blocks of their stack: an
     /// output that is live until the next step replaces it does not leak.
     pub kept: Sum,
-    /// The number of steps with such blocks.
+    /// Number of steps with such blocks.
     pub steps: usize,
-    /// Average bytes of these blocks per step that has any, rounded up.
+    /// Average bytes of these blocks per step that has such blocks, rounded up.
     pub bytes_per_step: u64,
 }
 
@@ -77,7 +78,8 @@ struct Survivor {
 }
 
 impl Tally {
-    /// The survivors without those that replace freed blocks: for each of these, the last one of the nearest size.
+    /// Returns the survivors without those that replace freed blocks. For each freed block, the last survivor of the
+    /// nearest size is removed.
     fn added(&self) -> impl Iterator<Item = &Survivor> {
         let mut by_size: BTreeMap<u64, Vec<&Survivor>> = BTreeMap::new();
         for survivor in &self.blocks {
@@ -99,12 +101,13 @@ impl Tally {
         by_size.into_values().flatten()
     }
 
-    /// Whether more bytes survive than are freed. If each step replaces the memory of the previous one, as many do.
+    /// Returns whether more bytes survive than are freed. If each step replaces the memory of the previous one, both
+    /// are equal.
     fn grows(&self) -> bool {
         self.kept.bytes > self.freed_bytes
     }
 
-    /// Whether blocks survive from every step, and more than are freed.
+    /// Returns whether blocks survive from every step, and exceed the freed blocks.
     fn leaks(&self, window: &StepWindow) -> bool {
         window.is_every(&self.steps) && self.grows()
     }
@@ -121,7 +124,8 @@ fn whole<'a>(tallies: impl Iterator<Item = &'a Tally>) -> Tally {
     whole
 }
 
-/// Whether tallies leak together: those that grow have surviving blocks of every step, and the sum of all grows.
+/// Returns whether tallies leak together: those that grow have surviving blocks of every step, and the sum of all
+/// grows.
 fn leak_together<'a>(tallies: impl Iterator<Item = &'a Tally> + Clone, window: &StepWindow) -> bool {
     whole(tallies.clone().filter(|tally| tally.grows())).leaks(window) && whole(tallies).grows()
 }
@@ -129,9 +133,9 @@ fn leak_together<'a>(tallies: impl Iterator<Item = &'a Tally> + Clone, window: &
 /// A line of user code that occurs in the stacks of several origins.
 struct Caller {
     line: String,
-    /// The number of lines of user code that call it.
+    /// Number of lines of user code between this line and the outermost frame.
     depth: usize,
-    /// The origins whose stacks contain the line, as indices into the list that is searched.
+    /// The origins whose stacks contain the line, as indices into the searched list.
     rows: Vec<usize>,
 }
 
@@ -170,7 +174,8 @@ impl Leaks {
         Self::among(metric, window, [(trace, &chosen(Question::Born)), (trace, &chosen(Question::Freed))])
     }
 
-    /// The leaks among the survivors of a window and the older blocks freed in it, each with a trace that contains it.
+    /// Returns the leaks among the survivors of a window and the older blocks freed in it, each given with a trace that
+    /// contains them.
     pub(crate) fn among(
         metric: Metric,
         window: &StepWindow,
@@ -219,8 +224,8 @@ impl Leaks {
         leaks
     }
 
-    /// Finds source lines that alternate among `others`, none of which leaks on its own, and adds the innermost line of
-    /// user code that calls them all.
+    /// Finds source lines that alternate among `others`, of which none leaks on its own, and adds the innermost line of
+    /// user code that calls all of them.
     fn push_callers(&mut self, trace: &Trace, window: &StepWindow, others: Vec<(Place, Tally)>) {
         if !whole(others.iter().map(|(_, tally)| tally).filter(|tally| tally.grows())).leaks(window) {
             return;
@@ -252,8 +257,8 @@ impl Leaks {
         }
     }
 
-    /// The leaks on `device` over the steps for which growth is measured; `None` if no step is complete. `spans` are
-    /// all spans of the recording.
+    /// The leaks on `device` over the steps for which growth is measured; `None` if no step is complete. `spans`
+    /// contains all spans of the recording.
     pub(crate) fn of_spans(
         source: &Source<'_>,
         device: DeviceId,
@@ -265,8 +270,8 @@ impl Leaks {
         window.map(|window| Self::of(source, (device, metric), &window, &Filter::default())).transpose()
     }
 
-    /// The leaks on `device` over the steps for which growth is measured; `None` if no step is complete. `rows` are all
-    /// rows of the recording.
+    /// The leaks on `device` over the steps for which growth is measured; `None` if no step is complete. `rows`
+    /// contains all rows of the recording.
     ///
     /// # Errors
     ///
@@ -289,15 +294,15 @@ impl Leaks {
         }
     }
 
-    /// Whether block `id` leaks: it has the same origin as the leaks, and outlives the step that allocated it, even if
-    /// that step is not in the window.
+    /// Returns whether block `id` leaks, which means that it has the same origin as the leaks, and outlives the step
+    /// that allocated it, even if that step is not in the window.
     pub fn has(&self, trace: &Trace, id: BlockId) -> bool {
         let outlives = |id| matches!(Lifetime::of(trace, &trace.blocks.get(id)), Lifetime::Steps | Lifetime::Kept);
         self.has_origin_of(trace, id) && outlives(id)
     }
 
-    /// The bytes of leaks among `blocks`, which are live at `peak`; `None` if they are less than a hundredth of it, or
-    /// if the total is not a sum over blocks.
+    /// Returns the bytes of leaks among `blocks`, which are live at `peak`; `None` if they are less than a hundredth of
+    /// the peak, or if the total is not a sum over blocks.
     pub fn bytes_at(&self, trace: &Trace, peak: &Moment, blocks: &[BlockId]) -> Option<u64> {
         let leaking = blocks.iter().filter(|id| peak.metric.is_of_blocks() && self.has(trace, **id));
         let bytes = leaking.map(|id| bytes_of(trace, peak.metric, *id)).sum();
@@ -319,8 +324,8 @@ impl Leaks {
         Breakdown::of(trace, moment.metric, &leaking, &grouping)
     }
 
-    /// Those of `blocks`, which are live in `step`, that leak from earlier steps. A block that is live in a later step
-    /// outlives its own, so its end need not be known.
+    /// Returns the elements of `blocks`, which are live in `step`, that leak from earlier steps. A block that is live
+    /// in a later step outlives its own, so its end need not be known.
     pub fn kept_at(&self, trace: &Trace, blocks: &[BlockId], step: Option<u32>) -> Vec<BlockId> {
         let is_from_before = |id: &BlockId| step_of(trace, &trace.blocks.get(*id)).is_some_and(|at| Some(at) != step);
         let leaking = blocks.iter().copied().filter(|id| self.has_origin_of(trace, *id));

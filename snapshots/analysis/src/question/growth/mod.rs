@@ -32,14 +32,14 @@ pub(crate) use steps::Steps;
 pub use steps::{Cut, how_to_mark_steps};
 pub use window::{Between, Bound, FirstStep, LastStep, NoWindow, StepRange, StepWindow};
 
-/// Maximum number of stacks of survivors that are listed.
+/// Maximum number of survivors' stacks that are listed.
 const STACKS: usize = 3;
 
-/// The growth to measure: of which total and which blocks, and how to group it.
+/// A query for growth: the total, the counted blocks, and their grouping.
 #[derive(Clone, Copy, Debug)]
 pub struct GrowthQuery<'a> {
-    /// The total to measure: a sum over blocks, or reserved memory. For the latter, segments are counted instead of
-    /// blocks, without a filter.
+    /// The total to measure, which is a sum over blocks or reserved memory. For the latter, segments are counted
+    /// instead of blocks, without a filter.
     pub metric: Metric,
     /// The keys to group by.
     pub keys: &'a [GroupKey],
@@ -64,7 +64,7 @@ pub struct GrownGroup {
     pub steps: usize,
     /// The minimum, over the steps, of the bytes that survive from a step.
     pub least_bytes: u64,
-    /// Whether it grows in every step: there are at least two steps, and each has survivors.
+    /// Whether the group grows in every step, which requires at least two steps, each with survivors.
     pub is_recurring: bool,
 }
 
@@ -97,7 +97,8 @@ pub struct Growth {
     pub end: Moment,
     /// The point with the largest total in the last step.
     pub last_peak: Moment,
-    /// The counted blocks by class: those live at the start, minus the freed, plus the born, are those live at the end.
+    /// The counted blocks by class. The blocks live at the start, minus the freed, plus the born, are those live at the
+    /// end.
     pub balance: Balance,
     /// The steps, followed by a row for survivors allocated between them, if any.
     pub steps: Vec<StepGrowth>,
@@ -109,13 +110,14 @@ pub struct Growth {
     pub rest_freed: Sum,
     /// Number of groups that are not listed.
     pub rest_groups: u64,
-    /// The source lines whose allocations of every step survive, by stack, independent of the keys.
+    /// The source lines whose allocations survive in every step, by stack, independent of the keys.
     pub leaks: Vec<Leak>,
-    /// For reserved memory, the change by the reason why memory stays reserved, largest first. They sum to the growth.
+    /// For reserved memory, the change by the reason memory stays reserved, largest first. These changes sum to the
+    /// growth.
     pub causes: Vec<Kept>,
     /// The sum of the survivors of these lines.
     pub recurring: Sum,
-    /// The stacks with the most survivors: of the leaks, or if there are none, of everything that grew.
+    /// The stacks with the most survivors among the leaks, or among everything that grew if there are no leaks.
     pub stacks: Vec<Group>,
 }
 
@@ -135,8 +137,8 @@ pub(crate) struct Measured {
 }
 
 impl Growth {
-    /// Measures growth as blocks: those allocated in the window and live at its end, and those live before it and freed
-    /// in it, each given with a trace that contains them.
+    /// Measures growth as a difference of blocks: those allocated in the window and live at its end, and those live
+    /// before it and freed in it, each group given with a trace that contains it.
     pub(crate) fn of_blocks(
         [born, gone]: [(&Trace, &[BlockId]); 2],
         measured: Measured,
@@ -182,8 +184,8 @@ impl Growth {
         self.window.steps.len()
     }
 
-    /// The growth that continues: that of the window, or of its leaks if that is more, since the last step may lack the
-    /// inputs that the others have allocated for the next one.
+    /// Returns the growth that is expected to continue: that of the window, or that of its leaks if it is more, since
+    /// the last step may lack inputs that the other steps have allocated for the next one.
     fn lasting(&self) -> u128 {
         let leaked = if self.causes.is_empty() { self.recurring.bytes } else { 0 };
         u128::try_from(self.net()).unwrap_or(0).max(u128::from(leaked))
@@ -194,7 +196,8 @@ impl Growth {
         self.per_step(u128::try_from(self.net()).unwrap_or(0))
     }
 
-    /// Average growth per step that continues, rounded up: at least that of the leaks.
+    /// Returns the average growth per step that is expected to continue, rounded up, which is at least that of the
+    /// leaks.
     pub(crate) fn lasting_bytes_per_step(&self) -> u64 {
         self.per_step(self.lasting())
     }
@@ -203,8 +206,8 @@ impl Growth {
         u64::try_from(bytes.div_ceil(self.step_count().max(1) as u128)).unwrap_or(u64::MAX)
     }
 
-    /// Number of further steps until a step's peak exceeds `capacity` bytes, extrapolated from the average growth that
-    /// continues. `None` if nothing grew, the window has fewer than two steps, or `capacity` is 0.
+    /// Returns the number of further steps until a step's peak exceeds `capacity` bytes, extrapolated from the average
+    /// growth that continues. `None` if nothing grew, the window has fewer than two steps, or `capacity` is 0.
     pub fn steps_until(&self, capacity: u64) -> Option<u64> {
         let growth = Some(self.lasting()).filter(|growth| *growth > 0 && capacity > 0)?;
         let left = u128::from(capacity.saturating_sub(self.last_peak.bytes));
@@ -277,7 +280,7 @@ impl<'a> Sums<'a> {
         self.keys.iter().map(|&key| self.coder.code_of_segment(values, key)).collect()
     }
 
-    /// Adds a survivor allocated in `step`, and returns the index of its group.
+    /// Adds a survivor allocated in `step`. Returns the index of its group.
     fn add_survivor(&mut self, code: Vec<Code>, step: Option<u32>, bytes: u64) -> usize {
         let number = self.number(code);
         let step = step.and_then(|step| self.row_of_step.get(&step).copied());
@@ -299,7 +302,7 @@ impl<'a> Sums<'a> {
         self.window.steps.len() > 1 && row.by_step.len() == self.window.steps.len()
     }
 
-    /// The growth, without leaks, causes and stacks; lists the `top` groups that grew most.
+    /// Returns the growth without leaks, causes and stacks. Lists the `top` groups that grew most.
     fn growth(self, measured: Measured, top: usize) -> Growth {
         let Measured { start, end, last_peak, balance, end_bytes } = measured;
         let mut numbers = self.ranked();
@@ -335,7 +338,7 @@ impl<'a> Sums<'a> {
         steps
     }
 
-    /// The indices of all groups: those that grow in every step first, then by growth.
+    /// Returns the indices of all groups: those that grow in every step first, then the others by growth.
     fn ranked(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.rows.len()).collect();
         let net = |row: &Row| i128::from(row.survivors.bytes) - i128::from(row.freed.bytes);

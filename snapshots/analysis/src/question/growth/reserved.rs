@@ -1,5 +1,5 @@
 //! Measures the growth of reserved memory: segments reserved in a window of steps and not released at its end, minus
-//! those released in it; and classifies all reserved memory by the reason why it stays reserved.
+//! those released in it; and classifies all reserved memory by the reason it stays reserved.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
@@ -27,17 +27,18 @@ use super::leaks::Leak;
 use super::window::StepWindow;
 use super::{Growth, GrowthQuery, Measured, STACKS, Sums};
 
-/// The reason why memory stays reserved.
+/// The reason memory stays reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeptBecause {
-    /// It is free, but cached for a stream on which there are no more allocations; only that stream could reuse it.
+    /// The memory is free, but cached for a stream on which nothing is allocated any more, and which alone could reuse
+    /// it.
     UnusedStream,
-    /// It belongs to a private pool, of a CUDA graph or of the program.
+    /// The memory belongs to a private pool of a CUDA graph or of the program.
     PrivatePool,
     /// The memory is free space between blocks.
     Fragmentation,
-    /// It is in segments that are completely free but were not released.
+    /// The memory is in segments that are completely free but were not released.
     NotReleased,
     /// The memory is used by blocks.
     InUse,
@@ -58,21 +59,21 @@ impl KeptBecause {
     }
 }
 
-/// The change of the memory that stays reserved for one reason, in the segments in which it changes.
+/// The change of the memory that stays reserved for one reason, counting only segments in which it changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// The reason why the memory stays reserved.
+    /// The reason the memory stays reserved.
     pub because: KeptBecause,
-    /// The bytes and segments that are reserved for it at the end.
+    /// The bytes and segments reserved for this reason at the end.
     pub sum: Sum,
-    /// The bytes and segments that were reserved for it at the start.
+    /// The bytes and segments reserved for this reason at the start.
     pub before: Sum,
     /// The streams to which the memory belongs at the end.
     pub streams: Vec<u64>,
     /// The pools to which the memory belongs at the end.
     pub pools: Vec<BlockPool>,
-    /// The bytes that the streams or private pools would need if they shared memory: the size of the largest. `None`
-    /// unless there are several that are never in use at the same time.
+    /// The bytes that the streams or private pools would need if they shared memory, which is the size of the largest.
+    /// `None` unless there are several that are never in use at the same time.
     pub shared_bytes: Option<u64>,
 }
 
@@ -150,7 +151,7 @@ struct Origin {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SegmentHistory {
     changes: Vec<Change>,
-    /// The origins of segments, by the index that changes refer to.
+    /// The origins of segments; changes refer to their indices.
     origins: Vec<Origin>,
     /// The streams and the pools that are in use at the same time.
     streams: Together,
@@ -158,7 +159,7 @@ pub(crate) struct SegmentHistory {
 }
 
 impl SegmentHistory {
-    /// The segments of `device` in a recording, or in a window of one.
+    /// Returns the segments of `device` in a recording, or in a window of one.
     pub(crate) fn of(trace: &Trace, device: DeviceId) -> Self {
         let before = trace.start.events as usize;
         let changes = changes(trace, device);
@@ -208,8 +209,8 @@ impl SegmentHistory {
         self.pools.append(part.pools);
     }
 
-    /// Measures the growth over `window`, between the states before and after it. At its end, streams other than
-    /// `recent` and those with blocks in use count as unused.
+    /// Measures the growth over `window`, between the states before and after it. At its end, streams count as unused
+    /// unless they are among `recent` or have blocks in use.
     pub(crate) fn growth(
         &self,
         window: &StepWindow,
@@ -285,8 +286,8 @@ impl SegmentHistory {
         self.origins.get(extent.row.0 as usize).copied().unwrap_or_default()
     }
 
-    /// Classifies the reserved memory at two points by the reasons why it stays reserved, and returns the changes.
-    /// Segments that are released and reserved again do not count as growth.
+    /// Classifies the reserved memory at two points by the reason it stays reserved, and returns the changes. Segments
+    /// that are released and reserved again do not count as growth.
     fn causes(
         &self,
         extents: &[Extent],
@@ -343,7 +344,7 @@ impl SegmentHistory {
         causes
     }
 
-    /// The source lines that reserved surviving segments in every step.
+    /// Returns the source lines that reserved surviving segments in every step.
     fn lines(&self, survivors: &[&Extent], window: &StepWindow, trace: &Trace) -> Vec<Leak> {
         let numbers: HashSet<u32> = window.steps.iter().map(|(step, _)| *step).collect();
         let mut lines: BTreeMap<String, (Sum, HashSet<u32>, StackId)> = BTreeMap::new();
@@ -397,8 +398,8 @@ fn sum<'a>(extents: impl Iterator<Item = &'a Extent>) -> Sum {
     sum
 }
 
-/// Divides the bytes of an extent, of which blocks use `used`, into bytes for each reason why they stay reserved.
-/// `streams` are the streams in use.
+/// Divides the bytes of an extent, of which blocks use `used` bytes, by the reason they stay reserved. `streams`
+/// contains the streams in use.
 fn divided(extent: &Extent, used: u64, streams: &BTreeSet<u64>) -> [u64; KeptBecause::ALL.len()] {
     let all = bytes(extent);
     let is_private = extent.home.private.is_some();
@@ -415,7 +416,7 @@ fn divided(extent: &Extent, used: u64, streams: &BTreeSet<u64>) -> [u64; KeptBec
 
 /// The blocks in the segments of a device at some point.
 pub(crate) struct Layout<'a> {
-    /// A trace that contains the state, and the tables of the recording.
+    /// A trace that contains the state, with the tables of the recording.
     trace: &'a Trace,
     map: AddressMap,
     /// The streams with blocks in use.

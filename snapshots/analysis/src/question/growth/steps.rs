@@ -1,4 +1,4 @@
-//! The steps of a device, and why the last one may be incomplete.
+//! The steps of a device, and the reasons the last one may be incomplete.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,14 +16,14 @@ use crate::question::source::Source;
 /// Number of events read at a time.
 const EVENTS: u64 = 1 << 20;
 
-/// The reason why a step is incomplete.
+/// The reason a step is incomplete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// A request failed in it, on any device.
+    /// A request failed in the step, on any device.
     OutOfMemory,
-    /// It lacks phases of the previous step.
+    /// The step lacks phases of the previous step.
     Lacks(Vec<Phase>),
-    /// It frees parameters, because the program ends in it.
+    /// The step frees parameters, because the program ends in it.
     FreesModel,
     /// The step allocates almost nothing.
     AllocatesLittle,
@@ -49,7 +49,7 @@ impl fmt::Display for Cut {
     }
 }
 
-/// Code that marks steps in the recorded kind of program, for messages.
+/// Returns the code that marks steps in this kind of program, for messages.
 pub fn how_to_mark_steps(trace: &Trace) -> &'static str {
     match trace.header.recorder.as_str() {
         "PyTorch" => "with torch.profiler.record_function(f\"step {i}\")",
@@ -65,13 +65,13 @@ pub(super) struct Run {
     pub(super) phases: Vec<Phase>,
 }
 
-/// What distinguishes idle points from minima within bursts: the longest time around each in which nothing is allocated
-/// or freed.
+/// The property that distinguishes idle points from minima within bursts: the longest time around each point in which
+/// nothing is allocated or freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Idle {
     /// The shortest of these times at an idle point.
     pub(super) shortest_ns: u64,
-    /// The longest at a minimum within a burst.
+    /// The longest of these times at a minimum within a burst.
     pub(super) longest_within_ns: u64,
 }
 
@@ -79,7 +79,7 @@ pub(super) struct Idle {
 #[derive(Clone)]
 pub(crate) struct Steps {
     pub(super) runs: Vec<Run>,
-    /// The facts about the last two steps.
+    /// Facts about the last two steps.
     pub(super) facts: Vec<StepFacts>,
     /// The range of all events of the recording.
     pub(super) events: Range<u64>,
@@ -89,7 +89,7 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// The steps of `device`; `spans` are all spans of the recording.
+    /// Returns the steps of `device`; `spans` contains all spans of the recording.
     pub(crate) fn of(source: &Source<'_>, device: DeviceId, spans: &[ActiveSpan]) -> Result<Self> {
         let of_device = StepActivity::of(spans.iter().map(|span| (span.step, span.activity)));
         let mut row_of: HashMap<u32, usize> = HashMap::new();
@@ -119,15 +119,15 @@ impl Steps {
         Self::of(source, device, &spans)
     }
 
-    /// The event numbers at which steps begin and end.
+    /// Returns the event indices at which steps begin and end.
     pub(super) fn bounds(&self) -> impl Iterator<Item = u64> {
         self.runs.iter().flat_map(|run| [run.events.start, run.events.end])
     }
 
-    /// The reason why the last step is incomplete, judged by the step before it; `None` if it is complete. A last step
-    /// is incomplete if a request failed in it on any device, or if it has hardly anything of the previous step: none
-    /// of its training phases, and less than a hundredth of its bytes. A step with which the recording ends may also
-    /// lack single phases, or contain the end of the program, which frees the model.
+    /// Returns the reason the last step is incomplete, judged by the step before it; `None` if it is complete. A last
+    /// step is incomplete if a request failed in it on any device, or if it lacks almost everything that the previous
+    /// step has: it has none of its training phases, and less than a hundredth of its bytes. A step with which the
+    /// recording ends may also lack individual phases, or contain the end of the program, which frees the model.
     pub(super) fn cut(&self) -> Option<Cut> {
         let facts = self.facts.as_slice();
         if facts.last().is_some_and(|last| last.ran_out) {
@@ -155,14 +155,14 @@ impl Steps {
 pub(super) struct StepFacts {
     /// Whether a request failed, on any device.
     ran_out: bool,
-    /// The bytes that are allocated on the device.
+    /// Bytes allocated on the device.
     allocated: u64,
     /// Whether parameters on the device are freed.
     frees_model: bool,
 }
 
 impl StepFacts {
-    /// The facts about `device` in `events`.
+    /// Determines the facts about `device` in `events`.
     fn of(source: &Source<'_>, device: DeviceId, events: Range<u64>) -> Result<Self> {
         let mut facts = Self::default();
         source.each_within(events, EVENTS, |window| {
@@ -172,7 +172,7 @@ impl StepFacts {
         Ok(facts)
     }
 
-    /// The facts about `device` in `events` of `trace`.
+    /// Determines the facts about `device` in `events` of `trace`.
     fn in_window(trace: &Trace, device: DeviceId, events: Range<usize>) -> Self {
         let (columns, blocks) = (&trace.events, &trace.blocks);
         let mut facts = Self { ran_out: columns.kind[events.clone()].contains(&EventKind::Oom), ..Self::default() };

@@ -1,4 +1,4 @@
-//! The window of steps over which growth is measured, and why it was chosen.
+//! The window of steps over which growth is measured, and the reasons for choosing it.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -12,21 +12,22 @@ use super::steps::{Cut, Idle, Steps};
 use crate::grouping::lifetime::step_of;
 use crate::question::source::Source;
 
-/// Why the first step was chosen.
+/// The reason for choosing the first step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstStep {
-    /// It was requested by the user.
+    /// The user requested it.
     Asked,
-    /// It is the second step: the first one allocates what later steps reuse, and its beginning may not be recorded.
+    /// It is the second step. The first step allocates memory that later steps reuse, and its beginning may not be
+    /// recorded.
     AfterFirst,
     /// It is the only complete step.
     Only,
 }
 
-/// Why the last step was chosen.
+/// The reason for choosing the last step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LastStep {
-    /// It was requested by the user.
+    /// The user requested it.
     Asked,
     /// It is the last step of the recording.
     Last,
@@ -36,7 +37,8 @@ pub enum LastStep {
     OnlyCut(Cut),
 }
 
-/// Number of parts into which bursts are divided when leaks are searched; if there are fewer bursts, each is a part.
+/// Number of parts into which bursts are divided when leaks are searched. If there are fewer bursts, each burst is a
+/// part.
 const PARTS: usize = 8;
 
 highwater_snapshots::vocabulary!(
@@ -52,7 +54,7 @@ highwater_snapshots::vocabulary!(
 );
 
 impl Between {
-    /// The noun for one of the periods: `step` or `burst`.
+    /// Returns the noun for a period, `step` or `burst`.
     pub fn unit(self) -> &'static str {
         match self {
             Self::Steps => "step",
@@ -61,16 +63,16 @@ impl Between {
     }
 }
 
-/// Consecutive steps. Growth is measured from before the first's first event until after the last's last event.
+/// Consecutive steps. Growth is measured from the state before the first step to the state after the last one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepWindow {
     /// The step numbers with their ranges of events. Empty for a recording without steps.
     pub steps: Vec<(u32, Range<u64>)>,
     /// From the first event of the first step to one past the last event of the last step.
     events: Range<u64>,
-    /// Why the first step was chosen.
+    /// The reason for choosing the first step.
     pub first: FirstStep,
-    /// Why the last step was chosen.
+    /// The reason for choosing the last step.
     pub last: LastStep,
     /// Whether these are steps or bursts.
     pub between: Between,
@@ -81,18 +83,18 @@ pub struct StepWindow {
 /// The requested steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepRange {
-    /// The number of the first step; `None` for the default.
+    /// The first step; `None` for the default.
     pub from: Option<u32>,
-    /// The number of the last step; `None` for the default.
+    /// The last step; `None` for the default.
     pub to: Option<u32>,
     /// Whether to use steps or bursts.
     pub between: Between,
 }
 
-/// The error that the requested steps cannot be selected.
+/// The error if the requested steps cannot be selected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoWindow {
-    /// The requested step that does not exist; `None` if the recording has no steps, and none were requested.
+    /// The requested step that does not exist; `None` if the recording has no steps and no step was requested.
     pub step: Option<Bound>,
     /// The reason, as a sentence that lists the existing steps.
     pub why: String,
@@ -114,9 +116,9 @@ pub enum Bound {
 }
 
 impl StepWindow {
-    /// The requested steps of `device`; by default from the second complete step, since the first one allocates what
-    /// later steps reuse, to the last complete step. The inner result is an error if the device has no steps, or lacks
-    /// a requested one; the message lists the existing steps.
+    /// Returns the requested steps of `device`; by default from the second complete step, since the first one allocates
+    /// memory that later steps reuse, to the last complete step. The inner result is an error if the device has no
+    /// steps, or lacks a requested one; the message lists the existing steps.
     ///
     /// # Errors
     ///
@@ -125,8 +127,8 @@ impl StepWindow {
         Ok(Self::among(Steps::of_device(source, device)?, range))
     }
 
-    /// The requested steps among `steps`, or all events if there are none and none are requested: survivors can then be
-    /// measured, but not growth per step.
+    /// Returns the requested steps among `steps`, or all events if there are no steps and none are requested. Survivors
+    /// can then be measured, but not growth per step.
     ///
     /// # Errors
     ///
@@ -140,7 +142,7 @@ impl StepWindow {
         Self::among(steps, range)
     }
 
-    /// The requested bursts.
+    /// Returns the requested bursts.
     ///
     /// # Errors
     ///
@@ -154,7 +156,7 @@ impl StepWindow {
         Self::among(bursts, range)
     }
 
-    /// The requested steps among `steps`.
+    /// Returns the requested steps among `steps`.
     ///
     /// # Errors
     ///
@@ -205,7 +207,7 @@ impl StepWindow {
         Ok(Self { steps, events, first: first_at.1, last: last_at.1, between, idle })
     }
 
-    /// The last two complete steps of `device`; `None` if it has fewer.
+    /// Returns the last two complete steps of `device`; `None` if there are fewer.
     pub(crate) fn last_two(source: &Source<'_>, device: DeviceId) -> Result<Option<[u32; 2]>> {
         let steps = Steps::of_device(source, device)?;
         let numbers: Vec<u32> = steps.runs.iter().map(|run| run.step).collect();
@@ -213,17 +215,17 @@ impl StepWindow {
         Ok(numbers[..whole].last_chunk().copied())
     }
 
-    /// Whether the window has a complete step; false if the only step is incomplete.
+    /// Returns whether the window has a complete step; false if its only step is incomplete.
     pub fn is_whole(&self) -> bool {
         !matches!(self.last, LastStep::OnlyCut(_))
     }
 
-    /// The number of the first step.
+    /// Returns the first step.
     pub fn from(&self) -> u32 {
         self.steps.first().map_or(0, |(step, _)| *step)
     }
 
-    /// The number of the last step.
+    /// Returns the last step.
     pub fn to(&self) -> u32 {
         self.steps.last().map_or(0, |(step, _)| *step)
     }
@@ -240,9 +242,9 @@ impl StepWindow {
         if self.steps.is_empty() { end - (end - start).div_ceil(10)..end } else { start..end }
     }
 
-    /// Whether `steps` include every step of the window, which must have several. The last step of a recording may be
-    /// missing, because allocations between an optimizer and the next forward, such as a batch, belong to the step
-    /// before. Bursts differ from each other, so one burst in each part of the window is enough.
+    /// Returns whether `steps` includes every step of the window, which must have several steps. The last step of a
+    /// recording may be missing, because allocations between an optimizer step and the next forward, such as a batch,
+    /// belong to the earlier step. Bursts differ from each other, so one burst in each part of the window suffices.
     pub(crate) fn is_every(&self, steps: &HashSet<u32>) -> bool {
         let all = self.steps.len();
         if self.between == Between::Idle {
@@ -259,7 +261,7 @@ impl StepWindow {
         self.step_at(step_of(trace, &trace.blocks.get(id)), trace.alloc_number(id))
     }
 
-    /// The step of an event for which the recording has step `marked`.
+    /// Returns the step of an event that the recording assigns to step `marked`.
     pub(crate) fn step_at(&self, marked: Option<u32>, event: Option<u64>) -> Option<u32> {
         if self.between == Between::Steps {
             return marked;
@@ -269,13 +271,13 @@ impl StepWindow {
         self.steps.get(row).filter(|(_, events)| events.contains(&event)).map(|(step, _)| *step)
     }
 
-    /// The range of events from the first of the first step to the last of the last step.
+    /// Returns the range of events from the first event of the first step to the last event of the last step.
     pub fn events(&self) -> Range<u64> {
         self.events.clone()
     }
 
-    /// The reasons why the window begins and ends where it does, one sentence each; empty for requested steps. After
-    /// them, what separates bursts.
+    /// Returns the reasons for the beginning and the end of the window, one sentence each, and the property that
+    /// separates bursts. Requested steps have no reason.
     pub fn reasons(&self) -> Vec<String> {
         let unit = self.between.unit();
         let first = match self.first {

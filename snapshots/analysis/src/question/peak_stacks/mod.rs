@@ -28,7 +28,7 @@ const NO_STACK: &str = "(no stack)";
 /// A format for call stacks with their bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StackFormat {
-    /// One line per stack: its frames, outermost first, and the bytes.
+    /// One line per stack: its frames, outermost first, and its bytes.
     Folded,
     /// JSON of [speedscope](https://www.speedscope.app).
     Speedscope,
@@ -94,7 +94,7 @@ struct Line {
     line: u32,
 }
 
-/// The entries of a stack, innermost first, without those of the recorder, which is called by the allocator.
+/// Returns the entries of a stack, innermost first, without the recorder's frames below the allocator.
 fn program_entries(tables: &Tables, stack: StackId) -> impl Iterator<Item = LeadingFrame> {
     entries(tables, stack).map(|(_, entry)| entry).skip_while(move |entry| entry.is_recorder(tables))
 }
@@ -115,7 +115,8 @@ struct Lines {
 }
 
 impl Lines {
-    /// The indices of a stack's lines, innermost first, without those of the recorder; at least one.
+    /// Returns the indices of a stack's lines, innermost first and at least one, without the recorder's frames below
+    /// the allocator.
     fn of(&mut self, trace: &Trace, stack: StackId) -> Vec<usize> {
         let tables = &trace.tables;
         let mut rows = Vec::new();
