@@ -11,16 +11,16 @@ use crate::index::device_spans::{ActiveSpan, Activity, StepActivity, activity_in
 use crate::index::replay::{Effect, Replay, baseline_effects};
 use crate::metric::{Metric, Totals};
 
-/// One phase of one step. Event numbers are those in the whole recording.
+/// A phase of a step. Event indices are those in the whole recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhaseRow {
-    /// The step; `None` before the first.
+    /// The step; `None` before the first step.
     pub step: Option<u32>,
     /// The phase.
     pub phase: Phase,
-    /// The number of its first event.
+    /// The index of the first event.
     pub first: u64,
-    /// The number of its last event; less than `first` for a phase without events.
+    /// The index of the last event; less than `first` for a phase without events.
     pub last: u64,
     /// The total before the first event.
     pub start_bytes: u64,
@@ -30,12 +30,13 @@ pub struct PhaseRow {
     pub peak_event: Option<u64>,
     /// The total after the last event.
     pub end_bytes: u64,
-    /// Bytes by category at the peak: of blocks only, so less than the peak for `reserved` and `device_used`.
+    /// Bytes by category at the peak. Only blocks count, so the sum is less than the peak for `reserved` and
+    /// `device_used`.
     pub at_peak: CategoryBytes,
 }
 
 impl PhaseRow {
-    /// A phase of a step with these events in which the total and the categories do not change.
+    /// Creates a phase of a step with these events, in which the total and the categories do not change.
     fn unchanged(
         (step, phase): (Option<u32>, Phase),
         (first, last): (u64, u64),
@@ -74,13 +75,13 @@ impl CategoryBytes {
     }
 }
 
-/// A range of consecutive events in one step and phase, with the values of one device; or a part of such a range.
+/// A range of consecutive events in one step and phase, or a part of such a range, with the values of one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageRow {
     phase: PhaseRow,
-    /// The number of the event at which the step or the phase began.
+    /// The index of the event at which the step or the phase began.
     since: u64,
-    /// Whether this device, and whether any other device, allocates or frees memory in it.
+    /// Whether this device, and whether any other device, allocates or frees memory in the range.
     activity: Activity,
     /// Whether the device's memory is unchanged by the events.
     is_idle: bool,
@@ -144,15 +145,15 @@ impl StageRow {
         ActiveSpan { step, phase, events: first..last + 1, activity: self.activity }
     }
 
-    /// Whether this phase of training leaves memory unchanged and no other device is active in it: that the phase needs
-    /// no memory is itself a result.
+    /// Returns whether this is a phase of training that leaves memory unchanged and in which no other device is active.
+    /// Such a phase is listed, since its lack of memory use is itself a result.
     fn is_answer(&self) -> bool {
         let is_training = !matches!(self.phase.phase, Phase::Setup | Phase::Other);
         is_training && self.phase.step.is_some() && self.activity.is_of_device()
     }
 }
 
-/// The step numbers of a device without duplicates, in order of appearance; `rows` are all its rows.
+/// Returns the step numbers of a device without duplicates, in order of appearance; `rows` contains all of its rows.
 pub fn steps_of(rows: &[StageRow]) -> Vec<u32> {
     let steps = StepActivity::of(rows.iter().map(|row| (row.phase.step, row.activity)));
     let mut seen = std::collections::HashSet::new();
@@ -165,9 +166,9 @@ pub fn phases_of(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRo
     phases(trace, device, metric, stage_rows(trace, device, metric))
 }
 
-/// The phases of `device` in order; `rows` are all its rows, and `facts` the facts of the recording. Phases outside of
-/// steps are listed only if something is allocated or freed in them. Phases in which only other devices are active are
-/// omitted.
+/// Returns the phases of `device` in order; `rows` contains all of its rows, and `facts` the facts of the recording.
+/// Phases outside of steps are listed only if something is allocated or freed in them. Phases in which only other
+/// devices are active are omitted.
 pub fn phases(facts: &Trace, device: DeviceId, metric: Metric, rows: Vec<StageRow>) -> Vec<PhaseRow> {
     let mut rows = phase_rows(rows);
     // Only recordings in memory have annotations.
@@ -184,8 +185,8 @@ pub fn phases(facts: &Trace, device: DeviceId, metric: Metric, rows: Vec<StageRo
     rows
 }
 
-/// The phases that, according to the program's annotations, contain no event, as when an optimizer allocates nothing.
-/// The total does not change in them; each is placed before the next event.
+/// Returns the phases that, according to the program's annotations, contain no event, such as an optimizer step without
+/// allocations. The total does not change in them. Each is placed before the next event.
 fn eventless(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> {
     let mut found: Vec<(usize, Phase, Option<u32>)> = Vec::new();
     let zeroes_first = zeroes_first(trace);
@@ -212,7 +213,8 @@ fn eventless(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> {
     found.into_iter().filter_map(row).collect()
 }
 
-/// Whether each step of `trace` starts by zeroing the gradients: true if the first step did so before forward.
+/// Returns whether each step of `trace` starts by zeroing the gradients, which is assumed if the first step did so
+/// before forward.
 fn zeroes_first(trace: &Trace) -> bool {
     let is_zero_grad = |annotation: &&Annotation| trace.phase_named(annotation.name) == Some(Phase::ZeroGrad);
     let first = trace.annotations.iter().filter(is_zero_grad).map(|annotation| annotation.first).min();
@@ -220,8 +222,9 @@ fn zeroes_first(trace: &Trace) -> bool {
     first.zip(forward).is_some_and(|(first, forward)| first <= forward)
 }
 
-/// The step of an annotation without events, taken from the events around it. Between two steps it belongs to the
-/// earlier one, unless the annotation `begins_step`, or is inside a range that begins with the later one.
+/// Returns the step of an annotation without events, derived from the events around it. Between two steps, the
+/// annotation belongs to the earlier one, unless it `begins_step`, or is inside a range that begins with the later
+/// step.
 fn step_between(trace: &Trace, annotation: &Annotation, begins_step: bool) -> Option<u32> {
     let step_at = |event: EventId| trace.spans.at(event).and_then(|span| span.step);
     let before = annotation.first.0.checked_sub(1).and_then(|last| step_at(EventId(last)));
@@ -235,15 +238,15 @@ fn step_between(trace: &Trace, annotation: &Annotation, begins_step: bool) -> Op
     if after.is_some() && after != before && is_later() { after } else { before }
 }
 
-/// The phases that have events; `rows` are all rows of a recording.
+/// Returns the phases that have events; `rows` contains all rows of a recording.
 fn phase_rows(rows: Vec<StageRow>) -> Vec<PhaseRow> {
     let steps = StepActivity::of(rows.iter().map(|row| (row.phase.step, row.activity)));
     let is_phase = |row: &StageRow| steps.is_of_device(row.phase.step) && (!row.is_idle || row.is_answer());
     rows.into_iter().filter(is_phase).map(|row| row.phase).collect()
 }
 
-/// The event at which the total is largest, and its row, chosen like [`Moment::peak`]; `rows` are all rows of a
-/// recording. `None` if the total never exceeds that before the first event.
+/// Returns the event at which the total is largest, and its row, chosen like [`Moment::peak`]; `rows` contains all rows
+/// of a recording. `None` if the total never exceeds its value before the first event.
 pub fn peak_of(rows: &[StageRow]) -> Option<(u64, &StageRow)> {
     let most = rows.iter().map(|row| row.phase.peak_bytes).max()?;
     let first = rows.iter().find(|row| row.phase.peak_bytes == most)?;
@@ -259,8 +262,8 @@ pub fn peak_of(rows: &[StageRow]) -> Option<(u64, &StageRow)> {
     Some(repeated.unwrap_or((event, first)))
 }
 
-/// The other phases that reach the same peak: the first point of each, without its time. Steps that repeat exactly all
-/// have the same peak.
+/// Returns the first point, without its time, of each other phase that reaches the same peak. Steps that repeat exactly
+/// all have the same peak.
 pub fn reached_elsewhere(phases: &[PhaseRow], peak: &Moment) -> Vec<Moment> {
     let others = phases.iter().filter(|row| row.peak_bytes == peak.bytes && row.peak_event != peak.number());
     let moment = |row: &PhaseRow| {
@@ -297,7 +300,7 @@ impl<'a> CategoryTotals<'a> {
         self.replay.totals()
     }
 
-    /// The total of its metric.
+    /// Returns the total of the metric.
     fn total(&self) -> u64 {
         self.totals().get(self.metric)
     }
@@ -307,7 +310,7 @@ impl<'a> CategoryTotals<'a> {
         self.replay.position()
     }
 
-    /// Applies the next event, of any device; returns its id, and whether it affected memory of the device.
+    /// Applies the next event, of any device. Returns its id, and whether it affected memory of the device.
     pub(crate) fn step(&mut self) -> Option<(EventId, bool)> {
         let Self { trace, metric, replay, bytes } = self;
         let mut has_effect = false;

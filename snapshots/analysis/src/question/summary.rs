@@ -22,11 +22,11 @@ pub struct DeviceSummary {
     pub capacity_bytes: u64,
     /// Whether the capacity was not recorded but inferred from a failed request.
     pub capacity_is_inferred: bool,
-    /// Number of its events, including marks, but not steps and phases.
+    /// Number of events of the device, including marks, but not steps and phases.
     pub events: u64,
     /// Number of alloc events.
     pub allocs: u64,
-    /// Number of frees: of free-requested events, and of blocks whose free was only completed.
+    /// Number of frees, counting free-requested events and blocks with only a free-completed event.
     pub frees: u64,
     /// Number of use events.
     pub uses: u64,
@@ -36,7 +36,7 @@ pub struct DeviceSummary {
     pub baseline_bytes: u64,
     /// The totals after the last event.
     pub end: Totals,
-    /// The peak of each metric; that of `device_used` only if it was sampled.
+    /// The peak of each metric; that of `device_used` is included only if it was sampled.
     pub peaks: Vec<Moment>,
     /// Number of failed requests.
     pub oom_events: u64,

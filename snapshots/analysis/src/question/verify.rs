@@ -80,7 +80,7 @@ impl Listed {
     }
 }
 
-/// An event's number, device and time.
+/// An event's index, device and time.
 type At = (u64, DeviceId, u64);
 
 /// The findings in one window, or in several consecutive ones.
@@ -92,7 +92,7 @@ struct Findings {
     devices: Vec<OfDevice>,
     times: Listed,
     sizes: Listed,
-    /// Invalid references: of events and of blocks to stacks, and of blocks to operations and modules.
+    /// Invalid references from events and blocks to stacks, and from blocks to operations and modules.
     references: [Listed; 4],
 }
 
@@ -104,7 +104,7 @@ struct OfDevice {
     on: String,
     overlaps: Listed,
     sums: SumRule,
-    /// Problems that live blocks do not add up to the totals after the last event.
+    /// Problems with live blocks that do not add up to the totals after the last event.
     end: Vec<Problem>,
 }
 
@@ -125,7 +125,7 @@ impl Findings {
         found
     }
 
-    /// The prefix of problems on `device`; `None` if the device is not checked.
+    /// Returns the prefix of problems on `device`; `None` if the device is not checked.
     fn on(&self, device: DeviceId) -> Option<&str> {
         self.devices.iter().find(|of| of.device == device).map(|of| of.on.as_str())
     }
@@ -173,7 +173,7 @@ impl Findings {
         }
     }
 
-    /// Whether the problems of this kind concern blocks rather than events.
+    /// Returns whether problems of this kind concern blocks rather than events.
     fn names_blocks(&self) -> bool {
         self.sizes.count > 0 || self.devices.iter().any(|of| of.overlaps.count > 0)
     }
@@ -257,7 +257,7 @@ impl OfDevice {
     }
 }
 
-/// The problems that the blocks live after the last event do not add up to the totals.
+/// Returns problems if the blocks live after the last event do not add up to the totals.
 fn end_problems(trace: &Trace, device: DeviceId, totals: &Totals) -> Vec<Problem> {
     let blocks = &trace.blocks;
     let mut sums = Totals::default();
@@ -284,7 +284,7 @@ fn new_blocks(trace: &Trace) -> std::ops::Range<usize> {
     trace.first_new_row()..trace.blocks.len()
 }
 
-/// The number of a block in the whole recording.
+/// Returns the id of a block in the whole recording.
 fn number(trace: &Trace, row: usize) -> u32 {
     trace.block_number(BlockId::from_index(row)).0
 }

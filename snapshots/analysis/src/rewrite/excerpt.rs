@@ -1,4 +1,4 @@
-//! Extracts a part of a recording as a separate recording: smaller to send, with the same totals after every event.
+//! Extracts a part of a recording as a separate recording, which is smaller and has the same totals after every event.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use highwater_snapshots::trace::{Annotation, Attribute, EXCERPT, NOTE, Owner, Se
 use highwater_snapshots::units::format_count;
 use highwater_snapshots::{Phase, StartingBlock, StartingState, TraceBuilder};
 
-/// Returns a recording of only `events`. The live blocks before them become its baseline; events for the current step,
-/// phase and memory used on the device are inserted at the start.
+/// Returns a recording of only `events`. The blocks live before these events become its baseline; events for the
+/// current step, phase and memory used on the device are inserted at the start.
 pub fn excerpt(trace: &Trace, events: Range<usize>) -> Trace {
     let events = events.start.min(trace.events.len())..events.end.min(trace.events.len());
     let (builder, keys) = (TraceBuilder::with_capacity(events.len() + 3), block_keys(trace));
@@ -43,7 +43,7 @@ pub fn excerpt(trace: &Trace, events: Range<usize>) -> Trace {
     part.builder.finish()
 }
 
-/// An excerpt that is being built.
+/// An excerpt under construction.
 struct Excerpt<'a> {
     trace: &'a Trace,
     builder: TraceBuilder,
@@ -115,8 +115,8 @@ impl Excerpt<'_> {
         }
     }
 
-    /// Copies the references to a block that becomes part of the baseline. Of the `before` allocations before the
-    /// excerpt, `own` precede the end of the block's own.
+    /// Copies the references to a block that becomes part of the baseline. Of the `before` allocations that precede the
+    /// excerpt, `own` allocations precede the end of the block's own allocation.
     fn copy_references(&mut self, from: Owner, owner: Owner, own: usize, before: usize) {
         let tables = &self.trace.tables;
         for attribute in self.trace.attributes_of(from).iter().filter(|fact| tables.string(fact.name) == ATTRIBUTE) {
@@ -129,7 +129,7 @@ impl Excerpt<'_> {
         }
     }
 
-    /// Whether `event` precedes the excerpt.
+    /// Returns whether `event` precedes the excerpt.
     fn is_over(&self, event: EventId) -> bool {
         event.index().is_some_and(|event| event < self.start)
     }
@@ -161,7 +161,7 @@ impl Excerpt<'_> {
         mapped.iter().map(range).collect()
     }
 
-    /// Adds events for the step, the phase and the memory used on each device at the start, if the recording has any.
+    /// Adds events at the start for the current step, phase and memory used on each device, if the recording has any.
     fn push_current_facts(&mut self) {
         let (trace, start) = (self.trace, self.start);
         let Some(last) = start.checked_sub(1) else { return };
@@ -203,7 +203,8 @@ impl Excerpt<'_> {
     }
 }
 
-/// The owner of the attributes of a row created by `event`: the event, or the row itself in the baseline.
+/// Returns the owner of the attributes of a row created by `event`, which is the event, or the row itself in the
+/// baseline.
 fn owner_of(event: EventId, baseline: Owner) -> Owner {
     if event.is_some() { Owner::Event(event) } else { baseline }
 }

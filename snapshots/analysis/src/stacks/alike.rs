@@ -1,8 +1,8 @@
 //! Maps source lines, call stacks, module paths and operations with the same text to one row each.
 //!
-//! A compiler may inline a function twice into one line, unroll a loop, or number the closures of a line: the rows then
-//! differ in addresses or names, but their text is the same. Names that differ only in characters that are not
-//! displayed also have the same text. Rows with the same text are grouped as one value.
+//! A compiler may inline a function twice into one line, unroll a loop, or number the closures of a line. The rows then
+//! differ in addresses or names, but have the same text. Names that differ only in characters that are not displayed
+//! also have the same text. Rows with the same text are grouped as one value.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -45,16 +45,17 @@ impl AlikeLines {
     }
 }
 
-/// Numbers distinct sequences; a sequence extends another by one part.
+/// Assigns ids to distinct sequences; a sequence extends another one by one part.
 #[derive(Default)]
 struct Sequences {
     numbers: Interner<(Option<u32>, u32)>,
-    /// The number of each row's sequence, which consists of the parent's sequence and the row's own parts.
+    /// The id of each row's sequence, which consists of the parent's sequence and the row's own parts.
     of_row: Vec<Option<u32>>,
 }
 
 impl Sequences {
-    /// Numbers the next row, whose parts are appended to the sequence of row `parent`; `None` if it has no parts.
+    /// Assigns an id to the next row, whose parts are appended to the sequence of row `parent`; `None` if it has no
+    /// parts.
     fn push(&mut self, parent: Option<usize>, parts: impl Iterator<Item = u32>) -> Option<u32> {
         let start = match parent {
             None => None,
@@ -158,7 +159,7 @@ impl AlikeOps {
         Self { first: tables.ops.iter().map(first).collect() }
     }
 
-    /// The first name with the same text as `name`; `name` itself if no operation has it.
+    /// Returns the first name with the same text as `name`; `name` itself if no operation has this name.
     pub(crate) fn first(&self, name: StringId) -> StringId {
         self.first.get(&name).copied().unwrap_or(name)
     }

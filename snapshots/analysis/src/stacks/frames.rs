@@ -25,10 +25,11 @@ const ALLOCATORS: &[&str] = &[
     "at::detail::empty_",
 ];
 
-/// Path fragments of the files of such functions.
+/// Path fragments of the files that contain such functions.
 const ALLOCATOR_FILES: &[&str] = &["/engine/allocator/src/", "/engine/src/alloc/", "/recorder/src/"];
 
-/// Whether `line` belongs to an allocator or a recorder, and so shows how memory was requested rather than what for.
+/// Returns whether `line` belongs to an allocator or a recorder, and therefore does not show the purpose of an
+/// allocation.
 pub(crate) fn is_allocating(tables: &Tables, line: &SourceLine) -> bool {
     let function = bare_name(tables.string(line.function));
     ALLOCATORS.iter().any(|prefix| function.starts_with(prefix))
@@ -40,8 +41,8 @@ pub(crate) fn is_allocating(tables: &Tables, line: &SourceLine) -> bool {
 pub struct StackLine {
     /// The text from [`Tables::line_text`], or the module and address if the frame is not symbolized.
     pub text: String,
-    /// Whether the line is of interest to the user: from their own code, or if the stack has none, from the first
-    /// [`LineOwner`] that occurs.
+    /// Whether the line is of interest to the user, because it is from their own code, or, if the stack has no such
+    /// line, from the first [`LineOwner`] that occurs.
     pub is_program: bool,
 }
 
@@ -61,7 +62,7 @@ pub fn stack_lines(tables: &Tables, stack: StackId) -> Vec<StackLine> {
 pub(crate) struct LineKind {
     is_python: bool,
     has_number: bool,
-    /// Whether it is a compiler-generated entry point, which has no line number, unlike a program's own.
+    /// Whether it is a compiler-generated entry point, which has no line number, unlike one written by the user.
     is_entry: bool,
     owner: LineOwner,
 }
@@ -97,13 +98,14 @@ pub(crate) fn owners_in_stack(
     owners
 }
 
-/// The owner whose lines represent a stack with lines of `owners`; `None` if all belong to frameworks.
+/// Returns the owner whose lines represent a stack, given the `owners` of its lines; `None` if all belong to
+/// frameworks.
 pub(crate) fn leading_owner(owners: impl Iterator<Item = LineOwner>) -> Option<LineOwner> {
     owners.min().filter(|owner| *owner < LineOwner::Framework)
 }
 
-/// A short form of a stack: the lines of interest, innermost first, and the number of omitted lines. If all belong to
-/// frameworks, [`user_line`] represents them.
+/// Returns a short form of a stack: the lines of interest, innermost first, and the number of omitted lines. If all
+/// lines belong to frameworks, [`user_line`] represents them.
 pub fn short_stack(tables: &Tables, stack: StackId) -> Vec<String> {
     shorten(tables, stack, &stack_lines(tables, stack), None)
 }

@@ -15,9 +15,9 @@ const STATELESS: [&str; 1] = ["torch/optim/sgd.py"];
 pub enum FusedForm {
     /// PyTorch has no fused implementation of this optimizer.
     Missing,
-    /// It keeps no more state than the other implementations.
+    /// The fused implementation keeps no more state than the other implementations.
     WithoutCounters,
-    /// It keeps a step counter for each parameter on the device, which the other implementations keep on the CPU.
+    /// The fused implementation keeps a step counter for each parameter on the device; the others keep it on the CPU.
     WithCounters,
 }
 

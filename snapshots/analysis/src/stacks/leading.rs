@@ -1,5 +1,5 @@
-//! Chooses the frame that represents a call stack: the innermost one of the user's own code, identified by its line, or
-//! by its address if that is all that is known.
+//! Chooses the frame that represents a call stack: the innermost frame of the user's own code, identified by its line,
+//! or by its address if the line is unknown.
 
 use highwater_snapshots::ids::{FrameId, StackId};
 use highwater_snapshots::tables::{SourceLine, Tables};
@@ -39,17 +39,17 @@ impl LeadingFrame {
         }
     }
 
-    /// The name of the function; empty if it is unknown.
+    /// Returns the name of the function; empty if unknown.
     fn function(self, tables: &Tables) -> &str {
         self.line().map_or("", |line| tables.string(line.function))
     }
 
-    /// Whether the file and line are known, or it is a node of generated code.
+    /// Returns whether the file and line are known, or it is a node of generated code.
     fn is_placed(self, tables: &Tables) -> bool {
         self.line().is_some_and(|line| line.line > 0) || self.function(tables).starts_with(GENERATED)
     }
 
-    /// Whether it belongs to the recorder, which the allocator calls.
+    /// Returns whether it belongs to the recorder, which is called by the allocator.
     pub(crate) fn is_recorder(self, tables: &Tables) -> bool {
         self.line().is_some_and(|line| is_of_recorder(tables.string(line.function), tables.string(line.file)))
     }
@@ -98,12 +98,12 @@ pub(crate) fn entries(tables: &Tables, stack: StackId) -> impl Iterator<Item = (
 struct Allocator<'a> {
     caller: LeadingFrame,
     implementor: Option<&'a str>,
-    /// The calls in its module.
+    /// The calls in the allocator's module.
     wrappers: Vec<LeadingFrame>,
 }
 
 impl<'a> Allocator<'a> {
-    /// Finds the allocator whose function `caller`, entry `row` of a stack, called the recorder.
+    /// Finds the allocator that called the recorder from the function `caller`, which is entry `row` of a stack.
     fn of(tables: &'a Tables, stack: StackId, row: usize, caller: LeadingFrame) -> Self {
         let function = caller.function(tables);
         let mut wrappers = Vec::new();
@@ -135,8 +135,8 @@ fn path_of(function: &str) -> &str {
     bare[..end].trim_end_matches("::")
 }
 
-/// The module of a function or method: `app::pool` for `app::pool::take` and for `app::pool::Arena::alloc`. `None` if
-/// it is in the root of the crate.
+/// Returns the module of a function or method, such as `app::pool` for `app::pool::take` and for
+/// `app::pool::Arena::alloc`. `None` if it is in the root of the crate.
 fn module_of(function: &str) -> Option<&str> {
     let path = path_of(function);
     let item = path.match_indices("::").find(|(at, _)| path[at + 2..].starts_with(|c: char| c.is_ascii_uppercase()));
@@ -144,7 +144,7 @@ fn module_of(function: &str) -> Option<&str> {
     path[..at].contains("::").then_some(&path[..at])
 }
 
-/// The type that a method belongs to: `app::Arena` for `app::Arena::alloc` and for `<app::Arena<T> as Pool>::alloc`.
+/// Returns the type of a method, such as `app::Arena` for `app::Arena::alloc` and for `<app::Arena<T> as Pool>::alloc`.
 fn implementor(function: &str) -> Option<&str> {
     let path = path_of(function);
     let is_type = |part: &str| part.starts_with(|c: char| c.is_ascii_uppercase());
@@ -161,7 +161,7 @@ fn implementor(function: &str) -> Option<&str> {
 }
 
 /// Changes the owner of the lines of the user's own allocator to `Framework` if the stack also has lines of the
-/// allocator's caller. `owners` are the owners of the stack's lines, innermost first.
+/// allocator's caller. `owners` contains the owners of the stack's lines, innermost first.
 pub(crate) fn set_allocator_apart(tables: &Tables, stack: StackId, owners: &mut [LineOwner]) {
     let mut lines = entries(tables, stack).map(|(_, entry)| entry).zip(owners.iter()).enumerate();
     let mut has_recorder = false;
@@ -181,11 +181,11 @@ pub(crate) fn set_allocator_apart(tables: &Tables, stack: StackId, owners: &mut 
     }
 }
 
-/// The frame that represents a stack: the innermost one of the user's own code outside of their allocator, preferably
-/// one with a line number, since below Python code there are libraries whose source is unknown. Otherwise the first of
-/// these that exists: an address in the user's own binary, the innermost line of a library, of a layer, the line that
-/// names an autograd node, a line of unknown owner, a Python line, a line outside of allocators and runtimes, such as
-/// the function that a thread pool runs, a line of the pool, the innermost line.
+/// Returns the frame that represents a stack: the innermost frame of the user's own code outside of their allocator,
+/// preferably one with a line number, since below Python code there are libraries whose source is unknown. Otherwise,
+/// the first one of these that exists: an address in the user's own binary, the innermost line of a library, of a
+/// layer, the line that names an autograd node, a line of unknown owner, a Python line, a line outside of allocators
+/// and runtimes, such as the function that a thread pool runs, a line of the pool, the innermost line.
 pub fn leading_frame(tables: &Tables, stack: StackId) -> Option<LeadingFrame> {
     let lines = || entries(tables, stack).map(|(_, entry)| entry);
     let mut best: Option<(LineOwner, LeadingFrame)> = None;
@@ -234,7 +234,7 @@ pub fn leading_frame(tables: &Tables, stack: StackId) -> Option<LeadingFrame> {
         .or_else(|| lines().next())
 }
 
-/// The user's patterns of lines to skip that match no line of any stack.
+/// Returns the user's patterns of lines to skip that do not match any line of a stack.
 pub fn unmatched_skips(tables: &Tables) -> Vec<&str> {
     let mut unmatched: Vec<&str> = tables.skipped.iter().map(String::as_str).collect();
     let frames = (0..tables.frames.len()).map(FrameId::from_index);

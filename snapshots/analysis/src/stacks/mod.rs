@@ -1,4 +1,4 @@
-//! Interpretation of call stacks: which frames belong to the user's code, and which stacks have the same text.
+//! Interpretation of call stacks: the frames that belong to the user's code, and stacks with the same text.
 
 pub mod owners;
 pub(crate) mod leading;

@@ -2,7 +2,7 @@
 
 use highwater_snapshots::tables::{SourceLine, Tables, UNKNOWN_FILE};
 
-/// The owner of a line of code, in order of precedence: a stack is represented by the innermost line of the first owner
+/// The owner of a line of code, in order of precedence. A stack is represented by the innermost line of the first owner
 /// that occurs in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LineOwner {
@@ -12,7 +12,7 @@ pub enum LineOwner {
     Library,
     /// The layers of a Rust framework.
     Layer,
-    /// Frameworks, allocators and runtimes, which show how memory was requested rather than what for.
+    /// Frameworks, allocators and runtimes, whose lines do not show the purpose of an allocation.
     Framework,
 }
 
@@ -47,7 +47,7 @@ const PYTHON_FRAMEWORKS: &[&str] =
 const PYTHON_FRAMEWORK_PATHS: &[&str] = &["/pytorch/torch/", "/python/highwater/_", "/torchinductor_", "<frozen "];
 
 /// Path fragments of libraries that are used from a checkout, such as an editable installation: the repository's folder
-/// and the package's folder in it.
+/// and the package's folder within it.
 const CHECKOUTS: &[&str] = &[
     "/accelerate/src/accelerate/",
     "/deepspeed/deepspeed/",
@@ -152,14 +152,14 @@ const POOL_CRATES: &[&str] = &["crossbeam_", "rayon", "rayon_core"];
 /// Crates that call closures or allocate on behalf of their caller, other than thread pools.
 const RUNTIME_CRATES: &[&str] = &["alloc", "core", "dyn_stack", "highwater_allocator", "highwater_recorder", "std"];
 
-/// Prefixes of runtime functions: the start of a program or a thread, and Rust's allocator.
+/// Prefixes of runtime functions, for the start of a program or a thread, and for Rust's allocator.
 const RUNTIME_FUNCTIONS: &[&str] = &["__rustc::", "__rust_", "__libc_", "_start", "__clone", "clone3", "start_thread"];
 
 /// Crates that contain layers.
 const LAYER_CRATES: &[&str] = &["burn_core", "burn_nn", "burn_optim", "candle_nn", "candle_optimisers"];
 
 /// Path fragments of Rust's standard libraries, and of crates in the same repository. They are needed for inlined
-/// functions, whose names have no path. Matched against paths that start with `/`.
+/// functions, whose names have no path, and are matched against paths that start with `/`.
 const FRAMEWORK_FILES: &[&str] = &[
     "/rustc/",
     "/rustlib/src/rust/library/",
@@ -239,7 +239,8 @@ pub(crate) fn is_pool(function: &str, file: &str) -> bool {
     is_of_crates(POOL_CRATES, function, file)
 }
 
-/// Whether a line belongs to the recorder: by the function's name, or by the file if the name has no path (inlined).
+/// Returns whether a line belongs to the recorder, according to the function's name, or to the file if the name has no
+/// path (inlined).
 pub(crate) fn is_of_recorder(function: &str, file: &str) -> bool {
     let is_folder = |before: &str| before.is_empty() || before.ends_with('/');
     let in_recorder =
@@ -249,7 +250,8 @@ pub(crate) fn is_of_recorder(function: &str, file: &str) -> bool {
             && in_recorder().is_some_and(|(_, rest)| RECORDER_MODULES.iter().any(|module| is_module(rest, module))))
 }
 
-/// Whether a line only calls closures or allocates for its caller, so that its callee or caller is more informative.
+/// Returns whether a line only calls closures or allocates for its caller, so that its callee or caller is more
+/// informative.
 pub(crate) fn is_runtime(function: &str, file: &str) -> bool {
     let name = without_glibc_mark(bare_name(function));
     let is_of_rust = crate_of(name).is_none()
@@ -260,7 +262,8 @@ pub(crate) fn is_runtime(function: &str, file: &str) -> bool {
         || is_pool(function, file)
 }
 
-/// Whether a line belongs to one of `crates`: by the function's name, or by the file if the name has no path.
+/// Returns whether a line belongs to one of `crates`, according to the function's name, or to the file if the name has
+/// no path.
 fn is_of_crates(crates: &[&str], function: &str, file: &str) -> bool {
     match crate_of(bare_name(function)) {
         Some((name, _)) => is_listed(crates, name),
@@ -290,7 +293,7 @@ const FRAMEWORK_LIBRARIES: &[&str] = &[
     "libtorch",
 ];
 
-/// The owner of code in the binary or library at `path`, judged by the path alone.
+/// Returns the owner of code in the binary or library at `path`, determined only by the path.
 pub(crate) fn owner_of_module(path: &str) -> LineOwner {
     let name = path.rsplit('/').next().unwrap_or(path);
     let is_library = name.ends_with(".so") || name.contains(".so.");
@@ -308,7 +311,7 @@ pub(crate) fn owner_of_module(path: &str) -> LineOwner {
     }
 }
 
-/// Whether the binary or library at `path` belongs to the user, judged by the path alone.
+/// Returns whether the binary or library at `path` belongs to the user, determined only by the path.
 pub fn is_of_program(path: &str) -> bool {
     owner_of_module(path) == LineOwner::Program
 }
@@ -325,17 +328,18 @@ fn crate_of(function: &str) -> Option<(&str, &str)> {
     (!name.is_empty() && name.chars().all(is_snake)).then_some((name, rest))
 }
 
-/// The modules of the engine, also of earlier versions: a name without a path in one of their files is the engine's.
+/// The modules of the engine and of its earlier versions. A name without a path in one of their files belongs to the
+/// engine.
 const ENGINE_MODULES: &[&str] = &[
     "alloc", "autograd", "backend", "device", "models", "nn", "ops", "optim", "replay", "scenario", "storage", "tensor",
 ];
 
-/// Whether `path`, of a function or file within a crate, is in `module`.
+/// Returns whether `path`, which is that of a function or file within a crate, is in `module`.
 fn is_module(path: &str, module: &str) -> bool {
     path.strip_prefix(module).is_some_and(|rest| rest.starts_with(['/', '.', ':']))
 }
 
-/// The owner of `path` within the engine. The code of a scenario represents a stack that has no user code.
+/// Returns the owner of `path` within the engine. The code of a scenario represents stacks without user code.
 fn of_engine(path: &str) -> LineOwner {
     match path {
         path if is_module(path, "models") || is_module(path, "scenario") => LineOwner::Library,
@@ -375,7 +379,8 @@ fn fetched_crates(path: &str) -> Option<impl Iterator<Item = String>> {
     Some(rest.split('/').skip(1).take_while(|folder| *folder != "src").map(name))
 }
 
-/// Whether a C++ function whose name starts with its return type, as those of templates do, belongs to PyTorch.
+/// Returns whether a C++ function whose name starts with its return type, as the names of templates do, belongs to
+/// PyTorch.
 fn is_of_pytorch(function: &str) -> bool {
     let head = function.split('(').next().unwrap_or_default();
     head.split(' ').skip(1).any(|word| ["at::", "c10::", "torch::"].iter().any(|prefix| word.starts_with(prefix)))

@@ -12,12 +12,13 @@ use crate::index::device_spans::{StepActivity, activity_in, device_steps};
 use crate::index::replay::Replay;
 use crate::metric::Totals;
 
-/// The number of events of a device, and its final totals.
+/// The event counts of a device, and its final totals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounts {
-    /// The number of events of each kind, indexed by the kind's code, without steps and phases.
+    /// Number of events of each kind, indexed by the kind's code, without steps and phases.
     pub kinds: [u64; EventKind::ALL.len()],
-    /// The number of blocks with a free-completed event but no free-requested one; some allocators report all so.
+    /// Number of blocks with a free-completed event but no free-requested one. Some allocators report all frees this
+    /// way.
     pub completed_only: u64,
     /// Smallest and largest time of these events, in nanoseconds since the recording's origin; `None` without events,
     /// or without times.
@@ -62,7 +63,7 @@ impl Source<'_> {
         }
     }
 
-    /// The number of blocks that are live before the first event or allocated later, on all devices.
+    /// Returns the number of blocks on all devices that are live before the first event or allocated later.
     ///
     /// # Errors
     ///
@@ -82,7 +83,8 @@ impl Source<'_> {
         }
     }
 
-    /// The time from the first to the last event of any kind and device, in nanoseconds; `None` without times.
+    /// Returns the time between the first and the last event of any kind and device, in nanoseconds; `None` without
+    /// times.
     pub fn duration_ns(&self) -> Option<u64> {
         let times = match &self.kind {
             Kind::InMemory(memory) => {
@@ -166,7 +168,7 @@ fn completed_only(trace: &Trace, device: DeviceId) -> u64 {
     (0..blocks.len()).filter(is_completed_only).count() as u64
 }
 
-/// The number of events of each kind on `device`, without steps and phases, and their first and last time.
+/// Returns the number of events of each kind on `device`, without steps and phases, and their first and last times.
 fn count(trace: &Trace, device: DeviceId) -> (Counts, Option<(u64, u64)>) {
     let events = &trace.events;
     let of_run = |(run, kinds): (usize, &[EventKind])| {
@@ -191,10 +193,10 @@ fn count(trace: &Trace, device: DeviceId) -> (Counts, Option<(u64, u64)>) {
 
 type Counts = [u64; EventKind::ALL.len()];
 
-/// Number of events that each parallel task counts.
+/// Number of events counted by each parallel task.
 const RUN: usize = 1 << 16;
 
-/// The smallest range that includes both.
+/// Returns the smallest range that includes both ranges.
 fn join(one: Option<(u64, u64)>, other: Option<(u64, u64)>) -> Option<(u64, u64)> {
     match (one, other) {
         (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),

@@ -17,7 +17,7 @@ use crate::metric::Metric;
 const EVENTS: u64 = 1 << 16;
 
 impl Source<'_> {
-    /// The failed request with which the recording ends, see [`final_oom`]: its event number and its device.
+    /// Returns the failed request with which the recording ends (see [`final_oom`]): its event index and its device.
     ///
     /// # Errors
     ///
@@ -51,7 +51,7 @@ impl Source<'_> {
         Ok(None)
     }
 
-    /// The event numbers of all failed requests, in order, with their devices.
+    /// Returns the event indices of all failed requests, in order, with their devices.
     ///
     /// # Errors
     ///
@@ -70,8 +70,8 @@ impl Source<'_> {
         Ok(found.concat())
     }
 
-    /// The event of the first request on any device that failed at event `from` or later; if `is_forward` is false, of
-    /// the last one before it. Wraps around if there is none.
+    /// Returns the event of the first request on any device that failed at event `from` or later, or, if `is_forward`
+    /// is false, of the last one before it. Wraps around.
     ///
     /// # Errors
     ///
@@ -91,7 +91,8 @@ impl Source<'_> {
         }
     }
 
-    /// The memory of a device; `None` if it is neither recorded nor can be inferred from failed requests.
+    /// Returns the memory capacity of a device; `None` if it is neither recorded nor can be inferred from failed
+    /// requests.
     ///
     /// # Errors
     ///
@@ -112,8 +113,8 @@ impl Source<'_> {
     }
 
     /// The memory limit of the allocator on `device`, if a request failed because of a limit below the device's memory.
-    /// Returns the maximum of reserved memory: the limit is at least that, and less than the failed request would have
-    /// needed.
+    /// Returns the maximum of reserved memory. The limit is at least this value, and less than the failed request would
+    /// have needed.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 //! A recording of any length as a sequence of windows of events, each a trace. A recording in memory is a single
-//! window; of a file that is too long for that, a few windows are in memory at a time. Code outside this module does
-//! not depend on which of the two a recording is.
+//! window. Of a file that is too long to be in memory, only a few windows are in memory at a time. Code outside this
+//! module does not depend on this difference.
 
 mod counts;
 mod failed_requests;
@@ -28,7 +28,7 @@ use crate::index::series::Series;
 pub use counts::DeviceCounts;
 pub use steps::{FoundStep, SoughtStep};
 
-/// Maximum number of events of a window in a pass over a file; if checkpoints allow it, windows have at least half as
+/// Maximum number of events of a window in a pass over a file; if checkpoints permit, windows have at least half as
 /// many. Equals the usual distance between checkpoints.
 const WINDOW_EVENTS: u64 = 1 << 21;
 
@@ -101,7 +101,7 @@ struct File {
     facts: Arc<Trace>,
     /// Maximum number of events of a window in a pass.
     window_events: u64,
-    /// The filter that blocks must pass to be counted; all others are given a size of 0.
+    /// The filter that blocks must pass to be counted; all other blocks have size 0.
     filter: Filter,
 }
 
@@ -140,7 +140,7 @@ impl<'s> Source<'s> {
     ///
     /// # Errors
     ///
-    /// Fails if it cannot be read.
+    /// Fails if the recording cannot be read.
     pub fn in_windows(windows: impl Into<Arc<Windows>>) -> Result<Self> {
         let windows = windows.into();
         let facts = Arc::new(windows.window(0..0)?);
@@ -160,7 +160,7 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// Counts only the blocks that pass `filter`: all others are given a size of 0. Event numbers do not change.
+    /// Counts only the blocks that pass `filter`; all other blocks have size 0. Event indices do not change.
     #[must_use]
     pub fn counting(self, filter: &Filter) -> Self {
         match self.kind {
@@ -174,7 +174,8 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// The recording's header, devices, tables, limits and problems: a trace that has either all events or none.
+    /// Returns the recording's header, devices, tables, limits and problems, as a trace that has either all events or
+    /// none.
     pub fn facts(&self) -> &Trace {
         match &self.kind {
             Kind::InMemory(memory) => &memory.trace,
@@ -182,8 +183,8 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// The whole recording if it is in memory; for algorithms that process all events and whose results cannot be
-    /// merged.
+    /// Returns the whole recording if it is in memory. Intended for algorithms that process all events and whose
+    /// results cannot be merged.
     pub fn whole(&self) -> Option<&Trace> {
         match &self.kind {
             Kind::InMemory(memory) => Some(&memory.trace),
@@ -203,11 +204,12 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// Writes the whole recording to `out` as one `.snap` file.
+    /// Writes the whole recording to `out` as a single `.snap` file.
     ///
     /// # Errors
     ///
-    /// Fails if it cannot be read, if `out` cannot be written, or with [`Error::Cancelled`] if `watch` breaks.
+    /// Fails if the recording cannot be read or `out` cannot be written. Returns [`Error::Cancelled`] if `watch`
+    /// breaks.
     pub fn write<W: Write + Send>(&self, out: W, watch: &mut (dyn FnMut(u64) -> ControlFlow<()> + Send)) -> Result<W> {
         match &self.kind {
             Kind::InMemory(memory) => write_trace(out, &memory.trace),
@@ -215,7 +217,7 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// Shared ownership of the whole recording, if it is in memory and not borrowed.
+    /// Returns shared ownership of the whole recording, if it is in memory and not borrowed.
     pub fn shared(&self) -> Option<Arc<Trace>> {
         match &self.kind {
             Kind::InMemory(memory) => match &memory.trace {
@@ -234,7 +236,8 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// The numbers of its events. They start at 0 unless the source is a trace that is a window of a longer recording.
+    /// Returns the indices of the events. They start at 0 unless the source is a trace that is a window of a longer
+    /// recording.
     pub fn events(&self) -> Range<u64> {
         match &self.kind {
             Kind::InMemory(memory) => {
@@ -245,17 +248,17 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// The number of its events.
+    /// Returns the number of events.
     pub fn count_events(&self) -> u64 {
         let events = self.events();
         events.end - events.start
     }
 
-    /// Returns a trace that contains the events of `range`, as far as they exist.
+    /// Returns a trace that contains the existing events of `range`.
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be read, or is damaged in the part that is read.
+    /// Fails if the file cannot be read, or if the part that is read is damaged.
     pub fn window(&self, range: Range<u64>) -> Result<Window<'_>> {
         match &self.kind {
             Kind::InMemory(memory) => {
@@ -275,7 +278,7 @@ impl<'s> Source<'s> {
     ///
     /// # Errors
     ///
-    /// Fails like [`Self::window`], and if there is no such event.
+    /// Fails like [`Self::window`], or if there is no such event.
     pub fn window_at(&self, event: Option<u64>) -> Result<Window<'_>> {
         let window = self.window(event.map_or(0..0, |event| event..event + 1))?;
         if let Some(event) = event.filter(|_| window.events.is_empty()) {
@@ -289,7 +292,7 @@ impl<'s> Source<'s> {
     ///
     /// # Errors
     ///
-    /// Fails if a window cannot be read, or with [`Error::Cancelled`] if `watch` breaks.
+    /// Fails if a window cannot be read. Returns [`Error::Cancelled`] if `watch` breaks.
     pub fn each_window<T: Send>(
         &self,
         map: impl Fn(&Trace) -> T + Sync,
@@ -307,7 +310,7 @@ impl<'s> Source<'s> {
     ///
     /// # Errors
     ///
-    /// Fails like [`Self::each_window`], and if `map` or `take` fails.
+    /// Fails like [`Self::each_window`], or if `map` or `take` fails.
     pub fn try_each_window<'a, T: Send>(
         &'a self,
         map: impl Fn(Cow<'a, Trace>) -> Result<T> + Sync,
@@ -351,7 +354,7 @@ impl<'s> Source<'s> {
         Ok(())
     }
 
-    /// Like `each_within`, but numbers the blocks as in the whole recording.
+    /// Like `each_within`, but with block ids of the whole recording.
     ///
     /// # Errors
     ///
@@ -376,7 +379,7 @@ impl<'s> Source<'s> {
         Ok(())
     }
 
-    /// Returns a window with its blocks numbered as in the whole recording; in memory they already are.
+    /// Changes the block ids of a window to those of the whole recording, which they already are in memory.
     ///
     /// # Errors
     ///
@@ -394,7 +397,7 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// The indexes of a device: of all events for a recording in memory, of the starting state for a file.
+    /// Returns the indexes of a device, of all events for a recording in memory, or of the starting state for a file.
     pub fn index(&self, device: DeviceId) -> Arc<DeviceIndex> {
         let memory = match &self.kind {
             Kind::InMemory(memory) => Some(&**memory),
@@ -403,11 +406,11 @@ impl<'s> Source<'s> {
         index(memory, self.facts(), device)
     }
 
-    /// The number of operations in each module; under [`ScopeId::NONE`], those outside of all modules.
+    /// Returns the number of operations in each module; operations outside of all modules are under [`ScopeId::NONE`].
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be read, or is damaged in the part that is read.
+    /// Fails if the file cannot be read, or if the part that is read is damaged.
     pub fn count_operations(&self) -> Result<HashMap<ScopeId, u64>> {
         match &self.kind {
             Kind::InMemory(memory) => {
@@ -429,7 +432,7 @@ fn trace_of(memory: Arc<InMemory<'_>>) -> Trace {
     }
 }
 
-/// The indexes of a device in a trace; built only once if it is the trace of `memory`.
+/// Returns the indexes of a device in a trace, which are built only once if it is the trace of `memory`.
 fn index(memory: Option<&InMemory<'_>>, trace: &Trace, device: DeviceId) -> Arc<DeviceIndex> {
     let known = memory.and_then(|memory| memory.indexes.iter().find(|(known, _)| *known == device));
     let build = || Arc::new(DeviceIndex::build(trace, device));
@@ -463,7 +466,7 @@ impl File {
     }
 }
 
-/// A range of events of a recording, and a trace that contains it and may contain more events.
+/// A range of events of a recording, with a trace that contains these events and possibly others.
 #[derive(Debug)]
 pub struct Window<'a> {
     /// A trace that contains the events of the window.
@@ -474,12 +477,12 @@ pub struct Window<'a> {
 }
 
 impl Window<'_> {
-    /// The indexes of a device; for a recording in memory, they are built only once.
+    /// Returns the indexes of a device, which are built only once for a recording in memory.
     pub fn index(&self, device: DeviceId) -> Arc<DeviceIndex> {
         index(self.memory, &self.trace, device)
     }
 
-    /// The last of the events; `None` if there are none.
+    /// Returns the last event; `None` if there are no events.
     pub fn last(&self) -> Option<EventId> {
         self.events.clone().next_back().map(EventId::from_index)
     }

@@ -1,4 +1,5 @@
-//! Finds points of a recording, and the largest totals. For a file, the summaries locate them and few windows are read.
+//! Finds points of a recording, and the largest totals. In a file, the summaries locate them, so that few windows are
+//! read.
 
 use std::ops::{ControlFlow, Range};
 
@@ -16,7 +17,8 @@ use crate::question::phases::{StageRow, append_rows, peak_of, stage_rows};
 const STEP_EVENTS: u64 = 1 << 16;
 
 impl Window<'_> {
-    /// The state after the window's events; before the first event of the recording if there are none.
+    /// Returns the state after the window's events; if there are none, the state before the first event of the
+    /// recording.
     pub fn moment(&self, device: DeviceId, metric: Metric) -> Moment {
         let event = self.events.end.checked_sub(1).map(EventId::from_index);
         Moment::at(&self.trace, &self.index(device).series, metric, event)
@@ -29,7 +31,7 @@ impl Window<'_> {
 }
 
 impl Source<'_> {
-    /// The state after event `event`, or before the first one if `None`.
+    /// Returns the state after event `event`, or before the first event if `None`.
     ///
     /// # Errors
     ///
@@ -79,8 +81,8 @@ impl Source<'_> {
         Ok(again.unwrap_or(first))
     }
 
-    /// The maximum of `metric` in each of `count` parts of about equal length, from the device's first event to its
-    /// last. For a file, the parts divide all events, have the resolution of the summaries, and count all blocks.
+    /// Returns the maximum of `metric` in each of `count` parts of about equal length, from the device's first event to
+    /// its last. For a file, the parts divide all events, have the resolution of the summaries, and count all blocks.
     ///
     /// # Errors
     ///
@@ -108,7 +110,8 @@ impl Source<'_> {
         Ok(samples)
     }
 
-    /// The maximum of `metric` after any event of `range`, and the first event that reaches it. `None` if it is empty.
+    /// Returns the maximum of `metric` after any event of `range`, and the first event that reaches it; `None` if
+    /// `range` is empty.
     ///
     /// # Errors
     ///
@@ -144,7 +147,7 @@ impl Source<'_> {
         Ok(best)
     }
 
-    /// Whether the device is active in no step before `step`, which is the step at `event`.
+    /// Returns whether the device is active in no step before `step`, which is the step at `event`.
     fn is_first_step(&self, device: DeviceId, step: u32, event: u64) -> Result<bool> {
         let (mut start, mut rows) = (0, Vec::new());
         while start < event {
@@ -164,7 +167,8 @@ impl Source<'_> {
         Ok(true)
     }
 
-    /// A point in a later step with exactly the value of `first`, the peak of the first step, in the same phase.
+    /// Returns a point in a later step with exactly the value of `first`, the peak of the first step, in the same
+    /// phase.
     fn repeated(&self, file: &File, first: &Moment, step: u32, event: u64) -> Result<Option<Moment>> {
         let Some(after) = self.end_of_step(file, step, event)? else { return Ok(None) };
         let (device, metric) = (first.device, first.metric);
@@ -177,7 +181,8 @@ impl Source<'_> {
         Ok((again.phase == first.phase).then_some(again))
     }
 
-    /// The number of the first event after step `step`, which is the step at `event`; `None` if it lasts to the end.
+    /// Returns the index of the first event after step `step`, which is the step at `event`; `None` if the step lasts
+    /// to the end.
     fn end_of_step(&self, file: &File, step: u32, event: u64) -> Result<Option<u64>> {
         let (mut start, mut last) = (event, event);
         // Where numbers of steps come again, the step may be among them.

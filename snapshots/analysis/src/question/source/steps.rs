@@ -1,4 +1,4 @@
-//! Finds steps by the summaries of a recording, reading only events among which steps may begin or end.
+//! Finds steps by the summaries of a recording, reading only events among which a step may begin or end.
 
 use std::ops::{ControlFlow, Range};
 
@@ -20,12 +20,12 @@ pub enum SoughtStep {
     After(u64),
     /// The last step that begins before this event.
     Before(u64),
-    /// The step with a number: the first that begins at event `from` or later, else the first of all. Numbers repeat if
-    /// a run was restarted.
+    /// The step with this number: the first one that begins at event `from` or later, else the first one in the
+    /// recording. Numbers repeat if a run was restarted.
     Number {
-        /// The number of the step.
+        /// The step number.
         number: u32,
-        /// The event number at which to start.
+        /// The index of the event from which to search.
         from: u64,
     },
 }
@@ -35,7 +35,7 @@ pub enum SoughtStep {
 pub struct FoundStep {
     /// The step's number.
     pub number: u32,
-    /// The numbers of its events in the whole recording.
+    /// The indices of its events in the whole recording.
     pub events: Range<u64>,
 }
 
@@ -60,12 +60,13 @@ impl Source<'_> {
         }
     }
 
-    /// Finds a step in a file; `None` if there is none. `watch` is called with the number of events read so far.
-    /// Returns `None` for a recording in memory, whose steps are in [`Trace::spans`](highwater_snapshots::Trace).
+    /// Finds a step in a file; `None` if there is no such step. `watch` is called with the number of events read so
+    /// far. Also returns `None` for a recording in memory, whose steps are in
+    /// [`Trace::spans`](highwater_snapshots::Trace).
     ///
     /// # Errors
     ///
-    /// Fails if events cannot be read, or with [`Error::Cancelled`] if `watch` breaks.
+    /// Fails if events cannot be read. Returns [`Error::Cancelled`] if `watch` breaks.
     pub fn find_step(&self, sought: SoughtStep, watch: Watch<'_>) -> Result<Option<FoundStep>> {
         match &self.kind {
             Kind::InMemory(_) => Ok(None),
@@ -106,7 +107,7 @@ struct Finder<'w, 'f> {
 }
 
 impl Finder<'_, '_> {
-    /// The index of the summary row that contains `event`; the last one if it is past the end.
+    /// Returns the index of the summary row that contains `event`; the last row if the event is past the end.
     fn row_of(&self, event: u64) -> usize {
         self.rows.partition_point(|row| row.first <= event).saturating_sub(1)
     }
@@ -157,8 +158,8 @@ impl Finder<'_, '_> {
         if (self.watch)(self.read).is_break() { Err(Error::Cancelled) } else { Ok(()) }
     }
 
-    /// The first step in `rows` whose beginning satisfies `is_sought`, with the event at which it begins; reads the
-    /// rows for which `may_begin` is true.
+    /// Returns the first step in `rows` whose beginning satisfies `is_sought`, with the event at which it begins; reads
+    /// the rows for which `may_begin` is true.
     fn forward(
         &mut self,
         rows: Range<usize>,
@@ -205,7 +206,7 @@ impl Finder<'_, '_> {
         Ok(None)
     }
 
-    /// The event after the last one of step `number`, which begins at event `first`.
+    /// Returns the event after the last event of step `number`, which begins at event `first`.
     fn end_of(&mut self, first: u64, number: u32) -> Result<u64> {
         for row in self.row_of(first)..self.rows.len() {
             if self.begins(row) == 0 && self.rows[row].stage.step == Some(number) {

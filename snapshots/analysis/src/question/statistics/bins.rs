@@ -1,4 +1,4 @@
-//! Histograms: number and bytes of blocks by size, by lifetime, and so on.
+//! Histograms of the number and bytes of blocks, by size, by lifetime, and so on.
 
 use crate::grouping::lifetime::Lifetime;
 use crate::question::between::Sum;
@@ -48,7 +48,7 @@ pub struct Lived {
     pub open: Bin,
 }
 
-/// One bin per power of two: 0, 1, 2 to 3, 4 to 7 and so on.
+/// One bin per power of two: 0, 1, 2 to 3, 4 to 7, and so on.
 pub(super) type Powers = [Bin; 65];
 
 /// The index of the bin for `number`.
@@ -56,7 +56,7 @@ pub(super) fn bin_of(number: u64) -> usize {
     (u64::BITS - number.leading_zeros()) as usize
 }
 
-/// The bins from the first to the last that is not empty, including empty ones between them.
+/// Returns the bins from the first to the last non-empty one, including empty bins between them.
 pub(super) fn trimmed(bins: &Powers) -> Vec<RangeBin> {
     let holds = |bin: &Bin| bin.all.blocks > 0 || bin.at_peak.blocks > 0;
     let (Some(first), Some(last)) = (bins.iter().position(holds), bins.iter().rposition(holds)) else {

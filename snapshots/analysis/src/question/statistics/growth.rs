@@ -21,10 +21,10 @@ pub struct LineGrowth {
     pub total: Sum,
     /// The sum for each step row, in order, without rows that have no such blocks.
     pub by_step: Vec<KeptOfStep>,
-    /// Whether some of it belongs to a leak: a source line whose allocations of every step survive, see
-    /// [`Leaks`](crate::question::growth::Leaks).
+    /// Whether some of this memory belongs to a leak, which is a source line whose allocations survive in every step;
+    /// see [`Leaks`](crate::question::growth::Leaks).
     pub is_growing: bool,
-    /// The minimum of these bytes over the steps of the leak window; 0 unless it is growing.
+    /// The minimum of these bytes over the steps of the leak window; 0 unless `is_growing`.
     pub least_bytes: u64,
 }
 
@@ -39,8 +39,8 @@ pub struct KeptOfStep {
     pub sum: Sum,
 }
 
-/// Groups the blocks in `kept`, and stores the sum in each row of `steps`. `leaking` are the categories and scopes of
-/// leaked blocks, and `window` the steps in which leaks are searched.
+/// Groups the blocks in `kept`, and stores the sum in each row of `steps`. `leaking` contains the categories and scopes
+/// of leaked blocks, and `window` the steps that are searched for leaks.
 pub(super) fn growth(
     trace: &Trace,
     steps: &mut [StepRow],

@@ -26,12 +26,12 @@ pub use growth::{KeptOfStep, LineGrowth};
 pub use notes::{TrustNote, trust_notes};
 pub use steps::StepRow;
 
-/// Statistics of one device of a recording. Only blocks that pass the filter count; driver calls always count.
+/// Statistics of one device of a recording. Only blocks that pass the filter count, but all driver calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statistics {
     /// The device.
     pub device: DeviceId,
-    /// The total whose peak is used; also determines whether requested or rounded bytes of blocks are counted.
+    /// The total whose peak is used. It also determines whether requested or rounded bytes of blocks are counted.
     pub metric: Metric,
     /// Number of events of the device, including those that concern every device.
     pub events: u64,
@@ -78,7 +78,7 @@ pub struct AllocatorFigures {
     pub obtained_bytes: u64,
     /// Bytes released or unmapped.
     pub returned_bytes: u64,
-    /// Number of times that memory was reserved from the driver right after other memory was released, because the
+    /// Number of times memory was reserved from the driver immediately after other memory was released, because the
     /// device was full or the allocator freed cached memory.
     pub obtained_after_release: u64,
     /// Number of failed requests.
@@ -137,7 +137,7 @@ impl Statistics {
     }
 }
 
-/// Returns the steps in which leaks are searched, and the categories and scopes of leaked blocks.
+/// Returns the steps that are searched for leaks, and the categories and scopes of leaked blocks.
 fn leaking(
     trace: &Trace,
     live: &LiveIndex,

@@ -18,25 +18,25 @@ pub struct StepRow {
     pub step: Option<u32>,
     /// The indices of its events, including those of other devices.
     pub range: Range<u32>,
-    /// Number of its events on this device, including those that concern every device.
+    /// Number of events of this device in the range, including those that concern every device.
     pub events: u64,
     /// Times of the first and the last of these events, in nanoseconds since the recording's origin.
     pub times_ns: Option<(u64, u64)>,
-    /// Number of blocks allocated in it.
+    /// Number of blocks allocated in the range.
     pub allocations: u64,
     /// Requested bytes of these blocks.
     pub requested: u64,
     /// Rounded bytes of these blocks.
     pub allocated: u64,
-    /// Number of blocks whose free was requested in it.
+    /// Number of blocks whose free was requested in the range.
     pub frees: u64,
-    /// The totals before it.
+    /// The totals before the range.
     pub start: Totals,
-    /// The maximum of each total from its start to its end.
+    /// The maximum of each total from the start to the end of the range.
     pub peak: Totals,
-    /// The totals after it.
+    /// The totals after the range.
     pub end: Totals,
-    /// The blocks allocated in it that are never freed.
+    /// The blocks allocated in the range that are never freed.
     pub kept: Sum,
 }
 
@@ -105,7 +105,7 @@ impl StepRow {
     }
 }
 
-/// Applies an effect to the totals unless its block is not counted; returns whether it was applied.
+/// Applies an effect to the totals unless its block is not counted. Returns whether it was applied.
 fn apply(trace: &Trace, matches: &Matches, totals: &mut Totals, effect: Effect) -> bool {
     let counts = match effect {
         Effect::Allocated(row) | Effect::FreeRequested(row) | Effect::FreeCompleted(row) => {

@@ -33,7 +33,7 @@ pub(super) struct Tally {
     addresses: Vec<u64>,
 }
 
-/// Number of blocks that each parallel task counts.
+/// Number of blocks counted by each parallel task.
 const RUN: usize = 1 << 16;
 
 impl Tally {

@@ -1,4 +1,4 @@
-//! Parses a profiler trace in Chrome's JSON, as exported by `torch.profiler`, to which a recording is added.
+//! Parses a profiler trace in Chrome's JSON, as exported by `torch.profiler`, so that a recording can be added to it.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::super::source::Source;
 
-/// The members of a file that this program writes itself.
+/// The members of a file that this program itself writes.
 const OWN_MEMBERS: [&str; 2] = ["displayTimeUnit", "traceEvents"];
 
 /// A trace of `torch.profiler`.
@@ -22,7 +22,7 @@ pub struct KinetoTrace {
     events: Box<RawValue>,
     /// The origin of its times, in nanoseconds since 1970.
     base_ns: i64,
-    /// The first and last time, in nanoseconds since that origin.
+    /// The first and last time, in nanoseconds since `base_ns`.
     times: Option<RangeInclusive<i64>>,
 }
 
@@ -40,7 +40,7 @@ impl KinetoTrace {
     ///
     /// # Errors
     ///
-    /// Fails if it is neither.
+    /// Returns an error if the text is neither.
     pub fn parse(text: &str) -> std::result::Result<Self, String> {
         let invalid = |why: serde_json::Error| format!("not a trace in Chrome's JSON: {why}");
         let mut members: BTreeMap<String, Box<RawValue>> = BTreeMap::new();
@@ -89,7 +89,7 @@ impl KinetoTrace {
         Ok(offset_ns)
     }
 
-    /// Ends a file that already has some events, by adding the events and other members of this trace.
+    /// Completes a file that already has some events by adding the events and other members of this trace.
     pub(super) fn write_rest(&self, out: &mut dyn Write) -> io::Result<()> {
         let list = self.events.get().trim();
         let inner = list.strip_prefix('[').and_then(|list| list.strip_suffix(']')).unwrap_or_default().trim();

@@ -54,7 +54,7 @@ pub(super) struct TrackEvent {
     pub(super) counter_value: Option<i64>,
 }
 
-/// The types of events: a slice begins, the innermost slice of the track ends, an instant, a counter value.
+/// The types of events: a slice begins, the innermost slice of the track ends, an instant event, a counter value.
 pub(super) const SLICE_BEGIN: i32 = 1;
 pub(super) const SLICE_END: i32 = 2;
 pub(super) const INSTANT: i32 = 3;

@@ -58,7 +58,7 @@ fn describe_all(out: &mut Output<'_, impl Encoding>, trace: &Trace) {
     }
 }
 
-/// Adds the values of a device's counters in a window where they differ from `former`.
+/// Adds the values of a device's counters in a window where these differ from `former`.
 fn add_values(out: &mut Output<'_, impl Encoding>, trace: &Trace, device: DeviceId, former: &mut [u64]) -> Result<()> {
     let mut live = CategoryTotals::new(trace, device, Metric::Requested);
     let mut time_ns = time_of(trace, EventId(0));
@@ -93,7 +93,8 @@ fn add_instants(out: &mut Output<'_, impl Encoding>, trace: &Trace) -> Result<()
     Ok(())
 }
 
-/// Adds the regions marked by the program, each on the first free track. Recordings read in several windows have none.
+/// Adds the regions marked by the program, each on the first free track. Recordings read in several windows have no
+/// regions.
 fn add_regions(out: &mut Output<'_, impl Encoding>, trace: &Trace) -> Result<()> {
     let named = trace.annotations.iter().filter(|region| !region.is_guessed && !trace.is_tag(region.name));
     let times = named.map(|region| {
@@ -128,7 +129,7 @@ struct Slices {
 }
 
 impl Slices {
-    /// Ends the open slices that differ from the `next` stage, and begins new ones.
+    /// Ends the open slices that differ from the `next` stage, and begins new slices.
     fn turn(&mut self, out: &mut Output<'_, impl Encoding>, time_ns: u64, next: Option<Stage>) -> Result<()> {
         let (step, phase) = (|stage: Stage| stage.step, |stage: Stage| (stage.step, stage.phase));
         let former = self.stage;

@@ -29,7 +29,7 @@ pub(super) enum What<'a> {
 
 /// An encoding of traces.
 pub(super) trait Encoding: Copy + Sync {
-    /// Appends the description of a track to `bytes`; it must precede the track's events.
+    /// Appends the description of a track to `bytes`. The description must precede the track's events.
     fn describe(self, bytes: &mut Vec<u8>, track: Track, name: &str);
     /// Appends an event. The time is in nanoseconds since the recording's origin.
     fn event(self, bytes: &mut Vec<u8>, time_ns: u64, track: Track, what: What<'_>);

@@ -25,7 +25,7 @@ pub(super) enum Track {
 }
 
 impl Track {
-    /// A number that is unique among tracks, and not 0.
+    /// Returns an id that is unique among tracks, and not 0.
     pub(super) fn id(self) -> u64 {
         let of = |device: DeviceId| (u64::from(device.0) + 1) << 16;
         match self {
@@ -39,7 +39,7 @@ impl Track {
         }
     }
 
-    /// The device to which it belongs, if any.
+    /// Returns the device to which the track belongs, if any.
     pub(super) fn device(self) -> Option<DeviceId> {
         match self {
             Self::Device(device) | Self::Total(device, _) | Self::Live(device, _) => Some(device),
@@ -47,7 +47,7 @@ impl Track {
         }
     }
 
-    /// Whether it is a counter of bytes.
+    /// Returns whether the track is a counter of bytes.
     pub(super) fn is_counter(self) -> bool {
         matches!(self, Self::Total(..) | Self::Live(..))
     }

@@ -1,4 +1,4 @@
-//! Builds a tree from blocks. Blocks that share all key values are merged before any path is walked.
+//! Builds a tree from blocks. Blocks with equal values of all keys are merged before any path is walked.
 
 use hashbrown::HashMap;
 use rayon::slice::ParallelSliceMut;
@@ -13,12 +13,12 @@ use highwater_snapshots::trace::Trace;
 use super::lines::Lines;
 use super::{LineRole, Node, NodeId, Part, Tree, TreeKey, TreeQuery};
 
-/// A value of a level's key below one chain of values of the previous levels.
+/// A value of a level's key below a chain of values of the previous levels.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chain {
-    /// The chain of the previous level; 0 at the first.
+    /// The chain of the previous level; 0 at the first level.
     pub(super) before: u32,
-    /// The value: a number of the key's dimension, a line or a block; [`NO_VALUE`] for blocks without one.
+    /// The value as the index of a dimension's value, a line or a block; [`NO_VALUE`] for blocks without a value.
     pub(super) number: u64,
     /// The node at which the value's path starts.
     pub(super) start: NodeId,
@@ -27,13 +27,13 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// The value as a row of a table.
+    /// Returns the value as the row of a table.
     pub(super) fn row(&self) -> u32 {
         self.number as u32
     }
 }
 
-/// Number of blocks whose values are found at once.
+/// Number of blocks whose values are looked up at once.
 const RUN: usize = 1024;
 
 /// The values of one level.
@@ -41,13 +41,13 @@ const RUN: usize = 1024;
 pub(super) struct Level {
     pub(super) key: TreeKey,
     pub(super) chains: Vec<Chain>,
-    /// The user line of each stack seen, if that is the key.
+    /// The user line of each stack seen, if the key is the user line.
     pub(super) line_of: HashMap<StackId, u64>,
 }
 
 impl Tree {
-    /// Builds the tree of `blocks`, which must be distinct, with their bytes as counted by `metric`. `beside` holds
-    /// bytes that belong to no block: below the pool and the stream that they have, or below the root.
+    /// Builds the tree of `blocks`, which must be distinct, with their bytes as counted by `metric`. `beside` contains
+    /// bytes that belong to no block; their nodes are below those of their pool and stream, or below the root.
     ///
     /// Takes one step per block and key, and one per line or part of each distinct stack or module path.
     pub fn of(trace: &Trace, metric: Metric, blocks: Vec<BlockId>, beside: &[(Beside, u64)], query: TreeQuery) -> Self {
@@ -247,7 +247,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The node of bytes that belong to no block: each level for which they have no value names them, but only once.
+    /// Returns the node of bytes that belong to no block. Levels for which these bytes have no value share one node
+    /// with their name.
     fn beside(&mut self, beside: Beside) -> NodeId {
         let keys = &self.query.keys;
         let (mut at, mut is_named) = (NodeId::ROOT, false);

@@ -12,8 +12,8 @@ use crate::grouping::dimension::NO_VALUE;
 const MAX_LINES: usize = 4;
 
 impl Tree {
-    /// The condition that selects exactly the blocks of `id` among those of this tree, if `--where` can express it in
-    /// readable length. `None` for the root, which needs no condition.
+    /// Returns the condition that selects exactly the blocks of `id` among those of this tree, if `--where` can express
+    /// it in readable length. `None` for the root, which needs no condition.
     pub fn condition(&self, trace: &Trace, id: NodeId) -> Option<String> {
         self.condition_of(trace, &[id])
     }
@@ -72,7 +72,8 @@ impl Tree {
         }
     }
 
-    /// The condition for blocks whose user line is that of `members`; it excludes lines of other groups above it.
+    /// Returns the condition for blocks whose user line is that of `members`. The condition excludes lines of other
+    /// groups above it.
     fn frame_term(&self, trace: &Trace, level: &Level, members: &[&Chain]) -> Option<String> {
         let tables = &trace.tables;
         let number = members.first()?.number;
@@ -101,8 +102,8 @@ impl Tree {
         Some(format!("{term} {}", any_of("frame!=", denied.iter().map(|line| self.lines.text(*line)))?))
     }
 
-    /// The condition for blocks whose stacks contain `last`: by its line with as few neighbouring lines as make it
-    /// unique, else by the whole stack.
+    /// Returns the condition for blocks whose stacks contain `last`. The condition consists of its line with as few
+    /// neighbouring lines as are needed to make it unique, or else of the whole stack.
     fn stack_term(&self, trace: &Trace, last: NodeId, members: &[&Chain], others: &[&Chain]) -> Option<String> {
         let tables = &trace.tables;
         let stack_of = |chain: &Chain| StackId(chain.row());

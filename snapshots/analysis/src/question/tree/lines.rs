@@ -1,4 +1,4 @@
-//! The lines of call stacks, each text stored once, with the properties that a tree needs.
+//! The lines of call stacks, with each text stored once, and the properties that a tree needs.
 
 use hashbrown::HashMap;
 
@@ -51,7 +51,8 @@ impl Lines {
         self.of_frame.insert(frame, rows);
     }
 
-    /// The lines of a stack with their roles, innermost first; no framework or allocator lines if `hides_internals`.
+    /// Returns the lines of a stack with their roles, innermost first, without framework and allocator lines if
+    /// `hides_internals`.
     pub(super) fn of_stack(
         &mut self,
         tables: &Tables,
@@ -84,7 +85,7 @@ impl Lines {
         }
     }
 
-    /// The row of the frame that represents a stack, all of whose frames have been added.
+    /// Returns the row of the frame that represents a stack. All frames of the stack must have been added.
     pub(super) fn leading_of(&mut self, tables: &Tables, stack: StackId) -> Option<u32> {
         self.of_entry.get(&leading_frame(tables, stack)?).copied()
     }

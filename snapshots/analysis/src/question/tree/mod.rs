@@ -1,4 +1,4 @@
-//! Groups a set of blocks into a tree by one or more keys, for treemaps and flame graphs.
+//! Groups a set of blocks into a tree by one or more keys. Used by treemaps and flame graphs.
 
 mod lines;
 mod part;
@@ -20,7 +20,7 @@ use lines::Lines;
 pub enum TreeKey {
     /// The groups of a `--by` key. Module paths become one node per part, stacks one node per line.
     By(GroupKey),
-    /// Each block separately.
+    /// Each block as a separate group.
     Block,
 }
 
@@ -50,8 +50,8 @@ impl TreeKey {
 pub struct TreeQuery {
     /// The key of each level, from the root.
     pub keys: Vec<TreeKey>,
-    /// Whether to hide stack lines of the allocator, of the framework and below Python. If no others remain, the most
-    /// informative line represents the stack.
+    /// Whether to hide stack lines of the allocator, of the framework and below Python code. If no other lines remain,
+    /// the most informative line represents the stack.
     pub hides_internals: bool,
     /// Whether stacks start at their innermost line.
     pub is_inverted: bool,
@@ -71,10 +71,10 @@ impl NodeId {
     }
 }
 
-/// The owner of the code in a line of a stack.
+/// The owner of the code at a line of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LineRole {
-    /// The line is the user's own code.
+    /// The user's own code.
     Program,
     /// Code of a framework or a runtime, or a native frame below Python code.
     Framework,
@@ -82,22 +82,22 @@ pub enum LineRole {
     Allocator,
 }
 
-/// A node: those blocks of its parent that share a value.
+/// A node: the blocks of its parent that share a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
     /// The shared value.
     pub part: Part,
-    /// The index of its key in the query; 0 at the root.
+    /// The index of the node's key in the query; 0 at the root.
     pub level: u8,
     /// The owner of the code, for a stack line.
     pub role: LineRole,
     /// The parent; the root is its own parent.
     pub parent: NodeId,
-    /// Bytes of all blocks in it, including its children's.
+    /// Bytes of all blocks in the node, including its children's.
     pub bytes: u64,
     /// Bytes of the blocks at this node that belong to none of its children.
     pub own_bytes: u64,
-    /// Number of blocks in it, including its children's.
+    /// Number of blocks in the node, including its children's.
     pub blocks: u32,
     /// Number of blocks at this node that belong to none of its children.
     pub own_blocks: u32,
@@ -111,7 +111,7 @@ impl Node {
         (self.first_child..self.first_child + self.children).map(NodeId)
     }
 
-    /// Whether it has no children.
+    /// Returns whether the node has no children.
     pub fn is_leaf(&self) -> bool {
         self.children == 0
     }
@@ -152,7 +152,7 @@ impl Tree {
         self.nodes.get(id.row()).unwrap_or(&self.nodes[0])
     }
 
-    /// Every node, parents before their children, siblings largest first.
+    /// Returns every node, parents before their children, siblings ordered by size, the largest first.
     pub fn ids(&self) -> impl DoubleEndedIterator<Item = NodeId> + ExactSizeIterator + use<> {
         (0..self.nodes.len() as u32).map(NodeId)
     }
@@ -170,7 +170,7 @@ impl Tree {
         path
     }
 
-    /// Whether `id` is `above` or a descendant of it.
+    /// Returns whether `id` is `above` or one of its descendants.
     pub fn is_within(&self, id: NodeId, above: NodeId) -> bool {
         // A parent's row is always smaller.
         let mut at = id;
@@ -180,13 +180,13 @@ impl Tree {
         at == above
     }
 
-    /// The name of `id`: a category, a part of a module path, a line of a stack.
+    /// Returns the name of `id`, such as a category, a part of a module path, or a line of a stack.
     pub fn name(&self, tables: &Tables, id: NodeId) -> String {
         self.node(id).part.name(tables, &self.lines)
     }
 
-    /// The nodes below `top`, inclusive, that have bytes of their own, from blocks or from memory outside of blocks:
-    /// they are disjoint and add up to the bytes of `top`. In the order of [`Self::ids`].
+    /// Returns `top` and its descendants that have bytes of their own, from blocks or from memory outside of blocks, in
+    /// the order of [`Self::ids`]. These bytes add up to the bytes of `top`.
     pub fn ends(&self, top: NodeId) -> Vec<NodeId> {
         let within = self.marked(top);
         let is_end = |id: &NodeId| {
@@ -207,7 +207,7 @@ impl Tree {
         self.blocks().filter(|(_, end)| within[end.row()]).map(|(block, _)| block).collect()
     }
 
-    /// For each node, whether it is `top` or a descendant of it.
+    /// Returns, for each node, whether it is `top` or one of its descendants.
     fn marked(&self, top: NodeId) -> Vec<bool> {
         let mut within = vec![false; self.nodes.len()];
         within[top.row().min(self.nodes.len() - 1)] = true;
@@ -217,7 +217,7 @@ impl Tree {
         within
     }
 
-    /// The stack of a block at `id` or below it, if the tree has stacks.
+    /// Returns the stack of a block at `id` or one of its descendants, if the tree has stacks.
     pub fn stack_of(&self, id: NodeId) -> Option<StackId> {
         let row = self.query.keys.iter().position(|key| *key == TreeKey::By(GroupKey::Stack))?;
         let level = self.levels.get(row)?;

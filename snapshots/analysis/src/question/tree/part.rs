@@ -44,7 +44,7 @@ impl Part {
         }
     }
 
-    /// The order of siblings with equal bytes: by name, numbers by value.
+    /// Compares siblings with equal bytes by name; numbers are compared by value.
     pub(super) fn compare(self, other: Self, tables: &Tables, lines: &Lines) -> Ordering {
         let by_name = match (self, other) {
             (Self::Value(key, Some(a)), Self::Value(_, Some(b))) => key.dimension().compare(tables, a, b),

@@ -1,4 +1,5 @@
-//! Guesses the category of each block from its call stack's role, its phase and when it is freed, by [`RULES`].
+//! Guesses the category of each block from the role of its call stack, its phase and the moment of its free, by
+//! [`RULES`].
 //!
 //! The rationale, rule by rule. A *run* is a stretch of one phase on the block's device (see
 //! [`phases`](super::phases)); a block is *kept* if it is live when the recording ends.
@@ -88,7 +89,7 @@ pub struct Guesser<'a> {
     parameter_sizes: HashSet<(DeviceId, u64)>,
     /// Facts about the runs of each device.
     outlines: Vec<Outline>,
-    /// The failed requests on any device: an exception unwinds the whole program.
+    /// The failed requests on any device, since an exception unwinds the whole program.
     failures: Vec<EventId>,
 }
 
@@ -102,45 +103,45 @@ struct Guess {
 /// Number of blocks by category.
 type Counts = [u32; Category::ALL.len()];
 
-/// The most frequent category; on a tie `preferred`, else the first.
+/// Returns the most frequent category; in a tie `preferred`, else the first one.
 fn most(counts: &Counts, preferred: Category) -> Option<Category> {
     let rank = |code: &usize| (counts[*code], *code == preferred as usize, std::cmp::Reverse(*code));
     (0..counts.len()).max_by_key(rank).and_then(|code| Category::from_code(code as u8))
 }
 
-/// The category that all have, if any.
+/// Returns the category that all blocks have, if there is one.
 fn only(counts: &Counts) -> Option<Category> {
     let mut codes = (0..counts.len()).filter(|code| counts[*code] > 0);
     let first = codes.next()?;
     Category::from_code(first as u8).filter(|_| codes.next().is_none())
 }
 
-/// How much of a block's life a recording shows.
+/// The part of a block's lifetime that a recording shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
-    /// Enough to determine its category: from its allocation until its free, or beyond its step.
+    /// Enough of it to determine the category: from the allocation until the free, or beyond the step.
     Whole,
-    /// It is cut short by the end of the recording or an exception.
+    /// The end of the recording or an exception cuts it short.
     CutShort,
-    /// It was allocated before the recording or between steps, and not freed.
+    /// The block was allocated before the recording or between steps, and not freed.
     Unknown,
 }
 
-/// When a block was freed.
+/// The run in which a block was freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Freed {
     /// Freed in the run in which the block was allocated.
     InRun,
-    /// The block is freed in a later run, with this index.
+    /// Freed in a later run, with this index.
     Later(usize),
-    /// Never.
+    /// Never freed.
     Never,
-    /// The block is freed in the run of its allocation, by an exception.
+    /// Freed in the run of its allocation, by an exception.
     Unwound,
 }
 
 impl<'a> Guesser<'a> {
-    /// Prepares the facts about `trace` in O(events + blocks).
+    /// Prepares the facts about `trace`, in time linear in the number of events and blocks.
     pub(crate) fn new(trace: &'a Trace, roles: &'a Roles, runs: &'a [Runs]) -> Self {
         let outlines = runs.iter().map(|runs| Outline::of(runs.rows())).collect();
         let failures = trace.failed_requests().map(|(event, _)| event).collect();
@@ -169,7 +170,8 @@ impl<'a> Guesser<'a> {
         guesser
     }
 
-    /// The category of each block, by row; [`Category::Unknown`] if there is no evidence. O(blocks).
+    /// Returns the category of each block, by row; [`Category::Unknown`] without evidence. Takes time linear in the
+    /// number of blocks.
     pub(crate) fn categories(&self) -> Vec<Category> {
         let blocks = &self.trace.blocks;
         // A thread of a pool, which reads one of several files, would begin to read the next one while it waits.
@@ -184,8 +186,8 @@ impl<'a> Guesser<'a> {
         guesses.into_iter().map(|guess| guess.category).collect()
     }
 
-    /// Assigns blocks whose lives were cut short the category of most other blocks with the same call stack and size,
-    /// or with the same call stack unless that is temporary.
+    /// Assigns blocks whose lifetimes were cut short the category of most other blocks with the same call stack and
+    /// size, or with the same call stack unless that category is temporary.
     fn mark_interrupted(&self, guesses: &mut [Guess]) {
         // Stacks of backward show the kernel but not the line of the program; set-up runs once.
         let tells = |stack: StackId| {
@@ -217,7 +219,8 @@ impl<'a> Guesser<'a> {
         }
     }
 
-    /// Makes kept inputs unknown if other kept blocks of their call stack are, or if no earlier step had such an input.
+    /// Makes kept inputs unknown if other kept blocks of their call stack are unknown, or if no earlier step had such
+    /// an input.
     fn mark_collected(&self, guesses: &mut [Guess]) {
         let blocks = &self.trace.blocks;
         let is_kept = |row: usize| blocks.alloc[row].is_some() && !blocks.free_requested[row].is_some();
@@ -260,7 +263,7 @@ impl<'a> Guesser<'a> {
         }
     }
 
-    /// The category from a block's own life.
+    /// Returns the category according to a block's own lifetime.
     fn guess(&self, id: BlockId) -> Guess {
         let block = self.trace.blocks.get(id);
         if block.is_baseline() {
@@ -345,7 +348,7 @@ impl<'a> Guesser<'a> {
         }
     }
 
-    /// The runs of a block's device, and the index of the run of its allocation.
+    /// Returns the runs of a block's device, and the index of the run of the block's allocation.
     fn place(&self, block: &Block) -> Option<(&'a Runs, &Outline, usize)> {
         let runs = runs_of(self.runs, block.device)?;
         let outline = self.outlines.get(usize::from(block.device.0))?;
@@ -429,7 +432,7 @@ impl<'a> Guesser<'a> {
     }
 }
 
-/// Whether `position` is the run in which a recording ends directly after the forward at `made`.
+/// Returns whether `position` is the run in which a recording ends, directly after the forward at `made`.
 fn is_left_last(rows: &[Run], made: usize, position: usize) -> bool {
     rows[made].phase == Phase::Forward && position == made + 1 && position + 1 == rows.len() && rows[position].is_gap()
 }

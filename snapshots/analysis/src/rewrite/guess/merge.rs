@@ -1,10 +1,11 @@
 //! Merges the phases of all devices into the phases of the whole program.
 //!
 //! Devices may train one after another, so that each phase is visible on only one device. Where runs of several devices
-//! overlap in the order of events, the main device's take precedence, then those of the device with the lowest number.
-//! A run extends from its first to its last event on its device; the part between two runs of a device belongs to the
-//! first of them unless a run of another device covers it. Nothing is inferred from a device without further events,
-//! nor from events after the failed request with which a recording ends, since these are an exception unwinding.
+//! overlap in the order of events, those of the main device take precedence, then those of the device with the lowest
+//! ordinal. A run extends from its first to its last event on its device; the part between two runs of a device belongs
+//! to the first of them unless a run of another device covers it. Nothing is inferred from a device without further
+//! events, nor from events after the failed request with which a recording ends, since these are an exception
+//! unwinding.
 
 use super::phases::{Run, Runs};
 use highwater_snapshots::Phase;
@@ -29,7 +30,7 @@ impl Stretch {
     }
 }
 
-/// The ranges of one device, which do not overlap, in order, and how many have been passed.
+/// The ranges of one device, in order and without overlap, and the number of ranges already passed.
 #[derive(Default)]
 struct Layer {
     stretches: Vec<Stretch>,
@@ -52,8 +53,8 @@ impl Layer {
     }
 }
 
-/// The phases of a program whose devices have `runs`, in order and without gaps up to `end`, one past the last event
-/// that is considered. O(runs × devices).
+/// Returns the phases of a program whose devices have `runs`, in order and without gaps up to `end`, one past the last
+/// event considered. Takes O(runs × devices) time.
 pub fn merge(runs: &[Runs], main: DeviceId, end: EventId) -> Vec<Stretch> {
     let mut order: Vec<DeviceId> = (0..runs.len() as u16).map(DeviceId).collect();
     order.sort_by_key(|device| (*device != main, *device));
@@ -104,8 +105,8 @@ pub fn merge(runs: &[Runs], main: DeviceId, end: EventId) -> Vec<Stretch> {
     merged
 }
 
-/// The ends of the steps, each one past its last event: after the last optimizer run before the next forward, including
-/// a zero_grad directly after it. Empty if no optimizer ran.
+/// Returns the ends of the steps, each one past its last event, which is after the last optimizer run before the next
+/// forward, including a zero_grad directly after it. Empty if no optimizer ran.
 pub(crate) fn step_ends(stretches: &[Stretch]) -> Vec<EventId> {
     let mut ends = Vec::new();
     let mut end = None;

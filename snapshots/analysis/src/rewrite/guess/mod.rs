@@ -1,8 +1,8 @@
 //! Guesses the categories, phases and steps that a recording lacks from call stacks and lifetimes, marked as guesses.
 //!
-//! PyTorch's snapshots contain neither the categories of blocks nor phases. [`roles`] classifies stacks, [`phases`] has
-//! the rules for the phases of a device, [`merge`](mod@merge) those for the whole program, [`categories`] those for
-//! blocks; [`rules`] reads user-defined rules, which take precedence. Recorded values are never changed.
+//! PyTorch's snapshots contain neither the categories of blocks nor phases. [`roles`] classifies stacks. [`phases`]
+//! contains the rules for the phases of a device, [`merge`](mod@merge) those for the whole program, and [`categories`]
+//! those for blocks. [`rules`] reads user-defined rules, which take precedence. Recorded values are never changed.
 
 mod patterns;
 pub mod roles;
@@ -120,7 +120,8 @@ fn annotated(trace: Trace, runs: &[Runs]) -> Trace {
     })
 }
 
-/// The steps of `device`: each ends with its optimizer; events after the last are a step if a phase runs in them.
+/// Returns the steps of `device`. Each ends with its optimizer; events after the last one are a step if a phase runs in
+/// them.
 fn steps(stretches: &[Stretch], device: DeviceId, end: EventId) -> Vec<(String, Stretch)> {
     let ends = step_ends(stretches);
     let begun = stretches.iter().find(|stretch| stretch.phase != Phase::Other);
@@ -141,7 +142,7 @@ fn steps(stretches: &[Stretch], device: DeviceId, end: EventId) -> Vec<(String, 
     steps
 }
 
-/// The rows of `names` in the strings of `tables`; adds missing ones.
+/// Returns the rows of `names` in the trace's strings, and adds missing ones.
 fn intern_all<'a>(tables: &mut Tables, names: impl Iterator<Item = &'a str>) -> Vec<StringId> {
     let names: Vec<&str> = names.collect();
     let mut known: HashMap<&str, Option<StringId>> = names.iter().map(|&name| (name, None)).collect();

@@ -1,4 +1,4 @@
-//! Facts about the runs before and after each run of a device, by which blocks are classified.
+//! Facts about the runs before and after each run of a device, from which blocks are classified.
 
 use super::phases::Run;
 use highwater_snapshots::Phase;
@@ -10,11 +10,12 @@ pub(super) struct Outline {
     pub(super) is_before_update: Vec<bool>,
     /// For each run, whether forward runs later.
     pub(super) is_before_forward: Vec<bool>,
-    /// For each run, the index of the next forward, if there are only gaps in between.
+    /// For each run, the index of the next forward if only gaps are in between.
     pub(super) next_forward: Vec<Option<usize>>,
     /// For each run, whether an optimizer runs between the forwards around it, with more backward after it.
     pub(super) is_fused: Vec<bool>,
-    /// For each run, whether it is the last of forward and backward; for a forward run, whether it is the last forward.
+    /// For each run, whether it is the last one of forward and backward; for a forward run, whether it is the last
+    /// forward.
     pub(super) is_last: Vec<bool>,
 }
 

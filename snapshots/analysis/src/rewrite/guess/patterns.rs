@@ -1,10 +1,10 @@
-//! The table of recognized functions and files, which classifies single frames.
+//! The table of recognized functions and files, which classifies individual frames.
 
 use std::sync::LazyLock;
 
 use FrameSense::As;
 
-/// The activity of the code of a stack, determined by the innermost recognized frame, with these exceptions:
+/// The activity of a stack's code, determined by the innermost recognized frame, with these exceptions:
 ///
 /// - a module called from within backward is recomputing ([`Role::Recompute`]), and one called by an inference engine
 ///   keeps nothing for backward ([`Role::Inference`], [`Role::ProfilingRun`], [`Role::GraphCapture`]);
@@ -52,7 +52,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Whether modules may do it while they compute, as program code may elsewhere.
+    /// Returns whether modules may do this while they compute, as program code may elsewhere.
     pub(super) fn is_of_any_phase(self) -> bool {
         matches!(self, Self::ModelSetup | Self::Buffer | Self::Cache | Self::Constructor | Self::Data | Self::Workspace)
     }
@@ -63,22 +63,22 @@ impl Role {
     }
 }
 
-/// The meaning of a single frame for its call stack.
+/// The meaning of an individual frame for its call stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameSense {
     /// The frame is not recognized.
     Nothing,
-    /// The role of the stack, unless frames further out make it another.
+    /// The role of the stack, unless frames further out change it.
     As(Role),
     /// Autograd releases tensors that an operation saved for backward.
     SavedTensors,
-    /// `torch.autograd.Function.apply`: forward, but a method called `backward` below it is backward.
+    /// `torch.autograd.Function.apply`, which is forward; a method called `backward` below it is backward.
     FunctionApply,
     /// A method called `backward`.
     BackwardMethod,
     /// The outermost function of a program's own thread.
     Program,
-    /// A function of `torch.nn.functional`: forward unless a frame further out says otherwise.
+    /// A function of `torch.nn.functional`, which is forward unless a frame further out indicates otherwise.
     Functional,
 }
 
@@ -112,7 +112,7 @@ fn pattern(sense: FrameSense, files: &'static str, function: Name) -> Pattern {
     Pattern { sense, files: words(files).collect(), names: words(names).collect(), meets }
 }
 
-/// Files that contain only optimizers.
+/// Files that contain only code of optimizers.
 const OPTIMIZERS: &str = "\
     torch/optim/ torch/distributed/optim/ apex/optimizers/ apex/contrib/optimizers/ bitsandbytes/optim/ \
     colossalai/nn/optimizer/ deepspeed/ops/adagrad/ deepspeed/ops/adam/ deepspeed/ops/lamb/ deepspeed/ops/lion/ \
@@ -120,12 +120,12 @@ const OPTIMIZERS: &str = "\
     pytorch_optimizer/ schedulefree/ timm/optim/ torchao/optim/ transformer_engine/pytorch/optimizers/ \
     transformers/optimization.py";
 
-/// Files that contain an optimizer's step as well as backward hooks, so that only code called by the step counts.
+/// Files that contain both an optimizer's step and backward hooks, so that only code called by the step counts.
 const WRAPPED_OPTIMIZERS: &str = "\
     deepspeed/runtime/bf16_optimizer.py deepspeed/runtime/fp16/ deepspeed/runtime/zero/ torch/amp/grad_scaler.py \
     torch/cuda/amp/grad_scaler.py";
 
-/// Folders of vLLM's model runners, of its V1 engine and of the earlier one.
+/// Folders of vLLM's model runners, of its V1 engine and of the earlier engine.
 const VLLM_RUNNERS: &str = "vllm/v1/worker/ vllm/worker/";
 
 /// The table; the first matching row applies. Paths use forward slashes here on every system.
@@ -276,7 +276,7 @@ static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
     ]
 });
 
-/// The meaning of a frame of `function` in `file`.
+/// Returns the meaning of a frame of `function` in `file`.
 pub(super) fn sense_of(function: &str, file: &str) -> FrameSense {
     let normalised;
     let file = if file.contains('\\') {

@@ -1,7 +1,7 @@
-//! Determines where forward, backward, optimizer and zero_grad run, from the roles of call stacks in time order.
+//! Determines where forward, backward, optimizer and zero_grad run, from the roles of call stacks in order of time.
 //!
 //! Each device's events are walked once, in order. An event either determines the running phase, or belongs to the
-//! phase before it. In order of precedence:
+//! phase before it. The rules, in order of precedence:
 //!
 //! 1. Recorded phases count: phase events, and the ranges that PyTorch itself marks as `Optimizer.step#…` and
 //!    `Optimizer.zero_grad#…`.
@@ -19,10 +19,10 @@
 //! a module, nor frees more than [`NOISE`] blocks of modules; and allocates at most [`NOISE`] blocks, unless more
 //! blocks of the modules before are live. Frees without their own stacks are a pause if no other code allocates next.
 //!
-//! Noise is absorbed: a gap between two runs of backward belongs to backward if a hook of autograd's threads makes it,
+//! Noise is absorbed: a gap between two runs of backward belongs to backward if a hook of autograd's threads causes it,
 //! or with at most [`NOISE`] allocations, and so does a stretch of forward of at most [`NOISE`] allocations; an equally
 //! short stretch of backward between two of forward that is based only on rule 3 is forward. Optimizer and zero_grad
-//! stretches from stacks or recorded phases are kept, however short.
+//! stretches from stacks or recorded phases are kept, regardless of their length.
 
 use super::recorded::{Recorded, says_phases};
 use super::roles::{Role, Roles};
@@ -38,11 +38,12 @@ pub const NOISE: u32 = 2;
 /// A range of one device's events in which one phase runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The phase. [`Phase::Setup`] before the first phase, [`Phase::Other`] if unknown.
+    /// The phase; [`Phase::Setup`] before the first phase, [`Phase::Other`] if unknown.
     pub phase: Phase,
     /// The first event.
     pub first: EventId,
-    /// One past the last event: the start of the next run. An optimizer that allocated no memory has an empty run.
+    /// One past the last event, which is the start of the next run. An optimizer that allocated no memory has an empty
+    /// run.
     pub end: EventId,
     /// The last event that determined the phase.
     pub last_recorded: EventId,
@@ -56,11 +57,11 @@ pub struct Run {
     is_exact: bool,
     /// Number of frees of blocks that modules allocated.
     dropped: u32,
-    /// Whether frees or allocations in it have their own stacks.
+    /// Whether frees or allocations in the run have their own stacks.
     has_stacks: bool,
-    /// Whether the program's own thread allocates or frees in it.
+    /// Whether the program's own thread allocates or frees in the run.
     is_of_program: bool,
-    /// Whether code runs in it that never runs within forward.
+    /// Whether code runs in the run that never runs within forward.
     is_foreign: bool,
 }
 
@@ -82,8 +83,8 @@ impl Run {
         }
     }
 
-    /// Whether this may be a part of the forward before it, of whose modules `kept` blocks are live. If nothing follows,
-    /// it `is_last`.
+    /// Returns whether this may be a part of the preceding forward, whose modules have `kept` live blocks. `is_last` is
+    /// true if no run follows.
     fn is_pause(&self, kept: u32, is_last: bool) -> bool {
         let is_drop = self.dropped > NOISE && (self.has_stacks || is_last);
         let frees_last = is_last && self.has_stacks && self.allocs == 0;
@@ -103,7 +104,7 @@ impl Run {
         self.is_exact |= later.is_exact;
     }
 
-    /// One past the last event of the device in this run.
+    /// Returns one past the last event of the device in this run.
     pub(crate) fn own_end(&self) -> EventId {
         if self.last_event.is_some() { EventId(self.last_event.0 + 1) } else { self.first }
     }
@@ -119,7 +120,7 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// The runs of every device, indexed by ordinal. O(events).
+    /// Returns the runs of every device, indexed by ordinal. Takes time linear in the number of events.
     pub fn of(trace: &Trace, roles: &Roles) -> Vec<Self> {
         let mut recorded = Recorded::of(trace);
         let is_guessed = !says_phases(trace);
@@ -167,7 +168,7 @@ impl Runs {
         self.rows.partition_point(|run| run.first <= event).checked_sub(1)
     }
 
-    /// Whether two events are in the same range of recomputation, without other work of backward in between.
+    /// Returns whether two events are in the same range of recomputation, without other backward work in between.
     pub(crate) fn are_recomputed_together(&self, made: EventId, freed: EventId) -> bool {
         let after = self.recomputed.partition_point(|stretch| stretch.start <= made);
         after.checked_sub(1).is_some_and(|position| freed < self.recomputed[position].end)
@@ -189,11 +190,11 @@ struct Walker {
     has_begun: bool,
     /// Whether an optimizer has run since the last forward.
     is_after_optimizer: bool,
-    /// The first and the last of the segments reserved since the last other event, which the next allocation requested.
+    /// The first and the last of the segments reserved since the last other event. The next allocation requested them.
     obtained: Option<[EventId; 2]>,
     /// Whether phases are guessed.
     is_guessed: bool,
-    /// The first event of the latest forward, and how many blocks that its modules allocated are live.
+    /// The first event of the latest forward, and the number of live blocks that its modules allocated.
     forward: (EventId, u32),
 }
 
@@ -250,7 +251,7 @@ impl Walker {
         }
     }
 
-    /// Adds the pause after forward to it, if the pause belongs to forward and `next` is the next phase.
+    /// Adds the pause after forward to forward, if it belongs there; `next` is the next phase.
     fn end_pause(&mut self, next: Option<Phase>) {
         if let [.., forward, pause] = self.runs.as_mut_slice()
             && (forward.phase, pause.phase) == (Phase::Forward, Phase::Other)
@@ -274,7 +275,7 @@ impl Walker {
         }
     }
 
-    /// Whether modules run, or may run again after a pause.
+    /// Returns whether modules run, or may run again after a pause.
     fn is_in_forward(&self) -> bool {
         let before = self.runs.iter().rev().map(|run| run.phase).find(|phase| *phase != Phase::Other);
         before == Some(Phase::Forward)

@@ -1,11 +1,11 @@
-//! The phases that a recording itself contains: phase events, tags, and the ranges that PyTorch marks.
+//! The phases that a recording itself contains: phase events, tags, and ranges marked by PyTorch.
 
 use highwater_snapshots::Phase;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::EventId;
 use highwater_snapshots::trace::Trace;
 
-/// Whether the recording has the phases of the program, so that none are guessed.
+/// Returns whether the recording contains the phases of the program, so that none are guessed.
 pub(super) fn says_phases(trace: &Trace) -> bool {
     trace.spans.are_tagged() || trace.events.kind.contains(&EventKind::Phase)
 }
@@ -33,7 +33,7 @@ impl Recorded {
         Self { ranges, next: 0, open: Vec::new(), has_just_ended: false }
     }
 
-    /// The recorded phase at `event`, and the phases before it that began and ended without an event.
+    /// Returns the recorded phase at `event`, and earlier phases that began and ended without an event.
     pub(super) fn at(&mut self, event: EventId) -> (Option<Phase>, Vec<Phase>) {
         let mut passed = Vec::new();
         let was_open = !self.open.is_empty();
@@ -59,7 +59,7 @@ impl Recorded {
     }
 }
 
-/// The phase of a range called `name`: one of this project's names of phases, or a range that PyTorch marks.
+/// Returns the phase of a range called `name`, which is a phase name of this project or of a range marked by PyTorch.
 fn phase_of_name(name: &str) -> Option<Phase> {
     match Phase::from_name(name) {
         Some(Phase::Setup | Phase::Other) => None,

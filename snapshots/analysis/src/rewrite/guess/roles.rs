@@ -1,4 +1,4 @@
-//! Classifies call stacks by the part of training or inference they belong to.
+//! Classifies call stacks by the part of training or inference to which they belong.
 
 use std::collections::HashMap;
 
@@ -20,13 +20,13 @@ pub struct Roles {
 #[derive(Clone, Copy, Debug)]
 struct Node {
     role: Role,
-    /// Whether it is below `torch.autograd.Function.apply`.
+    /// Whether the frame is below `torch.autograd.Function.apply`.
     is_in_apply: bool,
-    /// Whether autograd releases saved tensors in it.
+    /// Whether autograd releases saved tensors in the stack.
     releases_saved: bool,
-    /// Whether a module or one of its functions runs it.
+    /// Whether a module or one of its functions runs the code.
     is_in_module: bool,
-    /// Whether the program's own thread runs it, rather than one of autograd's.
+    /// Whether the program's own thread runs the code, rather than a thread of autograd.
     is_of_program: bool,
 }
 
@@ -34,7 +34,8 @@ const ROOT: Node =
     Node { role: Role::Bare, is_in_apply: false, releases_saved: false, is_in_module: false, is_of_program: false };
 
 impl Roles {
-    /// Classifies each distinct function of a file once and each stack once: the tree has parents before children.
+    /// Classifies each distinct function of a file once, and each stack once, since the tree has parents before
+    /// children.
     pub(crate) fn of(tables: &Tables) -> Self {
         let mut frames = Frames { tables, known: HashMap::new(), has_engine_frames: false };
         let mut nodes: Vec<Node> = Vec::with_capacity(tables.stacks.len());
@@ -52,13 +53,13 @@ impl Roles {
         stack.index().and_then(|row| self.nodes.get(row)).unwrap_or(&ROOT)
     }
 
-    /// The role of `stack`; [`Role::Bare`] if there is none.
+    /// Returns the role of `stack`; [`Role::Bare`] without a stack.
     pub(crate) fn role(&self, stack: StackId) -> Role {
         self.node(stack).role
     }
 
-    /// Whether `stack` is autograd releasing tensors that an operation saved for backward. For the stack of a free,
-    /// this means that the block was saved; only C++ frames show it.
+    /// Returns whether autograd releases tensors in `stack` that an operation saved for backward. For the stack of a
+    /// free, this means that the block was saved. Only C++ frames show this.
     pub(crate) fn releases_saved(&self, stack: StackId) -> bool {
         self.node(stack).releases_saved
     }
@@ -68,12 +69,13 @@ impl Roles {
         self.node(stack).is_in_module
     }
 
-    /// Whether the program's own thread runs `stack`, which waits while backward runs in autograd's threads.
+    /// Returns whether `stack` is of the program's own thread, which waits while backward runs in autograd's threads.
     pub(crate) fn is_of_program(&self, stack: StackId) -> bool {
         self.node(stack).is_of_program
     }
 
-    /// Whether a stack of [`Role::Bare`] may belong to one of autograd's threads: not if C++ frames were recorded.
+    /// Returns whether a stack of [`Role::Bare`] may belong to a thread of autograd, which is not the case if C++
+    /// frames were recorded.
     pub(crate) fn bare_may_be_backward(&self) -> bool {
         !self.has_engine_frames
     }
@@ -92,7 +94,7 @@ struct Sense {
 
 struct Frames<'a> {
     tables: &'a Tables,
-    /// The sense of frames by function and file; it does not depend on the line.
+    /// The sense of frames by function and file, which does not depend on the line.
     known: HashMap<(StringId, StringId), Sense>,
     has_engine_frames: bool,
 }
@@ -110,7 +112,7 @@ impl Frames<'_> {
 }
 
 impl Node {
-    /// The node of a frame that this one calls.
+    /// Returns the node of a frame called by this one.
     fn called(self, frame: Sense) -> Self {
         let is_silent = matches!(self.role, Role::Bare | Role::Unknown);
         let is_setup = matches!(self.role, Role::ModelSetup | Role::Buffer | Role::Constructor);

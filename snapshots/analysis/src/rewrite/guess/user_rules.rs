@@ -1,4 +1,4 @@
-//! Reads a file of user-defined category rules, which take precedence over the built-in ones.
+//! Reads a file of user-defined category rules, which take precedence over the built-in rules.
 //!
 //! One rule per line, `CATEGORY if CONDITIONS`; the first rule whose conditions a block meets determines its category.
 //! Conditions are those of [`Filter`], all of which must hold. `#` begins a comment; `builtin off` disables the
@@ -17,7 +17,7 @@ use highwater_snapshots::Category;
 use highwater_snapshots::error::{Error, Result};
 use highwater_snapshots::trace::Trace;
 
-/// Rules for categories that a recording does not have.
+/// Rules for categories that were not recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     own: Vec<(Category, Filter)>,
@@ -25,7 +25,7 @@ pub struct Rules {
 }
 
 impl Default for Rules {
-    /// Only the built-in rules.
+    /// Returns only the built-in rules.
     fn default() -> Self {
         Self { own: Vec::new(), uses_builtin: true }
     }

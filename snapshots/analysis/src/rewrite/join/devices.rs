@@ -1,4 +1,4 @@
-//! Assigns each device of each recording a number and a name in the joined recording.
+//! Assigns each device of each recording an ordinal and a name in the joined recording.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,27 +10,28 @@ use highwater_snapshots::trace::{DeviceFacts, PINNED_DEVICE, Trace};
 /// A device of the joined recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinedDevice {
-    /// The number in the joined recording.
+    /// The ordinal in the joined recording.
     pub device: DeviceId,
     /// The name in the joined recording.
     pub name: String,
-    /// The index of its recording.
+    /// The index of the recording that contains the device.
     pub part: usize,
-    /// The number in that recording.
+    /// The ordinal in that recording.
     pub was: DeviceId,
 }
 
-/// The device numbers of the joined recording.
+/// The device ordinals of the joined recording.
 #[derive(Debug)]
 pub(super) struct Numbers {
     by_part: Vec<BTreeMap<DeviceId, DeviceId>>,
-    /// The devices by new number.
+    /// The devices by new ordinal.
     pub(super) devices: Vec<JoinedDevice>,
 }
 
 impl Numbers {
-    /// Assigns the numbers: a device keeps its number unless an earlier recording has it; others get the smallest
-    /// unused number. If devices share a number, the recording's name is added to theirs.
+    /// Assigns the ordinals. A device keeps its ordinal unless an earlier recording has it; other devices get the
+    /// smallest unused one. If devices of several recordings have the same ordinal, the recording's name is added to
+    /// their names.
     pub(super) fn of(parts: &[JoinPart<'_>]) -> Result<Self> {
         let named: Vec<BTreeSet<DeviceId>> = parts.iter().map(|part| devices_of(part.trace)).collect();
         let mut claims: BTreeMap<DeviceId, usize> = BTreeMap::new();
@@ -57,12 +58,12 @@ impl Numbers {
         Ok(numbers)
     }
 
-    /// The new number of a recording's device.
+    /// Returns the new ordinal of a recording's device.
     pub(super) fn of_part(&self, part: usize, device: DeviceId) -> DeviceId {
         self.by_part[part].get(&device).copied().unwrap_or(device)
     }
 
-    /// The facts of every device that has facts or needs a name.
+    /// Returns the facts of every device that has facts or needs a name.
     pub(super) fn facts(&self, parts: &[JoinPart<'_>]) -> Vec<DeviceFacts> {
         let facts = |device: &JoinedDevice| {
             let known = parts[device.part].trace.device_facts(device.was);
@@ -73,7 +74,7 @@ impl Numbers {
     }
 }
 
-/// All devices in a recording, not counting events that concern all devices.
+/// Returns all devices in a recording, ignoring events that concern all devices.
 fn devices_of(trace: &Trace) -> BTreeSet<DeviceId> {
     let mut devices: BTreeSet<DeviceId> = trace.device_ids().into_iter().collect();
     let of_events = trace.events.ids().filter(|id| !trace.is_everywhere(*id));
@@ -81,7 +82,7 @@ fn devices_of(trace: &Trace) -> BTreeSet<DeviceId> {
     devices
 }
 
-/// A device's name, with its recording's name if other recordings use the same number.
+/// Returns a device's name, with its recording's name if other recordings have the same ordinal.
 fn device_name(part: &JoinPart<'_>, device: DeviceId, is_shared: bool) -> String {
     let name = part.trace.device_facts(device).map_or("", |facts| facts.name.as_str());
     match (is_shared, name) {

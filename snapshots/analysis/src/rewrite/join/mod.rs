@@ -4,7 +4,7 @@
 //! totals after every event are unchanged. Recordings do not share blocks.
 //!
 //! Steps and phases concern every device, so they are taken from one recording: the first that has steps, else the
-//! first that has phases. Those of the others are dropped and reported.
+//! first that has phases. The steps and phases of the other recordings are dropped and reported.
 
 mod clock;
 mod devices;
@@ -25,7 +25,7 @@ pub use self::devices::JoinedDevice;
 use self::devices::Numbers;
 use self::order::Order;
 
-/// The header fact that names what joining dropped.
+/// The header fact that describes the data dropped by joining.
 pub const DROPPED: &str = "dropped by joining";
 
 /// A recording to join.
@@ -35,7 +35,7 @@ pub struct JoinPart<'a> {
     pub name: &'a str,
     /// The recording to join.
     pub trace: &'a Trace,
-    /// Offset to add to its times, in nanoseconds, to correct differing clocks.
+    /// Offset to add to its times, in nanoseconds, to correct for differing clocks.
     pub offset_ns: i64,
 }
 
@@ -54,8 +54,7 @@ pub struct Joined {
 
 /// Joins recordings.
 ///
-/// # Errors
-/// If they have more devices, or more events and blocks, than one recording can hold.
+/// # Errors If they have more devices, events or blocks than one recording can contain.
 pub fn join(parts: &[JoinPart<'_>]) -> Result<Joined> {
     let rows: usize = parts.iter().map(|part| part.trace.events.len() + part.trace.blocks.len()).sum();
     if rows + parts.iter().map(|part| part.trace.segments.len()).sum::<usize>() >= u32::MAX as usize {
@@ -173,7 +172,7 @@ fn header(parts: &[JoinPart<'_>], started_unix_us: u64) -> Header {
 /// Reads a header field as text.
 type ReadText = fn(&Header) -> String;
 
-/// The value of `read` for all headers, if it is the same for all.
+/// Returns the value of `read`, if it is the same for all headers.
 fn all_same<T: PartialEq>(headers: &[&Header], read: impl Fn(&Header) -> T) -> Option<T> {
     let mut values = headers.iter().map(|header| read(header));
     let first = values.next()?;
@@ -208,18 +207,18 @@ fn take_trust(builder: &mut TraceBuilder, parts: &[JoinPart<'_>]) {
 struct Writer<'a> {
     part: &'a JoinPart<'a>,
     rows: &'a MergedRows,
-    /// Whether its steps and phases are used in the joined recording.
+    /// Whether the part's steps and phases are used in the joined recording.
     is_heard: bool,
     index: usize,
     numbers: &'a Numbers,
     shift_ns: u64,
     keys: Vec<u64>,
-    /// The row at which its baseline begins in the joined tables.
+    /// The row at which the part's baseline begins in the joined tables.
     blocks: usize,
     segments: usize,
-    /// The new row of each event so far; for a dropped event, that of the next one.
+    /// The new row of each event so far; for a dropped event, the row of the next one.
     places: Vec<u32>,
-    /// Whether its last step or phase is still running.
+    /// Whether the part's last step or phase is still running.
     in_step: bool,
 }
 
@@ -264,12 +263,12 @@ impl Writer<'_> {
         !self.is_heard && matches!(kind, EventKind::Step | EventKind::Phase)
     }
 
-    /// Whether all its events have been appended.
+    /// Returns whether all events of the part have been appended.
     fn is_finished(&self) -> bool {
         self.places.len() == self.part.trace.events.len()
     }
 
-    /// Ends its running step and phase, which do not extend to later events of other parts.
+    /// Ends the part's running step and phase, which do not extend to later events of other parts.
     fn end_steps(&mut self, builder: &mut TraceBuilder) {
         let last = self.part.trace.events.time_ns.last().filter(|_| self.in_step);
         if let Some(time_ns) = last.map(|time| time.saturating_add(self.shift_ns)) {

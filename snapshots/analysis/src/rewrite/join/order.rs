@@ -1,8 +1,8 @@
-//! Merges the events of several recordings by time, preserving the order within each.
+//! Merges the events of several recordings by time, preserving the order within each recording.
 
 use highwater_snapshots::ids::EventId;
 
-/// Iterates over all events of several recordings in time order, as indices of recordings.
+/// Iterates over all events of several recordings in order of time. The items are indices of recordings.
 pub(super) struct Order<'a> {
     heads: Vec<Head<'a>>,
 }
@@ -12,12 +12,12 @@ struct Head<'a> {
     times_ns: &'a [u64],
     shift_ns: u64,
     next: usize,
-    /// The latest time up to the next event. Threads may record slightly out of order; events keep their order.
+    /// The latest time up to the next event. Threads may record slightly out of order, but events keep their order.
     time_ns: u64,
 }
 
 impl<'a> Order<'a> {
-    /// Merges recordings given as event times and the offset to add to them.
+    /// Merges recordings, given as event times and the offset to add to these times.
     pub(super) fn of(recordings: Vec<(&'a [u64], u64)>) -> Self {
         let head = |(times_ns, shift_ns)| {
             let mut head = Head { times_ns, shift_ns, next: 0, time_ns: 0 };

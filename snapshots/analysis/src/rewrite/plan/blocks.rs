@@ -8,8 +8,8 @@ use highwater_snapshots::{ScopeId, Trace};
 use crate::rewrite::recompute::modules;
 
 /// Returns the repeated modules of `trace` with their paths, in table order: those whose names differ from that of a
-/// sibling only in a number (`h.3`, `layers.3.experts.0`, `encoder_layer_3`), and that contain modules; if none does,
-/// those that contain none. A repeated module may be within another.
+/// sibling only in a number (`h.3`, `layers.3.experts.0`, `encoder_layer_3`), and that contain modules; or, if there
+/// are none, those that do not contain modules. A repeated module may be within another.
 pub fn blocks(trace: &Trace) -> Vec<(ScopeId, String)> {
     let all = modules(trace);
     let mut siblings: BTreeMap<&str, usize> = BTreeMap::new();
@@ -27,12 +27,12 @@ pub fn blocks(trace: &Trace) -> Vec<(ScopeId, String)> {
     if parents.is_empty() { leaves } else { parents }
 }
 
-/// Returns the modules of `trace` that may be recomputed: those whose paths match one of `patterns`, or the
-/// [`blocks`] if there are no patterns.
+/// Returns the modules of `trace` that may be recomputed: those whose paths match one of `patterns`, or [`blocks`] if
+/// there are no patterns.
 ///
 /// # Errors
 ///
-/// Fails with the pattern that matches no module.
+/// Returns the pattern that matches no module as an error.
 pub fn candidates_of(trace: &Trace, patterns: &[ScopePattern]) -> Result<Vec<(ScopeId, String)>, String> {
     if patterns.is_empty() {
         return Ok(blocks(trace));

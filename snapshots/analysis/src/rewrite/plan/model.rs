@@ -1,4 +1,4 @@
-//! The requested bytes of a recording as a linear function of the modules that are recomputed.
+//! The requested bytes of a recording as a linear function of the set of recomputed modules.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ use crate::rewrite::recompute::{Effect, Members, Repeat, effects};
 pub struct Candidate {
     /// The module whose activations are recomputed.
     pub scope: ScopeId,
-    /// The cost of recomputing it in a step, in any unit; at least 1.
+    /// The cost of recomputing the module in a step, in any unit; at least 1.
     pub cost: u64,
 }
 
-/// Returns the program whose choices are `candidates`, in order, for the requested bytes on `device`. Of nested
-/// modules, at most one can be chosen.
+/// Returns the program whose choices are `candidates`, in order, for the requested bytes on `device`. At most one of
+/// several nested modules can be chosen.
 pub fn model(trace: &Trace, device: DeviceId, candidates: &[Candidate]) -> Program {
     let totals = totals(trace, device);
     let mut changes: Vec<Changes> = candidates.iter().map(|_| Changes::default()).collect();
@@ -48,7 +48,7 @@ fn failed_requests(trace: &Trace, device: DeviceId) -> Vec<(u32, u64)> {
     trace.failed_requests_on(device).filter_map(|event| Some((event.0, requested(event)?))).collect()
 }
 
-/// The requested bytes before each event, and after the last.
+/// Returns the requested bytes before each event, and after the last one.
 fn totals(trace: &Trace, device: DeviceId) -> Vec<u64> {
     let mut replay = Replay::new(trace, device);
     let mut totals = Vec::with_capacity(trace.events.len() + 1);
@@ -84,12 +84,12 @@ fn excludes(trace: &Trace, candidates: &[Candidate]) -> Vec<Vec<u32>> {
     excludes
 }
 
-/// The changes if one module is recomputed in all of its calls.
+/// The changes caused by recomputing one module in all of its calls.
 #[derive(Clone, Debug, Default)]
 struct Changes {
-    /// Bytes more or less from one state up to but not including another. State i precedes event i.
+    /// The change in bytes from one state up to but not including another. State i precedes event i.
     spans: Vec<(u32, u32, i64)>,
-    /// The states at which the module is recomputed, with the maximum of bytes that the recomputation adds.
+    /// The states at which the module is recomputed, with the maximum of the bytes added by the recomputation.
     repeats: Vec<(u32, i64)>,
 }
 
@@ -124,7 +124,7 @@ impl Changes {
     }
 }
 
-/// Combines states between which nothing changes into rows, and merges rows with the same changes.
+/// Combines consecutive states between which nothing changes into rows, and merges rows with the same changes.
 fn rows(
     totals: &[u64],
     failed: &[(u32, u64)],
@@ -182,7 +182,7 @@ fn rows(
     Program { choices: choices.collect(), base }
 }
 
-/// Merges rows that every choice changes equally, such as those of different steps, keeping the largest.
+/// Merges rows that every choice changes equally, such as those of different steps, and keeps the largest.
 fn merged(base: &[u64], deltas: &[Vec<(u32, i64)>]) -> (Vec<u64>, Vec<Vec<(u32, i64)>>) {
     let mut of_rows: Vec<Vec<(u32, i64)>> = vec![Vec::new(); base.len()];
     for (choice, deltas) in deltas.iter().enumerate() {

@@ -7,13 +7,13 @@
 //! minimise Σ costᵢ·xᵢ  such that  baseₜ + Σ deltaᵢₜ·xᵢ ≤ budget for all t,  xᵢ + xⱼ ≤ 1 for i within j
 //! ```
 //!
-//! A greedy solution comes first. Branch and bound then searches for cheaper ones; its bound is the cheapest way, with
-//! fractions, to lower the most exceeded row alone. See Land and Doig, "An Automatic Method of Solving Discrete
-//! Programming Problems" (1960).
+//! A greedy solution comes first. Branch and bound then searches for cheaper solutions; its bound is the cost of the
+//! cheapest fractional solution for the most exceeded row alone. See Land and Doig, "An Automatic Method of Solving
+//! Discrete Programming Problems" (1960).
 
 use crate::index::addresses::release::greatest_common_divisor;
 
-/// A linear program with choices of 0 or 1: which of them keep every row within a budget.
+/// A linear program with choices of 0 or 1, whose solution keeps every row within a budget.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
     /// The total of each row if nothing is chosen, in bytes.
@@ -27,22 +27,22 @@ pub struct Program {
 pub struct Choice {
     /// The cost, at least 1.
     pub cost: u64,
-    /// The change in bytes of each row that it affects, ordered by row.
+    /// The change in bytes of each affected row, ordered by row.
     pub deltas: Vec<(u32, i64)>,
-    /// The choices that cannot be made together with it.
+    /// The choices that are incompatible with it.
     pub excludes: Vec<u32>,
 }
 
 /// A set of choices that fits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Solution {
-    /// The indices of the choices that are made, in order.
+    /// The indices of the selected choices, in order.
     pub chosen: Vec<u32>,
-    /// The sum of their costs.
+    /// The sum of the costs of these choices.
     pub cost: u64,
     /// The largest row with these choices, in bytes.
     pub peak: u64,
-    /// Whether nothing cheaper exists. Otherwise the search ended at its limit.
+    /// Whether no cheaper solution exists. If false, the search reached its limit.
     pub is_optimal: bool,
 }
 
@@ -50,15 +50,16 @@ pub struct Solution {
 const MAX_WORK: u64 = 1_000_000;
 
 impl Program {
-    /// Returns the largest row if `chosen` are chosen.
+    /// Returns the largest row with the choices `chosen`.
     pub fn peak(&self, chosen: &[u32]) -> u64 {
         let mut rows = Rows::new(self);
         chosen.iter().for_each(|choice| rows.add(*choice, 1));
         rows.peak()
     }
 
-    /// Returns the cheapest choices that keep every row within `budget`, in bytes, or `None` if none were found; and
-    /// whether the search was complete, so that `None` means that there are none. Deterministic.
+    /// Returns the cheapest choices that keep every row within `budget` bytes, or `None` if none were found; and
+    /// whether the search was complete, in which case `None` means that no solution exists. The result is
+    /// deterministic.
     pub fn solve(&self, budget: u64) -> (Option<Solution>, bool) {
         self.solve_within(budget, &mut { MAX_WORK })
     }
@@ -82,8 +83,8 @@ impl Program {
 }
 
 impl Program {
-    /// Returns the cheapest choices within `budget`; among equally cheap ones, those with the lowest peak. For each
-    /// cost the choices do not depend on the budget, so a larger budget never costs more.
+    /// Returns the cheapest choices within `budget`; of equally cheap ones, those with the lowest peak. For a given
+    /// cost, the choices do not depend on the budget, so a larger budget never costs more.
     pub fn cheapest(&self, budget: u64) -> (Option<Solution>, bool) {
         let mut left = MAX_WORK;
         let (found, mut is_complete) = self.solve_within(budget, &mut left);
@@ -182,7 +183,7 @@ impl Search<'_> {
         self.offer(cost, &chosen);
     }
 
-    /// Drops choices, the most expensive first, as long as all rows still fit.
+    /// Drops choices, the most expensive first, while all rows still fit.
     fn leave_out_the_unneeded(&self, rows: &mut Rows<'_>, chosen: &mut Vec<u32>) {
         let mut order = chosen.clone();
         order.sort_by_key(|choice| std::cmp::Reverse((self.program.choices[*choice as usize].cost, *choice)));
@@ -206,7 +207,8 @@ impl Search<'_> {
         }
     }
 
-    /// Searches all completions of `chosen`; `self.rows` are the rows with them, and `cost` is their cost.
+    /// Searches all completions of `chosen`; `self.rows` contains the rows with these choices, and `cost` is their
+    /// cost.
     fn branch(&mut self, state: &mut [State], chosen: &mut Vec<u32>, cost: u64) {
         self.spend(self.rows.totals.len());
         if self.left == 0 {
@@ -260,9 +262,9 @@ impl Search<'_> {
         left.into_iter().for_each(|choice| state[choice as usize] = State::Open);
     }
 
-    /// A lower bound on the cost of any completion: for each exceeded row, takes the open choices with the best relief
-    /// per cost, the last one fractionally (as in a fractional knapsack), and returns the largest of these costs.
-    /// `None` if a row cannot be lowered enough.
+    /// Returns a lower bound on the cost of any completion. For each exceeded row, it takes the open choices with the
+    /// best relief per cost, the last one fractionally (as in a fractional knapsack), and returns the largest of these
+    /// costs. `None` if a row cannot be lowered enough.
     fn bound(&mut self, state: &[State], cost: u64) -> Option<u64> {
         let program = self.program;
         let limit = self.budget as i64;
@@ -301,7 +303,7 @@ impl Search<'_> {
 }
 
 impl Program {
-    /// Returns by how many bytes `choice` lowers `row`; negative if it raises it.
+    /// Returns the number of bytes by which `choice` lowers `row`; negative if it raises the row.
     fn relief(&self, choice: u32, row: usize) -> i64 {
         let deltas = &self.choices[choice as usize].deltas;
         let found = deltas.binary_search_by_key(&(row as u32), |(row, _)| *row);
@@ -312,12 +314,13 @@ impl Program {
         chosen.iter().map(|choice| self.choices[*choice as usize].cost).sum()
     }
 
-    /// Returns the choices with the lowest peak that was found, regardless of cost; among these, the cheapest.
+    /// Returns the choices with the lowest peak found, regardless of cost; of equal peaks, the cheapest choices.
     pub fn minimum(&self) -> Solution {
         self.minimum_within(MAX_WORK)
     }
 
-    /// Like [`minimum`](Self::minimum), which bisects the range of the peak; each search does about `max_work` work.
+    /// Like [`minimum`](Self::minimum), which bisects the range of the peak. Each search does about `max_work` units of
+    /// work.
     pub fn minimum_within(&self, max_work: u64) -> Solution {
         let mut best = Solution { peak: self.peak(&[]), is_optimal: true, ..Solution::default() };
         let (mut low, mut is_lowest) = (0, true);

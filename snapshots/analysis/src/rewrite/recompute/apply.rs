@@ -19,7 +19,7 @@ enum Action {
     Add(Addition),
 }
 
-/// A block to add to a recording; it is never freed.
+/// A block to add to a recording, which is never freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addition {
     /// The event before which it is allocated.
@@ -36,9 +36,9 @@ pub struct Addition {
 #[derive(Clone, Debug)]
 pub struct Recomputed {
     /// The changed recording of one device. Recomputed allocations are separate blocks. Segments and addresses are
-    /// unchanged: replay the recording to compute those that it would have.
+    /// unchanged; replay the recording to compute the ones that would result.
     pub trace: Trace,
-    /// The recorded event that each event comes from, or before which it is inserted.
+    /// For each event, the recorded event from which it comes, or before which it is inserted.
     pub source: Vec<EventId>,
     /// The event in `trace` for each recorded event, and one more entry for the end.
     pub places: Vec<EventId>,
@@ -57,8 +57,8 @@ pub fn apply(trace: &Trace, device: DeviceId, effects: &[Effect]) -> Recomputed 
     Rebuilt::new(trace, device, &changes).finish()
 }
 
-/// Returns the recording of `device` in `trace` with additional blocks, without addresses: replay it to compute those
-/// that they would have.
+/// Returns the recording of `device` in `trace` with additional blocks, which have no addresses; replay it to compute
+/// them.
 pub fn with_additions(trace: &Trace, device: DeviceId, additions: &[Addition]) -> Recomputed {
     let mut actions: Vec<(u32, Action)> = additions.iter().map(|one| (one.before.0, Action::Add(*one))).collect();
     actions.sort_by_key(|(position, _)| *position);
@@ -70,7 +70,7 @@ pub fn with_additions(trace: &Trace, device: DeviceId, additions: &[Addition]) -
 struct Changes {
     /// The changes in order, each with the index of the event before which it is made.
     actions: Vec<(u32, Action)>,
-    /// Blocks whose recorded frees do not apply: those freed earlier or later.
+    /// Blocks whose recorded frees do not apply, because they are freed earlier or later.
     moved: HashSet<BlockId>,
 }
 
@@ -103,7 +103,7 @@ impl Changes {
     }
 }
 
-/// The changed recording while it is built.
+/// The changed recording under construction.
 struct Rebuilt<'a> {
     trace: &'a Trace,
     device: DeviceId,

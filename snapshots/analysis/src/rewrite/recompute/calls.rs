@@ -1,4 +1,4 @@
-//! The calls of modules: the events of each forward, and the blocks that it allocates.
+//! The calls of modules: the events of each forward, and the blocks allocated by it.
 
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::{BlockId, DeviceId, EventId, Phase, Trace};
@@ -17,14 +17,14 @@ pub struct Call {
     pub first: EventId,
     /// The last allocation of the call.
     pub last: EventId,
-    /// One past the last event of the forward phase that it belongs to.
+    /// One past the last event of the forward phase that contains the call.
     pub forward_end: EventId,
-    /// The blocks that it allocates, in order.
+    /// The blocks allocated by the call, in order.
     pub blocks: Vec<BlockId>,
 }
 
 /// Returns the calls of `members` on `device`, in order. A call ends with the first allocation in another module, so
-/// two calls of one module in direct succession count as one.
+/// two consecutive calls of the same module count as one.
 pub fn calls(trace: &Trace, device: DeviceId, members: &Members) -> Vec<Call> {
     let mut found: Vec<Call> = Vec::new();
     for span in trace.spans.rows().iter().filter(|span| span.phase == Phase::Forward) {

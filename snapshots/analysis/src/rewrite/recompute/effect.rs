@@ -11,18 +11,18 @@ use highwater_snapshots::{BlockId, DeviceId, EventId, Trace};
 pub struct Effect {
     /// The index of the module in its [`Members`](super::Members).
     pub module: usize,
-    /// Blocks that are freed right after an event, earlier than recorded.
+    /// Blocks that are freed immediately after an event, earlier than recorded.
     pub ends: Vec<(BlockId, EventId)>,
     /// Inputs of the call, which stay live at least until the recomputation has ended.
     pub kept: Vec<BlockId>,
-    /// The event after which these inputs are freed; if [`EventId::NONE`], right after the recomputation.
+    /// The event after which these inputs are freed; [`EventId::NONE`] for immediately after the recomputation.
     pub kept_until: EventId,
-    /// The event before which the call is recomputed; [`EventId::NONE`] if the recording ends before.
+    /// The event before which the call is recomputed; [`EventId::NONE`] if the recording ends earlier.
     pub at: EventId,
     /// The allocations and frees of the recomputation, in order, starting with inputs that are recomputed as well.
-    /// Blocks that it does not free are freed where the original was.
+    /// Blocks that the recomputation does not free are freed where the original was freed.
     pub repeats: Vec<Repeat>,
-    /// Repeated blocks that backward frees right after an event, earlier than the original.
+    /// Repeated blocks that backward frees immediately after an event, earlier than the original.
     pub repeat_ends: Vec<(BlockId, EventId)>,
 }
 
@@ -35,7 +35,7 @@ pub enum Repeat {
     Free(BlockId),
 }
 
-/// The events of blocks on `device` among `events`, each with its kind and its block.
+/// Returns the events among `events` that concern blocks on `device`, each with its kind and its block.
 pub(super) fn block_events(
     trace: &Trace,
     device: DeviceId,

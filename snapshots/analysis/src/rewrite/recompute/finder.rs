@@ -1,4 +1,5 @@
-//! Finds the effects of recomputing each call of a module, from recorded references, or else from lifetimes and uses.
+//! Finds the effects of recomputing each call of a module, from recorded references, or otherwise from lifetimes and
+//! uses.
 
 use std::ops::Range;
 
@@ -37,7 +38,7 @@ struct Finder<'a> {
     extent: Extent,
 }
 
-/// The reason why a block is needed after its allocation in a call.
+/// The reason a block is needed after its allocation in a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     /// Freed in forward; its recomputed copy is freed within the recomputation.
@@ -48,7 +49,7 @@ enum Role {
     Saved,
     /// Saved for the module's own backward, and read by later modules.
     SavedResult,
-    /// Live beyond backward, such as a cache or running average; not recomputed.
+    /// Live beyond backward, such as a cache or running average, and not recomputed.
     Lasting,
 }
 
@@ -105,7 +106,8 @@ impl Finder<'_> {
         self.trace.blocks.free_requested[block.0 as usize]
     }
 
-    /// The events of the backward phases between the call and the next forward; empty if the recording ends before.
+    /// Returns the events of the backward phases between the call and the next forward; empty if the recording ends
+    /// earlier.
     fn backward(&self, call: &Call) -> Range<EventId> {
         let spans = self.trace.spans.rows();
         let after = spans.partition_point(|span| span.first < call.forward_end);
@@ -140,7 +142,7 @@ impl Finder<'_> {
         events.filter(|(_, kind, _)| *kind == EventKind::Alloc).map(|(event, _, block)| (event, block))
     }
 
-    /// Finds the results: blocks that later modules read in forward.
+    /// Finds the results, which are blocks that later modules read in forward.
     fn find_results_by_uses(&self, call: &Call, roles: &mut [Role], uses: &Uses) {
         let next = self.next_alloc(call);
         for (block, role) in call.blocks.iter().zip(roles) {
@@ -194,8 +196,8 @@ impl Finder<'_> {
         self.trace.blocks.category[block.0 as usize] == Category::Activation
     }
 
-    /// The event before which the module's backward begins: the first use or free of a block that the call saved, or
-    /// the first event of the module right before that, which may already need its saved parameters.
+    /// Returns the event before which the module's backward begins: the first use or free of a block that the call
+    /// saved, or the first event of the module immediately before that, which may already need its saved parameters.
     fn start_of_backward(&self, call: &Call, module: ScopeId, roles: &[Role], backward: &Range<EventId>) -> EventId {
         let needed = |block: BlockId| {
             let used = self.uses.as_ref().and_then(|uses| uses.first_from(block, backward.start));
@@ -242,7 +244,7 @@ impl Finder<'_> {
         scope == module
     }
 
-    /// When the blocks that the call saved are freed early.
+    /// Returns the events after which the blocks that the call saved are freed early.
     fn ends(&self, call: &Call, module: ScopeId, roles: &[Role], at: EventId) -> Vec<(BlockId, EventId)> {
         let bounds = match self.uses {
             Some(_) => Vec::new(),
@@ -285,8 +287,8 @@ impl Finder<'_> {
         live.filter(is_input).map(|(_, block)| block).collect()
     }
 
-    /// Returns whether the program itself recomputes `input`, which is freed in forward: whether some event of
-    /// `backward` allocates as much for an operation on the same blocks.
+    /// Returns whether the program itself recomputes `input`, which is freed in forward. This is the case if some event
+    /// of `backward` allocates as much for an operation on the same blocks.
     fn is_recomputed(&self, input: BlockId, backward: Range<EventId>) -> bool {
         let blocks = &self.trace.blocks;
         let row = input.0 as usize;
@@ -300,7 +302,7 @@ impl Finder<'_> {
             .any(|other| self.operands(blocks.alloc[other], BlockId(other as u32)) == sources)
     }
 
-    /// The other blocks that the operation uses for which `block` is allocated at event `alloc`, sorted.
+    /// Returns the other blocks used by the operation for which `block` is allocated at event `alloc`, sorted.
     fn operands(&self, alloc: EventId, block: BlockId) -> Vec<BlockId> {
         let rows = alloc.0 as usize + 1..self.trace.events.len();
         let is_here = |row: &usize| self.trace.events.device[*row] == self.device;
@@ -332,7 +334,7 @@ impl Finder<'_> {
     }
 }
 
-/// Takes the last saved block as the result if no other block is the result.
+/// Marks the last saved block as the result if no other block is marked so.
 fn find_result_by_order(trace: &Trace, call: &Call, roles: &mut [Role]) {
     let lives_on = |block: &BlockId| trace.blocks.free_requested[block.0 as usize] > call.last;
     let is_result = |(block, role): (&BlockId, &Role)| match role {

@@ -57,12 +57,12 @@ impl Uses {
     }
 }
 
-/// For each block of `call`, in order, an event after which no variable of forward refers to it: the last allocation of
-/// the innermost call that can hold a reference.
+/// Returns, for each block of `call`, in order, an event after which no variable of forward refers to it: the last
+/// allocation of the innermost call that can hold a reference.
 ///
-/// A block belongs to the module that allocated it, which can return it only to its caller. It is thus referenced no
-/// longer than the calling module's forward, unless it is the result of that module, which is passed to the next caller
-/// out: the last block that is left live.
+/// A block belongs to the module that allocated it, which can return it only to its caller. It is therefore referenced
+/// no longer than until the end of the calling module's forward, unless it is the result of that module, which is
+/// passed on to the next caller. The result is the last block that is left live.
 pub(super) fn holders_end(trace: &Trace, call: &Call, module: ScopeId, is_saved: &[bool]) -> Vec<EventId> {
     let tables = &trace.tables;
     let scope_of = |index: usize| trace.blocks.scope[call.blocks[index].0 as usize];

@@ -1,9 +1,9 @@
-//! Maps scopes to the chosen modules that contain them.
+//! Maps scopes to the selected modules that contain them.
 
 use highwater_snapshots::scope_pattern::ScopePattern;
 use highwater_snapshots::{ScopeId, Trace};
 
-/// A set of modules, none of which contains another, and the scopes in each.
+/// A set of modules of which none contains another, and the scopes in each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Members {
     /// The modules, in table order.

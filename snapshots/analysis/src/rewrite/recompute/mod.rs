@@ -1,21 +1,22 @@
-//! Activation checkpointing as a change to a recording: the memory of the run if backward recomputed some modules.
+//! Activation checkpointing as a change to a recording, which shows the memory of the run if backward recomputed some
+//! modules.
 //!
-//! A recomputed module keeps only its inputs and its result. For each [`Call`] of it:
+//! A recomputed module keeps only its inputs and its result. For each [`Call`] of the module:
 //!
 //! - blocks that its forward saved for backward are freed as soon as forward no longer needs them;
 //! - before backward first needs any of it, the allocations of its forward are repeated;
 //! - the repeated blocks that are saved are freed where backward freed the original ones.
 //!
-//! Recordings of the Python package have the references of the program and of the autograd graph to each block, in the
-//! first steps: then every free is known to the allocation before it. Otherwise it is derived:
+//! Recordings of the Python package contain the references of the program and of the autograd graph to each block, in
+//! the first steps. Every free is then known to within one allocation. Otherwise, the following is derived:
 //!
 //! | fact | known from | otherwise |
 //! |---|---|---|
-//! | what forward saved | lifetimes: it lives until the module's backward | |
-//! | when forward last needs it | uses of blocks, if recorded | the end of the innermost call that can still refer to it, which is never too early |
-//! | the result | what later modules keep longer, or read | the last block that the call leaves live |
+//! | blocks saved by forward | lifetimes: they are live until the module's backward | |
+//! | the last use in forward | uses of blocks, if recorded | the end of the innermost call that can still refer to it, which is never too early |
+//! | the result | blocks that later modules keep longer, or read | the last block that the call leaves live |
 //!
-//! PyTorch stops a recomputation as soon as everything that was saved is there again; the engine of this project
+//! PyTorch stops a recomputation as soon as all saved tensors have been recomputed; the engine of this project
 //! completes it. See Chen et al., "Training Deep Nets with Sublinear Memory Cost" (2016), for the method itself, and
 //! `torch.utils.checkpoint(use_reentrant=False)` for the order of events.
 
@@ -46,18 +47,18 @@ use references::References;
 highwater_snapshots::vocabulary!(
     /// The evidence in a recording for when blocks are last needed in forward, best first.
     Evidence {
-        /// Each use of each block: predictions are exact for blocks that end with a linear layer (transformers).
+        /// Each use of each block. Predictions are exact for blocks that end with a linear layer, as in transformers.
         Uses = "uses",
-        /// The references of the program, read whenever a tensor is saved and where modules begin and end: predictions
-        /// are exact, or too high where operations that save nothing follow each other.
+        /// The references of the program, read whenever a tensor is saved and where modules begin and end. Predictions
+        /// are exact, or too high where several operations that save nothing follow each other.
         References = "references",
-        /// Lifetimes alone: peaks within forward are estimates.
+        /// Only lifetimes. Peaks within forward are estimates.
         Lifetimes = "lifetimes",
     }
 );
 
 impl Evidence {
-    /// Returns the best evidence that `trace` has for every step on `device`.
+    /// Returns the best evidence that `trace` contains for every step on `device`.
     pub fn of(trace: &Trace, device: DeviceId) -> Self {
         let is_followed = || References::of(trace, device).is_some_and(|references| references.is_complete(trace));
         match trace.records_uses() {
@@ -67,8 +68,8 @@ impl Evidence {
         }
     }
 
-    /// Returns why references, which were recorded in some steps, are not evidence for all steps; `None` if they are,
-    /// or if none were recorded.
+    /// Returns the reason references, which were recorded in some steps, are not evidence for all steps; `None` if they
+    /// are, or if none were recorded.
     pub fn shortfall(trace: &Trace, device: DeviceId) -> Option<String> {
         References::of(trace, device)?.shortfall(trace).filter(|_| !trace.records_uses())
     }
@@ -92,17 +93,17 @@ impl Evidence {
     }
 }
 
-/// When a recomputation ends.
+/// The point at which a recomputation ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// When everything that was saved has been recomputed, as in PyTorch.
+    /// When all saved tensors have been recomputed, as in PyTorch.
     UntilSaved,
     /// At the end of the module's forward, as in this project's engine.
     Whole,
 }
 
 impl Extent {
-    /// Returns when recomputations of the program that made `trace` end.
+    /// Returns the point at which recomputations end in the program that made `trace`.
     pub(crate) fn of(trace: &Trace) -> Self {
         if trace.header.recorder.starts_with("highwater") { Self::Whole } else { Self::UntilSaved }
     }

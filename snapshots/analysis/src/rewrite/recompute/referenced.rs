@@ -12,7 +12,7 @@ pub(super) struct Referenced<'a> {
     pub(super) device: DeviceId,
     pub(super) references: &'a References,
     pub(super) call: &'a Call,
-    /// The position right before the first allocation of the call, and right after its last.
+    /// The positions immediately before the first allocation of the call and immediately after its last one.
     pub(super) first: u64,
     pub(super) last: u64,
 }
@@ -49,7 +49,7 @@ impl Referenced<'_> {
         self.trace.blocks.free_requested[block.0 as usize]
     }
 
-    /// The event after which forward frees a block that the call saves, because neither the program nor another
+    /// Returns the event after which forward frees a block that the call saves, because neither the program nor another
     /// module's part of the graph refers to it.
     fn end(&self, block: BlockId, is_own: impl Fn(&Save) -> bool) -> Option<EventId> {
         let others = self.references.saves_of(block).filter(|save| !is_own(save)).map(|save| save.released);
@@ -71,7 +71,7 @@ impl Referenced<'_> {
         Some(event).filter(|event| event.0 + 1 < self.freed(block).0)
     }
 
-    /// The allocations and frees of the recomputation, which ends as soon as everything is saved again.
+    /// Returns the allocations and frees of the recomputation, which ends as soon as all blocks have been saved again.
     fn repeats(&self, saved: &[BlockId], last_packed: u64) -> Vec<Repeat> {
         let Some(end) = self.references.event_before(last_packed) else { return Vec::new() };
         let is_own = |block: BlockId| self.call.blocks.binary_search(&block).is_ok();

@@ -1,7 +1,7 @@
-//! The references to the blocks of a device, as recorded by the program, by position.
+//! The references to the blocks of a device, as recorded by the program, ordered by position.
 //!
-//! References are recorded only in the first steps. They are assumed to be the same in every other step that makes the
-//! same allocations in forward and backward.
+//! References are recorded only in the first steps. They are assumed to be the same in all other steps with the same
+//! allocations in forward and backward.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -116,7 +116,7 @@ impl References {
         self.windows.len() == all.len()
     }
 
-    /// Returns why references are not known for every step.
+    /// Returns the reason references are not known for every step.
     pub(super) fn shortfall(&self, trace: &Trace) -> Option<String> {
         let all = windows(trace, |event| self.allocs.partition_point(|alloc| *alloc < event) as u64).len();
         let others = all.checked_sub(self.windows.len()).filter(|others| *others > 0)?;
@@ -130,7 +130,7 @@ impl References {
         }
     }
 
-    /// Copies the references of each recorded step, the last one first, to other steps that make the same allocations.
+    /// Copies the references of each recorded step, the last one first, to other steps with the same allocations.
     fn follow_other_steps(&mut self, trace: &Trace) {
         let windows = windows(trace, |event| self.allocs.partition_point(|alloc| *alloc < event) as u64);
         let is_followed =
@@ -145,7 +145,7 @@ impl References {
     }
 
     /// Copies the references of a recorded step, which follows a step that ends at `before`, to those of `others` that
-    /// make the same allocations; returns the remaining ones.
+    /// have the same allocations. Returns the remaining steps.
     fn follow_equal_steps(
         &mut self,
         trace: &Trace,
@@ -218,7 +218,7 @@ impl References {
         others
     }
 
-    /// The number of allocations up to and including that of `block`; 0 for the baseline.
+    /// Returns the number of allocations up to and including that of `block`; 0 for blocks of the baseline.
     fn position_of(&self, trace: &Trace, block: BlockId) -> u64 {
         let alloc = trace.blocks.alloc[block.0 as usize];
         if alloc.is_some() { self.allocs.partition_point(|other| *other <= alloc) as u64 } else { 0 }
@@ -232,8 +232,8 @@ impl References {
         }
     }
 
-    /// The positions right before the first allocation of `call` and right after its last; `None` if references are not
-    /// known there.
+    /// Returns the positions immediately before the first allocation of `call` and immediately after its last one;
+    /// `None` if references are not known there.
     pub(super) fn positions(&self, call: &Call) -> Option<(u64, u64)> {
         let first = self.allocs.partition_point(|alloc| *alloc < call.first) as u64;
         let last = self.allocs.partition_point(|alloc| *alloc <= call.last) as u64;
@@ -262,7 +262,7 @@ impl References {
         self.inputs.get(&(position, module)).map_or(&[], Vec::as_slice)
     }
 
-    /// The last allocation before `position`; blocks whose life ends there are freed right after it.
+    /// Returns the last allocation before `position`. Blocks whose lifetime ends there are freed immediately after it.
     pub(super) fn event_before(&self, position: u64) -> Option<EventId> {
         self.allocs.get((position as usize).checked_sub(1)?).copied()
     }
@@ -273,7 +273,7 @@ impl References {
     }
 }
 
-/// The positions from the first allocation of forward to the last of backward, of each step.
+/// Returns, for each step, the positions from the first allocation of forward to the last one of backward.
 fn windows(trace: &Trace, position_at: impl Fn(EventId) -> u64) -> Vec<(u64, u64)> {
     let mut steps: BTreeMap<Option<u32>, (u64, u64)> = BTreeMap::new();
     for span in trace.spans.rows().iter().filter(|span| matches!(span.phase, Phase::Forward | Phase::Backward)) {

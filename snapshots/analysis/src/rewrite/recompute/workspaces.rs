@@ -1,5 +1,5 @@
 //! Corrects predictions for scratch memory that a library allocates once per thread and never frees, as cuBLASLt does
-//! before PyTorch 2.15: autograd's thread, which recomputes, needs its own.
+//! before PyTorch 2.15: autograd's thread, in which recomputation runs, needs its own scratch memory.
 
 use std::collections::{HashMap, HashSet};
 
@@ -32,9 +32,9 @@ pub(super) fn correct(trace: &Trace, device: DeviceId, references: &References, 
     }
 }
 
-/// The scratch memory allocated in forward, in order, each with whether backward has scratch memory of the same size:
-/// blocks that are never freed, to which nothing refers, and that are allocated once by an operation right after its
-/// output.
+/// Returns the scratch memory allocated in forward, in order, and for each block whether backward has scratch memory of
+/// the same size. Scratch memory consists of blocks that are never freed, to which nothing refers, and that are
+/// allocated once by an operation right after its output.
 fn forward_workspaces(trace: &Trace, device: DeviceId, references: &References) -> Vec<(BlockId, bool)> {
     let blocks = &trace.blocks;
     let size = |block: BlockId| blocks.requested[block.0 as usize];
