@@ -5,7 +5,7 @@ use hashbrown::HashMap;
 use crate::event::BlockKey;
 use crate::ids::BlockId;
 
-/// The block keys of one device: an array where keys are dense, as those of a counter are, else a hash map.
+/// The block keys of one device: an array if the keys are dense, as those of a counter are, or else a hash map.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BlockIndex {
     first: BlockKey,
@@ -18,7 +18,7 @@ pub(crate) struct BlockIndex {
 const PLACES_A_KEY: u64 = 8;
 
 impl BlockIndex {
-    /// The row last inserted for `key`; [`BlockId::NONE`] if there is none.
+    /// Returns the row last inserted for `key`; [`BlockId::NONE`] if there is none.
     #[inline]
     pub(crate) fn get(&self, key: BlockKey) -> BlockId {
         let dense = key.checked_sub(self.first).and_then(|slot| self.dense.get(usize::try_from(slot).ok()?));
@@ -29,8 +29,8 @@ impl BlockIndex {
         }
     }
 
-    /// Maps `key` to row `block`, which was live at the start. Such keys may be far below those that follow, so that the
-    /// array does not begin with them.
+    /// Maps `key` to row `block`, which was live at the start. Such keys may be far below later ones, so the array does
+    /// not begin with them.
     pub(crate) fn insert_starting(&mut self, key: BlockKey, block: BlockId) {
         let slot = key.checked_sub(self.first).and_then(|slot| self.dense.get_mut(usize::try_from(slot).ok()?));
         match slot.filter(|former| former.is_some()) {

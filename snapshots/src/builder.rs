@@ -31,7 +31,7 @@ pub struct StartingState {
 }
 
 impl StartingState {
-    /// Whether there are no blocks, segments or mappings.
+    /// Returns whether there are no blocks, segments or mappings.
     pub fn is_empty(&self) -> bool {
         self.segments.is_empty() && self.mappings.is_empty() && self.blocks.is_empty()
     }
@@ -42,13 +42,13 @@ impl StartingState {
 pub struct StartingBlock {
     /// The block's facts, as in an alloc event.
     pub alloc: Alloc,
-    /// The stack that allocated it; none if unknown.
+    /// The stack that allocated the block; [`StackId::NONE`] if unknown.
     pub stack: StackId,
-    /// Whether its free was requested and waits for another stream.
+    /// Whether the block's free was requested but is not completed, because another stream still uses it.
     pub free_requested: bool,
 }
 
-/// Builds a [`Trace`]. Order: tables and facts at any time; each device's starting state before its events.
+/// Builds a [`Trace`]. Tables and facts may be added at any time; each device's starting state precedes its events.
 #[derive(Clone, Debug, Default)]
 pub struct TraceBuilder {
     trace: TraceParts,
@@ -85,11 +85,11 @@ impl DeviceState {
 /// The number of impossible sizes that are reported individually; the others are only counted.
 const MAX_LISTED_SIZES: u64 = 100;
 
-/// Upper bound of the sum of all sizes in a trace, in bytes, so that no sum can overflow.
+/// Upper bound of the sum of all sizes in a trace, in bytes, which ensures that no sum can overflow.
 const MAX_BYTES: u64 = 1 << 62;
 
 impl TraceBuilder {
-    /// A builder with room for `events` events.
+    /// Creates a builder with capacity for `events` events.
     pub fn with_capacity(events: usize) -> Self {
         let mut builder = Self::default();
         let columns = &mut builder.trace.events;
@@ -103,7 +103,7 @@ impl TraceBuilder {
         builder
     }
 
-    /// A builder with the same header, devices, tables and problems, and nothing else.
+    /// Creates a builder with the same header, devices, tables and problems, but without events.
     pub(crate) fn without_events(&self) -> Self {
         let TraceParts { header, devices, tables, problems, .. } = &self.trace;
         let (header, devices) = (header.clone(), devices.clone());
@@ -131,7 +131,7 @@ impl TraceBuilder {
         Arc::make_mut(&mut self.trace.sources).extend(sources);
     }
 
-    /// Adds the source files' texts of another recording.
+    /// Adds the texts of source files from another recording.
     pub fn merge_sources(&mut self, sources: &Arc<Vec<SourceText>>) {
         self.trace.merge_sources(sources);
     }
@@ -159,14 +159,14 @@ impl TraceBuilder {
     }
 
     /// Sets the totals and the stage before the first event, for a trace that is a window of a longer recording.
-    /// `births` are the allocations of the blocks of the starting states, in the same order.
+    /// `births` contains the allocations of the blocks of the starting states, in the same order.
     pub(crate) fn set_start(&mut self, start: Start, births: Vec<Option<Outside>>) {
         self.devices.iter_mut().for_each(|state| state.sums.begin_window(start.events));
         self.trace.start = start;
         self.trace.blocks.births = births;
     }
 
-    /// Adds a named range of events, in any order. Annotations provide steps and phases if no event does.
+    /// Adds a named range of events, in any order. Annotations provide steps and phases if no events do.
     pub fn add_annotation(&mut self, annotation: Annotation) {
         self.trace.annotations.push(annotation);
     }
@@ -181,7 +181,7 @@ impl TraceBuilder {
         self.trace.events.len()
     }
 
-    /// The numbers of blocks and of segments so far.
+    /// Returns the numbers of blocks and segments so far.
     pub fn row_counts(&self) -> (usize, usize) {
         (self.trace.blocks.len(), self.trace.segments.len())
     }
@@ -191,7 +191,7 @@ impl TraceBuilder {
         self.meter.take()
     }
 
-    /// Returns `bytes`, or 0 and adds a problem if the sum of all sizes exceeds what any machine has.
+    /// Returns `bytes`, or returns 0 and adds a problem if the sum of all sizes would exceed the memory of any machine.
     #[inline]
     fn bounded(&mut self, bytes: u64) -> u64 {
         match self.bytes_seen.checked_add(bytes) {
@@ -355,8 +355,8 @@ impl TraceBuilder {
         columns.subject.push(subject);
     }
 
-    /// Looks up the block that an event names, or the last one that its key named, and returns it with the known state
-    /// of that block, or of the segment that the event releases.
+    /// Looks up the block that an event names, or the last block with that key, and returns the event with the known
+    /// state of that block, or of the segment that the event releases.
     fn named(&self, device: DeviceId, what: &What) -> (BlockId, Named) {
         let Some(state) = self.devices.get(usize::from(device.0)) else { return (BlockId::NONE, Named::Unknown) };
         let Some(key) = what.block() else {
@@ -404,7 +404,7 @@ impl TraceBuilder {
         self.device(device).requested -= bytes;
     }
 
-    /// Removes a block from the active blocks of `device`, and from the live ones if its free request is missing.
+    /// Removes a block from the active blocks of `device`, and from the live blocks if its free request is missing.
     #[inline]
     fn complete(&mut self, device: DeviceId, block: BlockId, event: EventId) {
         let row = block.0 as usize;
@@ -452,8 +452,8 @@ impl TraceBuilder {
         trace
     }
 
-    /// Reports blocks that do not fit into the segments, unless events are known to be missing. In a window this is not
-    /// reported, since the recording is checked as a whole.
+    /// Reports blocks that do not fit into the segments, unless events are known to be missing. Windows are not
+    /// checked, since the recording is checked as a whole.
     fn check_sums(&mut self) {
         let devices = (0..).map(DeviceId).zip(&mut self.devices);
         self.trace.sums = devices.map(|(device, state)| (device, std::mem::take(&mut state.sums))).collect();

@@ -1,4 +1,4 @@
-//! Reads files in parts, so that a file of gigabytes needs little memory.
+//! Reads files in parts, so that reading a file of gigabytes needs little memory.
 
 use std::fmt::Debug;
 #[cfg(any(unix, windows))]
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// Random access to bytes, from several threads at once.
 pub trait ByteSource: Debug + Send + Sync {
-    /// Returns the current length in bytes; a growing file may get longer.
+    /// Returns the current length in bytes, which increases if the file grows.
     fn length(&self) -> io::Result<u64>;
 
     /// Fills `out` with the bytes starting at `offset`.

@@ -1,4 +1,4 @@
-//! The fixed sets of names: categories, phases and pools of blocks.
+//! Enumerations with fixed names: categories, phases and pools of blocks.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,13 +20,13 @@ macro_rules! vocabulary {
                 match self { $(Self::$variant => $text,)+ }
             }
 
-            /// The value with index `code`; `None` if there is none.
+            /// Returns the value with index `code`; `None` if it does not exist.
             #[inline]
             pub fn from_code(code: u8) -> Option<Self> {
                 Self::ALL.get(usize::from(code)).copied()
             }
 
-            /// The value with this name; `None` if there is none.
+            /// Returns the value with this name; `None` if it does not exist.
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|value| value.name() == name)
             }
@@ -41,7 +41,7 @@ macro_rules! vocabulary {
 }
 
 vocabulary!(
-    /// The purpose of a block, set when it is allocated. In recordings of this project's recorder it is never guessed.
+    /// The purpose of a block, set when the block is allocated. Never guessed in recordings of this project's recorder.
     #[derive(Serialize, Deserialize)]
     Category {
         /// A weight that an optimizer updates.
@@ -56,7 +56,7 @@ vocabulary!(
         OptimizerState = "optimizer_state",
         /// A batch of data that the program passes to the model.
         Input = "input",
-        /// Freed within the operation, or soon after it.
+        /// Memory that is freed within the operation, or soon after it.
         Temporary = "temporary",
         /// Scratch space of a kernel.
         Workspace = "workspace",
@@ -69,7 +69,7 @@ vocabulary!(
     /// The part of a training step.
     #[derive(Serialize, Deserialize)]
     Phase {
-        /// Before the first step: building the model, loading data.
+        /// Code before the first step, which builds the model and loads data.
         Setup = "setup",
         /// Computing the loss.
         Forward = "forward",
@@ -81,7 +81,7 @@ vocabulary!(
         ZeroGrad = "zero_grad",
         /// Anything else.
         Other = "other",
-        /// Evaluating a model: forward without gradients; does not start a step.
+        /// Evaluating a model, which is forward without gradients. Does not start a step.
         Eval = "eval",
     }
 );

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 pub enum Error {
     /// A call of the operating system failed.
     Io {
-        /// The operation that failed: "open", "write" …
+        /// The operation that failed, such as "open" or "write".
         doing: &'static str,
         /// The operating system's error.
         source: std::io::Error,
@@ -25,16 +25,16 @@ pub enum Error {
         /// Advice on how to get a recording.
         advice: &'static str,
     },
-    /// A pickle whose protocol is not one that memory snapshots use.
+    /// A pickle with a protocol that memory snapshots do not use.
     Protocol {
         /// The protocol of the pickle.
         found: u8,
     },
-    /// Written by a newer program than this.
+    /// The file was written by a newer program than this one.
     Version {
         /// The file's major version.
         found: u16,
-        /// The newest that we read.
+        /// The newest version that this program reads.
         supported: u16,
     },
     /// The file's bytes are inconsistent.
@@ -66,7 +66,7 @@ pub enum Error {
     Cancelled,
     /// A line of the text notation is invalid.
     Text {
-        /// The number of the line, from 1.
+        /// The line number, from 1.
         line: usize,
         /// A description of the error in the line.
         what: String,
@@ -123,12 +123,13 @@ impl std::error::Error for Error {
 const NO_PATH: &str = "the input";
 
 impl Error {
-    /// Returns the cause of a failed read: the Highwater error that a layer below wrapped, else the operating system's.
+    /// Returns the cause of a failed read: the error of this crate that a lower layer wrapped, or the operating
+    /// system's error.
     pub fn from_input(source: std::io::Error) -> Self {
         Self::Io { doing: "read the recording", source, path: NO_PATH.into() }.unwrapped()
     }
 
-    /// The error of this crate inside an I/O error, if any.
+    /// Returns the error of this crate inside an I/O error, if there is one.
     pub fn unwrapped(self) -> Self {
         match self {
             Self::Io { doing, source, path } => match source.downcast::<Self>() {
@@ -149,7 +150,7 @@ impl Error {
         }
     }
 
-    /// Returns the error with `path` as its file, if it has none.
+    /// Returns the error with `path` as its file, if it has no path.
     pub fn with_path(self, path: &Path) -> Self {
         match self {
             Self::Io { doing, source, path: none } if none.as_os_str() == NO_PATH => {
@@ -163,29 +164,30 @@ impl Error {
 /// A problem in a recording that could nevertheless be read.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Problem {
-    /// Byte offset in the file, if the problem has one.
+    /// Byte offset in the file, if the problem refers to one.
     pub offset: Option<u64>,
     /// The problem, as a sentence.
     pub what: String,
-    /// Only the index at the end of the file, or a summary, is missing or damaged: the recording was read in full.
+    /// Whether only the index at the end of the file, or a summary, is missing or damaged, so that the recording was
+    /// read in full.
     #[serde(skip)]
     pub is_index_only: bool,
-    /// Totals are inconsistent: blocks do not fit into the segments, or sums in the file are wrong. Not stored in
-    /// files; found when a trace is built.
+    /// Whether totals are inconsistent, because blocks do not fit into the segments, or sums in the file are wrong.
+    /// Such problems are not stored in files, but found when a trace is built.
     #[serde(skip)]
     pub is_of_sums: bool,
-    /// The file ends within a section, as it may while it is being written.
+    /// Whether the file ends within a section, which is possible while the file is being written.
     #[serde(skip)]
     pub is_cut: bool,
 }
 
 impl Problem {
-    /// A problem that concerns the whole recording.
+    /// Creates a problem that concerns the whole recording.
     pub fn new(what: impl Into<String>) -> Self {
         Self { offset: None, what: what.into(), is_index_only: false, is_of_sums: false, is_cut: false }
     }
 
-    /// A problem at byte `offset` of the file.
+    /// Creates a problem at byte `offset` of the file.
     pub fn at(offset: u64, what: impl Into<String>) -> Self {
         Self { offset: Some(offset), ..Self::new(what) }
     }
@@ -195,13 +197,14 @@ impl Problem {
         Self { is_of_sums: true, ..Self::new(what) }
     }
 
-    /// The index at the end of a file is missing or damaged at byte `offset`; the rest of the file is complete.
+    /// Creates the problem that the index at the end of a file is missing or damaged at byte `offset`; the rest is
+    /// complete.
     pub(crate) fn of_index(offset: u64) -> Self {
         let what = "only the index at the end of the file is missing or damaged";
         Self { is_index_only: true, ..Self::at(offset, what) }
     }
 
-    /// A summary or a checkpoint of a file is damaged at byte `offset`; the events are intact.
+    /// Creates the problem that a summary or a checkpoint of a file is damaged at byte `offset`; the events are intact.
     pub(crate) fn of_summary(offset: u64) -> Self {
         let what = "a summary or checkpoint of the events is damaged; the events are intact";
         Self { is_index_only: true, ..Self::at(offset, what) }

@@ -1,4 +1,4 @@
-//! Events in the form in which they are recorded.
+//! Events as recorded.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use crate::category::{Category, Phase, Pool};
 use crate::ids::{DeviceId, OpId, ScopeId, StackId, StreamId, StringId};
 
 crate::vocabulary!(
-    /// The kind of an event, under PyTorch's name where PyTorch has one.
+    /// The kind of an event, with PyTorch's name if PyTorch has such an event.
     EventKind {
         /// A segment was reserved from the driver.
         SegmentAlloc = "segment_alloc",
@@ -20,7 +20,7 @@ crate::vocabulary!(
         Alloc = "alloc",
         /// The program freed a block; another stream may still use it.
         FreeRequested = "free_requested",
-        /// The block is free for reuse.
+        /// The free of a block is completed, so that its memory can be reused.
         FreeCompleted = "free_completed",
         /// The category of a block was set or changed.
         Tag = "tag",
@@ -40,8 +40,8 @@ crate::vocabulary!(
 );
 
 impl EventKind {
-    /// Whether an event of this kind means that its device is in use: true except for step and phase markers and
-    /// samples of the memory in use.
+    /// Returns whether an event of this kind means that its device is in use, which is true of all kinds except steps,
+    /// phases and samples of the memory in use.
     pub const fn is_activity(self) -> bool {
         !matches!(self, Self::Step | Self::Phase | Self::DeviceUsed)
     }
@@ -52,8 +52,8 @@ impl EventKind {
 pub struct Event {
     /// Nanoseconds since the recording's origin (see [`Header::started_unix_us`](crate::trace::Header)).
     pub time_ns: u64,
-    /// The device. Steps and phases concern every device and carry device 0, and so do the marks of our own recorder;
-    /// marks of imported recordings carry the device that they were recorded on. See
+    /// The device. Steps, phases and the marks of this project's recorder concern every device and have device 0; marks
+    /// of imported recordings have the device on which they were recorded. See
     /// [`Trace::is_everywhere`](crate::trace::Trace::is_everywhere).
     pub device: DeviceId,
     /// The call stack of the call that caused the event.
@@ -83,13 +83,13 @@ pub enum What {
     Tag(BlockKey, Category),
     /// See [`EventKind::Oom`].
     Oom(Oom),
-    /// See [`EventKind::DeviceUsed`]: bytes.
+    /// See [`EventKind::DeviceUsed`]; the value is in bytes.
     DeviceUsed(u64),
-    /// See [`EventKind::Step`]: its number, from 0.
+    /// See [`EventKind::Step`]; the value is the step number, from 0.
     Step(u32),
     /// See [`EventKind::Phase`].
     Phase(Phase),
-    /// See [`EventKind::Mark`]: its text.
+    /// See [`EventKind::Mark`]; the value is the text.
     Mark(StringId),
     /// See [`EventKind::Used`].
     Used(BlockKey),
@@ -128,8 +128,8 @@ impl What {
     }
 }
 
-/// The number that identifies a block in a recording: chosen by the allocator, never reused on the same device. Files
-/// are smallest if the allocator counts its blocks from 0.
+/// The key that identifies a block in a recording. It is chosen by the allocator, and never reused on the same device.
+/// Files are smallest if the allocator counts its blocks from 0.
 pub type BlockKey = u64;
 
 /// A block at its allocation.
@@ -143,37 +143,37 @@ pub struct Alloc {
     pub requested: u64,
     /// Bytes after the allocator's rounding; at least `requested`.
     pub allocated: u64,
-    /// The stream that it was allocated for.
+    /// The stream for which the block was allocated.
     pub stream: StreamId,
-    /// The pool that it came from.
+    /// The pool from which the block was allocated.
     pub pool: Pool,
     /// The category.
     pub category: Category,
-    /// The operation that requested it.
+    /// The operation that requested the block.
     pub op: OpId,
     /// The module in which that operation ran.
     pub scope: ScopeId,
 }
 
-/// A range of device memory: a segment, or mapped pages of an expandable one.
+/// A range of device memory, which is a segment, or mapped pages of an expandable segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Range {
     /// Address of its first byte.
     pub address: u64,
     /// The length in bytes.
     pub bytes: u64,
-    /// The stream whose allocations it serves.
+    /// The stream served by the range.
     pub stream: StreamId,
-    /// The pool whose allocations it serves.
+    /// The pool served by the range.
     pub pool: Pool,
 }
 
-/// A request for memory that failed.
+/// A failed request for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Oom {
     /// Requested bytes.
     pub requested: u64,
-    /// Free bytes on the device, as the driver reported them.
+    /// Free bytes on the device as reported by the driver.
     pub device_free: u64,
     /// The stream of the request; `None` if it was not recorded.
     pub stream: Option<StreamId>,

@@ -1,7 +1,7 @@
 //! Device addresses in the order in which a driver returns them. PyTorch's allocator breaks ties by address, so the
 //! reserved bytes of some programs depend on that order.
 //!
-//! Uses nothing else of this crate, since the simulated GPU, which has no dependencies, includes this file.
+//! Depends on nothing else in this crate, because the simulated GPU, which has no dependencies, includes this file.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ pub struct Addresses {
     floor: u64,
     /// The lowest address of any region.
     lowest: u64,
-    /// Free address ranges, by start: each start and end.
+    /// The free address ranges: the end of each, by its start.
     free: BTreeMap<u64, u64>,
 }
 
@@ -52,7 +52,7 @@ impl Addresses {
         Self { order, floor, lowest: ceiling - ceiling % REGION_BYTES, free }
     }
 
-    /// Reserves a range of `bytes` aligned to `alignment`; `None` if there is none.
+    /// Reserves a range of `bytes` aligned to `alignment`; `None` if no such range is free.
     pub fn take(&mut self, bytes: u64, alignment: u64) -> Option<u64> {
         let alignment = alignment.max(PAGE_BYTES);
         let fits = |(start, end): (&u64, &u64)| {

@@ -18,7 +18,7 @@ pub const SMALL_REQUEST: u64 = 1 << 20;
 pub const SMALL_SEGMENT: u64 = 2 << 20;
 /// The default size in bytes of a large-pool segment shared by several requests, and of a page of expandable segments.
 const LARGE_SEGMENT: u64 = 20 << 20;
-/// Rounded requests of at least this many bytes get a segment of their own.
+/// Rounded requests of at least this many bytes get a separate segment.
 const OWN_SEGMENT_REQUEST: u64 = 10 << 20;
 /// The size of a segment for a single request is a multiple of this many bytes.
 const SEGMENT_UNIT: u64 = 2 << 20;
@@ -26,8 +26,8 @@ const SEGMENT_UNIT: u64 = 2 << 20;
 /// all larger sizes.
 const INTERVALS: usize = 16;
 
-/// The rules of PyTorch's caching allocator, which ours follows too, under the settings of one device. If no settings
-/// were recorded, the defaults apply.
+/// The rules of PyTorch's caching allocator, which the engine's allocator also follows, under the settings of one
+/// device. If no settings were recorded, the defaults apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllocRules {
     /// Blocks of at least this many bytes are not split and serve no smaller requests; `None` if unlimited.
@@ -78,7 +78,7 @@ impl AllocRules {
         rules
     }
 
-    /// Parses `key:value,key:[a:b,c:d]`; keys that do not affect sizes are ignored.
+    /// Parses `key:value,key:[a:b,c:d]`. Keys that do not affect sizes are ignored.
     fn read(&mut self, text: &str) {
         let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
         let mut rest = text.as_str();
@@ -104,7 +104,8 @@ impl AllocRules {
         self.max_non_split_rounding = rounding.unwrap_or(self.large_segment);
     }
 
-    /// Parses `4`, or `64:8,256:4,>:1`: the first entry also applies to smaller sizes, `>` to all sizes above the last.
+    /// Parses `4`, or `64:8,256:4,>:1`, where the first entry also applies to smaller sizes, and `>` to all sizes above
+    /// the last.
     fn read_divisions(&mut self, text: &str) {
         let mut next = 0;
         for entry in text.split(',') {
@@ -165,7 +166,7 @@ impl AllocRules {
         rounded.checked_next_multiple_of(unit).unwrap_or(u64::MAX)
     }
 
-    /// Returns the size of the largest block of `pool` that fits into a free range of `bytes`; 0 if none does.
+    /// Returns the size of the largest block of `pool` that fits into a free range of `bytes`; 0 if no block fits.
     pub fn largest_in(&self, pool: Pool, bytes: u64) -> u64 {
         match pool {
             Pool::Small => bytes.min(SMALL_REQUEST),
@@ -186,8 +187,8 @@ impl AllocRules {
         }
     }
 
-    /// Whether a free block of `hole` bytes may serve a request of `rounded` bytes, for which it is large enough: the
-    /// limits on splitting may forbid it.
+    /// Returns whether a free block of `hole` bytes may serve a request of `rounded` bytes, for which it is large
+    /// enough. The limits on splitting may prevent it.
     pub fn may_take(&self, hole: u64, rounded: u64) -> bool {
         match self.max_split {
             Some(most) if rounded < most => hole < most,
@@ -207,7 +208,7 @@ fn interval(bytes: u64) -> usize {
     (bytes.max(1).ilog2().saturating_sub(20) as usize).min(INTERVALS - 1)
 }
 
-/// `bytes` rounded up to a multiple of the interval between two powers of two divided by `divisions`.
+/// Rounds `bytes` up to a multiple of the interval between two powers of two divided by `divisions`.
 fn next_division(bytes: u64, divisions: u64) -> u64 {
     if bytes.is_power_of_two() {
         return bytes;

@@ -5,8 +5,8 @@
 //!   preamble  section … section  │ strings  symbols  end  footer  tail
 //! ```
 //!
-//! Sections that this program does not know keep their position. A truncated recording stays truncated: only the bytes
-//! of its incomplete last section are omitted.
+//! Sections of unknown kinds keep their position. A truncated recording stays truncated; only the bytes of its
+//! incomplete last section are omitted.
 
 use std::io::Write;
 use std::ops::Range;
@@ -36,7 +36,7 @@ pub struct Amendment<'a> {
     torn_bytes: u64,
 }
 
-/// Bytes to copy, and the header of the section that they contain, if any.
+/// Bytes to copy, and the header of the section in them, if any.
 #[derive(Debug)]
 struct Piece {
     range: Range<usize>,
@@ -81,12 +81,12 @@ impl<'a> Amendment<'a> {
     }
 
     /// Returns the bytes of the incomplete section at the end of a truncated file. They are not copied, since they
-    /// could not be told apart from the sections after them.
+    /// could not be distinguished from the sections after them.
     pub fn torn_bytes(&self) -> u64 {
         self.torn_bytes
     }
 
-    /// Writes the recording with `strings` appended to its own strings, of which its tables have `known`, and with
+    /// Writes the recording with `strings` appended to its own strings, of which its tables contain `known`, and with
     /// `symbols`, which may refer to both. Fails if `out` cannot be written.
     pub fn write<W: Write>(&self, out: W, known: usize, strings: &[String], symbols: &[Symbols]) -> Result<W> {
         // Rows lost to damage at the end of a table are not in the tables, but have numbers.

@@ -16,25 +16,25 @@ use crate::tables::{Frame, Module, Op, Scope, Stack, Tables};
 use crate::trace::{DeviceUse, Header, Start, Trace, Trust};
 use crate::yielding::yield_if_due;
 
-/// Maximum number of problems that are listed individually; the others are only counted.
+/// Maximum number of problems listed individually; further ones are only counted.
 const MAX_PROBLEMS: u64 = 200;
 
 /// Minimum size of a table row, in decompressed bytes.
 const MIN_ROW_BYTES: u64 = 8;
 
-/// A trace that is being assembled.
+/// A trace under construction.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Assembler {
     builder: TraceBuilder,
     /// Annotations and attributes whose rows are not resolved yet.
     owners: Owners,
-    /// The number, in the file, of the next event.
+    /// The index, in the file, of the next event.
     next_event: u64,
     /// Events lost to damage.
     events_lost: u64,
     /// Bytes of the file that could not be read, which limit how many rows can be missing.
     bytes_lost: u64,
-    /// The number of blocks, segments and events; a trace can have fewer than 2^32.
+    /// Number of blocks, segments and events. A trace must have fewer than 2^32.
     subjects: u64,
     has_header: bool,
     end: Option<Trust>,
@@ -47,7 +47,7 @@ pub(super) struct Assembler {
     /// For each run of events, the number of events up to its end, and the minimum and maximum of live bytes during it;
     /// `None` if not requested.
     measured: Option<Vec<(u64, LiveBytes)>>,
-    /// The events that were read since the last call of `take_passed`; `None` if events are added to the trace instead.
+    /// The events read since the last call of `take_passed`; `None` if events are added to the trace instead.
     passing: Option<Box<Passed>>,
 }
 
@@ -69,12 +69,12 @@ impl Assembler {
         Self { builder: TraceBuilder::with_capacity(events), ..Self::default() }
     }
 
-    /// An assembler that hands out the events instead of adding them to the trace.
+    /// Creates an assembler that returns the events instead of adding them to the trace.
     pub(super) fn passing() -> Self {
         Self { passing: Some(Box::default()), ..Self::default() }
     }
 
-    /// Returns the events read since the last call, for an assembler made by `passing`.
+    /// Returns the events read since the last call, for an assembler created by `passing`.
     pub(super) fn take_passed(&mut self) -> Passed {
         self.passing.as_deref_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -85,8 +85,8 @@ impl Assembler {
     }
 
     /// Creates a recording with the same devices and tables but without events, whose baseline is the state `live` of
-    /// each device, as a window that begins at `start`. Takes time in proportion to the live blocks and to the tables
-    /// except operations.
+    /// each device, as a window that begins at `start`. The time is proportional to the number of live blocks and to
+    /// the size of the tables without operations.
     pub(super) fn window(&mut self, live: &[(DeviceId, &LiveState)], start: Start, uses: &[DeviceUse]) -> Trace {
         let trust = self.trust();
         let ops = std::mem::take(&mut self.builder.tables().ops);
@@ -106,7 +106,7 @@ impl Assembler {
         self.builder.event_count()
     }
 
-    /// Skips the events before number `next` deliberately, without counting them as lost.
+    /// Deliberately skips the events before index `next`, without counting them as lost.
     pub(super) fn pass_events(&mut self, next: u64) {
         self.next_event = next;
     }
@@ -116,12 +116,13 @@ impl Assembler {
         self.measured = Some(Vec::new());
     }
 
-    /// Returns the measurements since the last call: runs of events, with the number of events up to the end of each.
+    /// Returns the measurements since the last call, for runs of events, with the number of events up to the end of
+    /// each run.
     pub(super) fn take_measured(&mut self) -> Vec<(u64, LiveBytes)> {
         self.measured.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// The number of events that are missing from the file, not counting those that the recorder lost.
+    /// Returns the number of events missing from the file, without events that the recorder lost.
     pub(super) fn missing_events(&self) -> u64 {
         self.events_lost
     }
@@ -144,7 +145,7 @@ impl Assembler {
         }
     }
 
-    /// Records that the index at the end of a finished file is damaged or truncated; reported once.
+    /// Records that the index at the end of a finished file is damaged or truncated. This is reported once.
     fn note_index(&mut self, offset: u64) {
         if !std::mem::replace(&mut self.lacks_index, true) {
             self.note(Problem::of_index(offset));
@@ -191,8 +192,8 @@ impl Assembler {
         }
     }
 
-    /// Whether an unreadable part, with this header if it has one, belongs to the index: only the footer and the tail
-    /// follow the end of the recording.
+    /// Returns whether an unreadable part, with this header if it has one, belongs to the index, since only the footer
+    /// and the tail follow the end of the recording.
     fn is_index(&self, header: Option<&SectionHeader>) -> bool {
         self.end.is_some() && header.is_none_or(|header| header.kind() == Some(SectionKind::Footer))
     }
@@ -208,7 +209,7 @@ impl Assembler {
         }
     }
 
-    /// Counts the events from the last one read up to number `first` as lost.
+    /// Counts the events between the last one read and index `first` as lost.
     fn reach_event(&mut self, first: u64) {
         self.events_lost = self.events_lost.saturating_add(first.saturating_sub(self.next_event));
         self.next_event = self.next_event.max(first);
@@ -299,8 +300,8 @@ impl Assembler {
         Ok(())
     }
 
-    /// Returns the number of rows missing between the `has` existing ones and the first one of a section, or why that
-    /// number is impossible.
+    /// Returns the number of rows missing between the `has` existing rows and the first row of a section, or the reason
+    /// that number is impossible.
     fn missing_rows(&self, header: &SectionHeader, has: u64) -> Result<u64, String> {
         let could_hold = self.bytes_lost.saturating_mul(MAX_EXPANSION as u64 / MIN_ROW_BYTES);
         let first = header.first;
@@ -429,7 +430,7 @@ impl Assembler {
     }
 }
 
-/// Copies to a trace those of `ops` to which its blocks refer.
+/// Copies the operations of `ops` to which the blocks of a trace refer.
 fn name_operations(trace: &mut Trace, ops: &[Op]) {
     let mut ids: Vec<OpId> = trace.blocks.op.iter().copied().filter(|id| id.is_some()).collect();
     ids.sort_unstable();

@@ -1,4 +1,4 @@
-//! Checkpoints: the live state after a number of events, from which a reader can start.
+//! Checkpoints: the live state after some number of events, from which a reader can start.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,10 +11,10 @@ use crate::stage::{Outside, Stage};
 /// Maximum number of blocks, segments and mappings in one part.
 const PART_ROWS: usize = 65_536;
 
-/// The live state after a number of events, or a part of it. Its parts are consecutive sections of the file.
+/// The live state after some number of events, or a part of it. The parts are consecutive sections of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// The number of events before it.
+    /// Number of events before the checkpoint.
     pub events: u64,
     /// The largest time of the most recent events, in nanoseconds since the recording's origin.
     pub time_ns: u64,
@@ -22,7 +22,7 @@ pub struct Checkpoint {
     pub stage: Stage,
     /// The largest step number so far.
     pub largest_step: Option<u32>,
-    /// The number of parts that follow this one.
+    /// Number of parts after this one.
     pub more: u32,
     /// The live state of a device.
     pub state: StartingState,
@@ -35,8 +35,8 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Returns the parts of a checkpoint of the current states in `summarizer`; `deaths` are the blocks of the previous
-    /// checkpoint that are no longer live.
+    /// Returns the parts of a checkpoint of the current states in `summarizer`; `deaths` contains the blocks of the
+    /// previous checkpoint that are no longer live.
     pub fn of(summarizer: &Summarizer, deaths: &[EndedBlock]) -> Vec<Self> {
         let empty = || Self {
             events: summarizer.events(),
@@ -82,7 +82,7 @@ impl Checkpoint {
         parts
     }
 
-    /// Adds the rows of `next` if they fit; returns whether they do.
+    /// Adds the rows of `next` if they fit. Returns whether they fit.
     fn join(&mut self, next: &mut Self) -> bool {
         let rows = |part: &Self| part.state.segments.len() + part.state.mappings.len() + part.state.blocks.len();
         let fits = rows(self) + rows(next) <= PART_ROWS;

@@ -1,10 +1,10 @@
-//! The columns of an event section; each has one field of all its events.
+//! The columns of an event section, each of which contains one field of all events.
 
 use super::varint::Cursor;
 
 crate::vocabulary!(
-    /// A column of an event section, in the order of the numbers stored in files; the name is used in the specification
-    /// and in messages.
+    /// A column of an event section, ordered by the code stored in files. The name is used in the specification and in
+    /// messages.
     Column {
         /// Every event: its kind's code, a byte.
         Kind = "kind",
@@ -39,7 +39,7 @@ crate::vocabulary!(
         Tagged = "tagged",
         /// Tags: the category's code, a byte.
         TagCategory = "tag_category",
-        /// All other events: their facts, one after the other.
+        /// All other events: their facts, one after another.
         Rare = "rare",
         /// Uses: the block's key, as a signed difference from the previously used key. Since version 1.2.
         Used = "used",
@@ -51,7 +51,7 @@ crate::vocabulary!(
 /// Number of columns in this version.
 pub(super) const COLUMNS: usize = Column::ALL.len();
 
-/// Size of an entry of a payload's directory in bytes: the column's number and length.
+/// Size of an entry of a payload's directory in bytes: the column's code and its length.
 const ENTRY_BYTES: usize = 5;
 
 /// Columns that are being encoded.
@@ -69,7 +69,8 @@ impl ColumnBytes {
         self.columns.iter_mut().for_each(Vec::clear);
     }
 
-    /// Writes the payload: the number of columns, the number and length of each, then their bytes; no empty columns.
+    /// Writes the payload: the number of columns, the code and length of each, and their bytes. Empty columns are
+    /// omitted.
     pub(super) fn write_payload(&self, out: &mut Vec<u8>) {
         let filled = || Column::ALL.iter().zip(&self.columns).filter(|(_, bytes)| !bytes.is_empty());
         out.clear();
@@ -91,7 +92,7 @@ pub(super) struct ColumnCursors<'a> {
 }
 
 impl<'a> ColumnCursors<'a> {
-    /// Splits a payload into its columns. Columns with unknown numbers are skipped.
+    /// Splits a payload into its columns. Columns with unknown codes are skipped.
     pub(super) fn from_payload(payload: &'a [u8]) -> Result<Self, String> {
         let mut directory = Cursor::new(payload);
         let columns = usize::from(directory.byte().ok_or("it is empty")?);

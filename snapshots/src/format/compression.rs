@@ -1,6 +1,6 @@
-//! Compresses sections with the zstd library. `compression_web.rs` replaces this file where C cannot be compiled.
+//! Compresses sections with the zstd library. Where C cannot be compiled, `compression_web.rs` replaces this file.
 
-/// The zstd level; higher ones hardly reduce the size of event columns.
+/// The zstd level. Higher levels hardly reduce the size of event columns.
 const LEVEL: i32 = 3;
 
 /// Compresses payloads, reusing its state.
@@ -11,7 +11,7 @@ impl Compressor {
         zstd::bulk::Compressor::new(LEVEL).map(Self).map_err(|error| error.to_string())
     }
 
-    /// Replaces the content of `out` by a zstd frame with `raw` in it.
+    /// Replaces the content of `out` by a zstd frame that contains `raw`.
     pub(super) fn compress(&mut self, raw: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
         out.clear();
         out.reserve(zstd::zstd_safe::compress_bound(raw.len()));

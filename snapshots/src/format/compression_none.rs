@@ -8,7 +8,7 @@ impl Compressor {
         Ok(Self)
     }
 
-    /// Copies `raw` to `out`: the caller stores a section uncompressed if compression does not make it smaller.
+    /// Copies `raw` to `out`. The caller stores a section uncompressed if compression does not make it smaller.
     pub(super) fn compress(&mut self, raw: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
         out.clear();
         out.extend_from_slice(raw);

@@ -1,4 +1,5 @@
-//! Compresses sections with ruzstd, which is written in Rust: slower than the C library, and with a single level.
+//! Compresses sections with ruzstd, which is written in Rust. It is slower than the C library, and supports a single
+//! level.
 
 use ruzstd::decoding::FrameDecoder;
 use ruzstd::encoding::{CompressionLevel, compress};
@@ -11,7 +12,7 @@ impl Compressor {
         Ok(Self)
     }
 
-    /// Replaces the content of `out` by a zstd frame with `raw` in it.
+    /// Replaces the content of `out` by a zstd frame that contains `raw`.
     pub(super) fn compress(&mut self, raw: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
         out.clear();
         compress(raw, out, CompressionLevel::Fastest);

@@ -18,8 +18,8 @@ pub(super) struct DecodedEvents {
     pub(super) unknown: u32,
 }
 
-/// Decodes `count` events from a payload, or returns why it is invalid. Reads nothing outside the payload, and creates
-/// at most as many events as the payload has bytes.
+/// Decodes `count` events from a payload, or returns the reason it is invalid. Reads nothing outside the payload, and
+/// creates at most as many events as the payload has bytes.
 pub(super) fn decode_events(payload: &[u8], count: u32) -> Result<DecodedEvents, String> {
     if count as usize > CHUNK_EVENTS {
         return Err(format!("it declares {count} events, but a section has at most {CHUNK_EVENTS}"));
@@ -74,7 +74,7 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// Returns the next event, `None` if its kind is unknown, or the column that has too few values as an error.
+    /// Returns the next event, or `None` if its kind is unknown. The error is the column that has too few values.
     #[inline]
     fn take_event(&mut self) -> Result<Option<Event>, Column> {
         let kind = self.byte(Column::Kind)?;
@@ -206,7 +206,7 @@ fn take_handle(cursor: &mut Cursor<'_>, former: &mut u32) -> Option<u32> {
     Some(*former)
 }
 
-/// The category with this code; a code of a later version is read as unknown.
+/// Returns the category with this code. A code of a later version is read as unknown.
 fn category_from_code(code: u8) -> Category {
     Category::from_code(code).unwrap_or(Category::Unknown)
 }

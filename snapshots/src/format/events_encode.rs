@@ -6,7 +6,7 @@ use super::varint::{put, put_signed, zigzag};
 use crate::event::{Alloc, Event, Range, What};
 use crate::ids::{DeviceId, StackId};
 
-/// The previous value of each field that is stored as a difference. All zero at the start of a chunk.
+/// The previous value of each field stored as a difference. All values are zero at the start of a chunk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Former {
     pub(super) time: u64,
@@ -121,7 +121,7 @@ fn range_facts(range: Range) -> [u64; 4] {
     [range.address, range.bytes, range.stream.0, u64::from(range.pool as u8)]
 }
 
-/// Appends a handle: 0 for `NONE`, else one more than the zig-zag code of the difference from the previous one.
+/// Appends a handle: 0 for `NONE`, or one more than the zig-zag code of the difference from the previous handle.
 fn put_handle(out: &mut Vec<u8>, former: &mut u32, handle: u32) {
     if handle == u32::MAX {
         out.push(0);

@@ -12,25 +12,25 @@ use crate::ids::DeviceId;
 use crate::live_state::LiveState;
 use crate::trace::{DeviceUse, Header, Start, Trace};
 
-/// Reads a growing file incrementally, and returns the trace so far. It does no file access: the caller reads the file
-/// from offset [`bytes_fed`](Self::bytes_fed) on, and passes the new bytes to `feed`.
+/// Reads a growing file incrementally, and returns the trace so far. It does not access files: the caller reads the
+/// file from offset [`bytes_fed`](Self::bytes_fed) on, and passes the new bytes to `feed`.
 #[derive(Debug, Default)]
 pub struct Follower {
     assembler: Assembler,
-    /// Bytes that were fed but do not form a complete section yet.
+    /// Bytes that were fed but do not yet form a complete section.
     pending: Vec<u8>,
     fed: u64,
     has_preamble: bool,
 }
 
 impl Follower {
-    /// A follower at the start of a file.
+    /// Creates a follower at the start of a file.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A follower at the start of a file that does not add events to the trace: the caller takes them with
-    /// [`take_passed`](Self::take_passed).
+    /// Creates a follower at the start of a file that does not add events to the trace. The caller takes them instead
+    /// with [`take_passed`](Self::take_passed).
     pub fn passing() -> Self {
         Self { assembler: Assembler::passing(), ..Self::default() }
     }
@@ -41,18 +41,20 @@ impl Follower {
         self.assembler.take_passed()
     }
 
-    /// Returns the recording's header, or the part of it that was read so far.
+    /// Returns the recording's header, or the part of it that has been read.
     pub fn header(&self) -> &Header {
         self.assembler.header()
     }
 
     /// Creates a recording without events, whose baseline is the state `live` of each device, as a window that begins
-    /// at `start`; `uses` are the devices. Takes time in proportion to live blocks and tables except operations.
+    /// at `start`; `uses` contains the devices. The time is proportional to the number of live blocks and to the size
+    /// of the tables without operations.
     pub fn window(&mut self, live: &[(DeviceId, &LiveState)], start: Start, uses: &[DeviceUse]) -> Trace {
         self.assembler.window(live, start, uses)
     }
 
-    /// Adds the next bytes of the file and returns how many events they completed. Fails if the file is no recording.
+    /// Adds the next bytes of the file, and returns the number of events they completed. Fails if the file is not a
+    /// recording.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<usize> {
         self.pending.extend_from_slice(bytes);
         self.fed += bytes.len() as u64;

@@ -1,4 +1,4 @@
-//! Recognizes other files that are opened by mistake, by their first bytes, and gives advice for them.
+//! Recognizes files that are not recordings by their first bytes, and gives advice on them.
 
 use crate::error::Error;
 
@@ -60,7 +60,7 @@ impl Foreign {
         Self { found: found.into(), advice }
     }
 
-    /// Recognizes a file that begins with `bytes` and could not be read as a recording; `None` if it is not recognized.
+    /// Recognizes a file that begins with `bytes` and could not be read as a recording; `None` if its kind is unknown.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         let bytes = &bytes[..bytes.len().min(START_BYTES)];
         let by_start = || STARTS.iter().find(|(start, ..)| bytes.starts_with(start));
@@ -72,12 +72,12 @@ impl Foreign {
             .or_else(|| text.filter(|text| text.starts_with(['{', '['])).and_then(json))
     }
 
-    /// Describes a file like [`Foreign::of`]; a file that is not recognized, by its first characters or bytes.
+    /// Describes a file like [`Foreign::of`], or by its first characters or bytes if its kind is unknown.
     pub fn or_unknown(bytes: &[u8]) -> Self {
         Self::of(bytes).unwrap_or_else(|| Self::new(first_bytes(bytes), SUPPORTED))
     }
 
-    /// The error for a file of this kind, which is not a recording.
+    /// Returns the error for a file of this kind.
     pub fn error(self) -> Error {
         Error::NotRecording { found: self.found, advice: self.advice }
     }
@@ -107,7 +107,8 @@ fn first_bytes(bytes: &[u8]) -> String {
     }
 }
 
-/// Decodes `bytes` as text, without leading white space; the last character may be incomplete. `None` if not text.
+/// Decodes `bytes` as text, without leading white space. The last character may be incomplete. `None` if they are not
+/// text.
 fn text_of(bytes: &[u8]) -> Option<&str> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let text = match std::str::from_utf8(bytes) {
@@ -135,7 +136,7 @@ fn zip_archive(bytes: &[u8]) -> Option<Foreign> {
     })
 }
 
-/// Recognizes binary formats by their structure, as they have no magic number.
+/// Recognizes binary formats by their structure, because they have no magic number.
 fn binary(bytes: &[u8]) -> Option<Foreign> {
     if bytes.get(257..262) == Some(b"ustar") {
         return Some(Foreign::new("a tar archive", UNPACK));

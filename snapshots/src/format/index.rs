@@ -1,4 +1,4 @@
-//! The footer and the tail, which locate every section. Files can be read without them.
+//! The footer and the tail, which locate every section. Files can be read without these.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,11 +16,11 @@ pub const TAIL_BYTES: usize = 16;
 /// The location of one section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexRow {
-    /// The number of the section's kind.
+    /// The code of the section's kind.
     pub kind: u16,
     /// Offset of the section's header in the file.
     pub offset: u64,
-    /// The number of events before it.
+    /// Number of events before the section.
     pub events_before: u64,
 }
 
@@ -32,7 +32,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// Reads the index of a whole file from its tail and footer; `None` if it was not finished or is damaged.
+    /// Reads the index of a complete file from its tail and footer; `None` if the file is unfinished or damaged.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let tail = bytes.get(bytes.len().checked_sub(TAIL_BYTES)?..)?;
         let offset = read_tail(tail)?;
@@ -48,7 +48,7 @@ impl Index {
         Some(Self { rows })
     }
 
-    /// The number of events in the whole file, according to the index.
+    /// Returns the number of events in the whole file, according to the index.
     pub fn events(&self) -> u64 {
         self.rows.last().map_or(0, |row| row.events_before)
     }

@@ -1,6 +1,6 @@
-//! The kinds of sections and their numbers in files.
+//! The kinds of sections and the codes stored in files.
 
-/// Declares the section kinds with their numbers and names.
+/// Declares the section kinds with their codes and names.
 macro_rules! section_kinds {
     ($($(#[$doc:meta])* $variant:ident = $code:literal $text:literal,)+) => {
         /// The content of a section.
@@ -9,10 +9,10 @@ macro_rules! section_kinds {
         pub enum SectionKind { $($(#[$doc])* $variant = $code,)+ }
 
         impl SectionKind {
-            /// All kinds, ordered by number.
+            /// All kinds, ordered by code.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The number stored in files.
+            /// Returns the code stored in files.
             pub const fn code(self) -> u16 {
                 self as u16
             }
@@ -22,7 +22,7 @@ macro_rules! section_kinds {
                 match self { $(Self::$variant => $text,)+ }
             }
 
-            /// The kind with this number; `None` if this version does not know it.
+            /// Returns the kind with this code; `None` if this version does not know it.
             pub fn from_code(code: u16) -> Option<Self> {
                 match code { $($code => Some(Self::$variant),)+ _ => None }
             }
@@ -31,7 +31,7 @@ macro_rules! section_kinds {
 }
 
 section_kinds! {
-    /// How the recording was made: one [`Header`](crate::trace::Header).
+    /// The origin of the recording: one [`Header`](crate::trace::Header).
     Header = 1 "header",
     /// One device: a [`DeviceFacts`](crate::trace::DeviceFacts).
     Device = 2 "device",
@@ -53,7 +53,7 @@ section_kinds! {
     StartingState = 10 "starting_state",
     /// Events in columns.
     Events = 11 "events",
-    /// The limits of accuracy: an [`EndFacts`](super::EndFacts). The recording was finished.
+    /// The limits of accuracy, as an [`EndFacts`](super::EndFacts). Its presence means that the recording was finished.
     End = 12 "end",
     /// The location of every section.
     Footer = 13 "footer",
@@ -63,7 +63,7 @@ section_kinds! {
     Attributes = 15 "attributes",
     /// Rows of summaries of events. Since version 1.4.
     Summaries = 16 "summaries",
-    /// The live state after a number of events, or a part of it. Since version 1.4.
+    /// The live state after some number of events, or a part of it. Since version 1.4.
     Checkpoint = 17 "checkpoint",
     /// Rows with the steps in which each device is active. Since version 1.5.
     StepActivity = 18 "step_activity",
@@ -74,13 +74,13 @@ section_kinds! {
 }
 
 impl SectionKind {
-    /// Whether the content can be derived from other sections, so that its loss is harmless.
+    /// Returns whether the content can be derived from other sections, so that its loss is harmless.
     pub const fn is_repeated(self) -> bool {
         matches!(self, Self::Footer | Self::Summaries | Self::Checkpoint | Self::StepActivity)
     }
 }
 
-/// The name of the kind, such as `strings`, or `kind 77` for a number that this version does not know.
+/// Returns the name of the kind, such as `strings`, or `kind 77` for a code that this version does not know.
 pub(super) fn kind_text(code: u16) -> String {
     SectionKind::from_code(code).map_or_else(|| format!("kind {code}"), |kind| kind.name().to_owned())
 }

@@ -1,4 +1,4 @@
-//! Reads and writes the `.snap` file format, whose bytes `SPEC.md` next to the crate's manifest specifies.
+//! Reads and writes the `.snap` file format, which is specified in `SPEC.md`, next to the crate's manifest.
 //!
 //! ```text
 //!   preamble   magic, version, checksum                                    16 bytes
@@ -9,8 +9,8 @@
 //!   tail       the offset of the footer                                    16 bytes
 //! ```
 //!
-//! Every section is independent, and can be found after damage by its marker and checksum: a truncated file is readable
-//! up to the cut, and damage to one section does not affect the others.
+//! Every section is independent, and can be found after damage by its marker and checksum. Therefore a truncated file
+//! is readable up to the cut, and damage to one section does not affect the others.
 //!
 //! - [`SnapWriter`] appends to a recording while it is being made; [`write_trace`] writes a whole trace; [`Amendment`]
 //!   copies a recording and adds symbols, with everything else unchanged.

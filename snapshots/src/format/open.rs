@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 use crate::mapped::Mapped;
 use crate::trace::Trace;
 
-/// Reads the recording at `path` like [`read_bytes`]. A regular file is mapped, anything else (a pipe) is read to its
-/// end. If another program truncates a mapped file, this process ends with a bus error, as with any mapping; the
+/// Reads the recording at `path` like [`read_bytes`]. A regular file is mapped; any other file, such as a pipe, is read
+/// to its end. If another program truncates a mapped file, this process ends with a bus error, as with any mapping; the
 /// recorder only ever appends.
 pub fn read_file(path: &Path) -> Result<Trace> {
     match Mapped::open(path)? {

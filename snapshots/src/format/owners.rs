@@ -1,8 +1,9 @@
-//! Resolves the rows of the trace to which a file's annotations and attributes belong, once the whole file was read.
+//! Resolves the rows of the trace to which a file's annotations and attributes belong, once the whole file has been
+//! read.
 //!
-//! A file refers to events, blocks and segments by their numbers in the file. If some were lost to damage, their rows
-//! in the trace have other numbers. Annotations and attributes of lost items are dropped; all others are mapped to the
-//! right rows.
+//! A file refers to events, blocks and segments by their indices in the file. If some were lost to damage, the indices
+//! of later rows in the trace differ. Annotations and attributes of lost items are dropped; all others are mapped to
+//! the right rows.
 
 use super::section::SectionHeader;
 use crate::builder::{StartingState, TraceBuilder};
@@ -17,10 +18,11 @@ pub(super) struct Owners {
     runs: Vec<Run>,
     /// Number of starting states read so far.
     states: u64,
-    /// Number of blocks and segments of the baseline whose rows equal their numbers in the file.
+    /// Number of blocks and segments of the baseline whose rows equal their indices in the file.
     blocks: usize,
     segments: usize,
-    /// Whether a starting state was lost, so that later blocks and segments have other rows than in the file.
+    /// Whether a starting state was lost, so that the rows of later blocks and segments differ from their indices in
+    /// the file.
     lost_state: bool,
     pub(super) annotations: Kept<Annotation>,
     pub(super) attributes: Kept<Attribute>,
@@ -29,13 +31,13 @@ pub(super) struct Owners {
 /// A run of events that are consecutive both in the file and in the trace.
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    /// The number, in the file, of the first event.
+    /// The index, in the file, of the first event.
     first: u64,
-    /// One past the number of the last event.
+    /// One past the index, in the file, of the last event.
     end: u64,
     /// The row, in the trace, of the first event.
     row: usize,
-    /// Whether every event of the run has a row; if not, it is unknown which of them do.
+    /// Whether every event of the run has a row. If not, it is unknown which events do.
     is_whole: bool,
 }
 
@@ -43,7 +45,7 @@ struct Run {
 #[derive(Clone, Debug)]
 pub(super) struct Kept<T> {
     sections: Vec<(u64, Vec<T>)>,
-    /// Number of rows of this kind so far in the file.
+    /// Number of rows of this kind in the file so far.
     pub(super) rows: u64,
 }
 
@@ -61,17 +63,17 @@ impl<T> Kept<T> {
     }
 }
 
-/// The reason why a row is dropped.
+/// The reason a row is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
-    /// It refers to a row that does not exist in the file.
+    /// The row refers to another row that does not exist in the file.
     NotThere,
-    /// It belongs to an event or a row that was lost.
+    /// The row belongs to an event or a row that was lost.
     Lost,
 }
 
 impl Owners {
-    /// Records that `state`, number `number` in the file, was added as the rows from `before` on.
+    /// Records that `state`, whose index in the file is `number`, was added as the rows from `before` on.
     pub(super) fn took_state(
         &mut self,
         number: u64,
@@ -89,7 +91,8 @@ impl Owners {
         self.states = number.saturating_add(1);
     }
 
-    /// Records that the events from number `first` up to `end` in the file became the rows from `row` up to `end_row`.
+    /// Records that the events with indices from `first` up to `end` in the file became the rows from `row` up to
+    /// `end_row`.
     pub(super) fn took_events(&mut self, first: u64, end: u64, row: usize, end_row: usize) {
         let is_whole = end - first == (end_row - row) as u64;
         match self.runs.last_mut() {
@@ -117,7 +120,7 @@ impl Owners {
     }
 }
 
-/// Returns the rows that were resolved, and counts the others in `problems`.
+/// Returns the resolved rows, and counts the others in `problems`.
 fn found_rows<T>(
     rows: impl Iterator<Item = Result<T, Why>>,
     name: &str,
@@ -141,7 +144,7 @@ fn found_rows<T>(
     found
 }
 
-/// Maps numbers in the file to rows of the trace.
+/// Maps indices in the file to rows of the trace.
 struct Rows<'a> {
     owners: &'a Owners,
     strings: usize,
@@ -186,7 +189,7 @@ impl Rows<'_> {
         id.index().filter(|row| *row < self.strings).map(|_| id).ok_or(Why::NotThere)
     }
 
-    /// Checks that item `number` of the baseline is also row `number`, which is certain for the first `sure` rows.
+    /// Checks that item `number` of the baseline is row `number` too, which is certain for the first `sure` rows.
     fn baseline(&self, number: u32, sure: usize) -> Result<(), Why> {
         match (number as usize) < sure {
             true => Ok(()),
@@ -204,8 +207,8 @@ impl Rows<'_> {
         Ok(EventId::from_index(run.row + (number - run.first) as usize))
     }
 
-    /// Returns the row of event `number`; if it was lost, the row of the next event that was read; if there is none,
-    /// one past the last row.
+    /// Returns the row of event `number`. If the event was lost, returns the row of the next event that was read, or
+    /// one past the last row if there is none.
     fn bound(&self, number: u32) -> Result<usize, Why> {
         let number = u64::from(number);
         match self.run_after(number) {
@@ -217,7 +220,7 @@ impl Rows<'_> {
         }
     }
 
-    /// Returns the run that contains event `number`, else the next run.
+    /// Returns the run that contains event `number`, or else the next run.
     fn run_after(&self, number: u64) -> Option<&Run> {
         let runs = &self.owners.runs;
         runs.get(runs.partition_point(|run| run.end <= number))

@@ -1,6 +1,6 @@
-//! Decodes sections on several threads if the feature `parallel` is on, and on one thread otherwise.
+//! Decodes sections on several threads if the feature `parallel` is enabled, and on one thread otherwise.
 //!
-//! Programs that only record leave the feature out.
+//! Programs that only record disable the feature.
 
 #[cfg(feature = "parallel")]
 mod threads {
@@ -11,7 +11,7 @@ mod threads {
         rayon::current_num_threads()
     }
 
-    /// Runs both closures, in parallel if a thread is free.
+    /// Runs both closures, in parallel if a thread is available.
     pub(in crate::format) fn join<A: Send, B: Send>(
         a: impl FnOnce() -> A + Send,
         b: impl FnOnce() -> B + Send,
@@ -36,7 +36,7 @@ mod threads {
         1
     }
 
-    /// Runs both closures, one after the other.
+    /// Runs both closures, one after another.
     pub(in crate::format) fn join<A, B>(a: impl FnOnce() -> A, b: impl FnOnce() -> B) -> (A, B) {
         (a(), b())
     }

@@ -28,14 +28,14 @@ pub(super) enum Part {
     Attributes(Vec<Attribute>),
     Facts(Vec<(String, String)>),
     Sources(Vec<SourceText>),
-    /// A footer, a summary or a checkpoint, which repeat facts of other sections.
+    /// A footer, a summary or a checkpoint, all of which repeat facts of other sections.
     Repeated,
-    /// A section whose kind this version does not know.
+    /// A section of a kind that this version does not know.
     Unknown,
 }
 
 impl Part {
-    /// Decodes the content of `section`, or returns why it is invalid.
+    /// Decodes the content of `section`, or returns the reason it is invalid.
     pub(super) fn from_section(unpacker: &mut Unpacker, section: &Section<'_>) -> Result<Self, String> {
         let Some(kind) = section.header.kind() else {
             return Ok(Self::Unknown);
@@ -69,7 +69,7 @@ impl Part {
     }
 }
 
-/// Decodes the rows of a tree, the first of which is row `first`; fails with the row whose parent is invalid.
+/// Decodes the rows of a tree, of which the first is row `first`. Fails with the row whose parent is invalid.
 fn tree<R: Copy, T>(rows: &[R], first: u64, row_at: impl Fn(R, u32) -> Option<T>) -> Result<Vec<T>, String> {
     let numbered = rows.iter().zip(first..);
     let row = |(&row, number): (&R, u64)| {

@@ -13,22 +13,22 @@ use crate::error::{Error, Result};
 use crate::live_bytes::LiveBytes;
 use crate::trace::Trace;
 
-/// How much of a file has been read.
+/// The progress of reading a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes of the file read so far.
     pub bytes_read: u64,
-    /// Total bytes of the file; `u64::MAX` if unknown, as for a pipe.
+    /// Total bytes of the file; `u64::MAX` if unknown, such as for a pipe.
     pub bytes: u64,
     /// Events read so far.
     pub events: u64,
-    /// Number of events in the file, if its index has it.
+    /// Number of events in the file, if its index states it.
     pub events_in_all: Option<u64>,
     /// Minimum and maximum of live bytes during the events since the previous report; `None` if there were no events.
     pub levels: Option<LiveBytes>,
 }
 
-/// Maximum decompressed bytes per thread in a batch: limits the memory of sections decoded but not yet assembled.
+/// Maximum decompressed bytes per thread in a batch, which limits the memory of sections that are not yet assembled.
 const BATCH_BYTES_A_THREAD: usize = 1 << 20;
 
 /// Decompressed bytes below which a batch is decoded by the calling thread alone.
@@ -50,7 +50,7 @@ pub fn read_bytes(bytes: &[u8]) -> Result<Trace> {
 ///
 /// # Errors
 ///
-/// Like [`read_bytes`], and with [`Error::Cancelled`] if stopped.
+/// Fails like [`read_bytes`]. Returns [`Error::Cancelled`] if stopped.
 pub fn read_bytes_with(bytes: &[u8], progress: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<Trace> {
     let problem = check_preamble(bytes)?;
     let events_in_all = Index::from_bytes(bytes).map(|index| index.events());
@@ -103,7 +103,7 @@ struct Batch<'a> {
 type Decoded<'a> = (WalkItem<'a>, Option<Result<Part, String>>);
 
 impl<'a> Batch<'a> {
-    /// Returns the next sections that fit into a batch; an empty batch at the end of the file.
+    /// Returns the next sections that fit into a batch, or an empty batch at the end of the file.
     fn next(walker: &mut Walker<'a>) -> Self {
         let most_bytes = BATCH_BYTES_A_THREAD * parallel::threads();
         let mut batch = Self { found: Vec::new(), raw_bytes: 0 };
@@ -117,7 +117,7 @@ impl<'a> Batch<'a> {
         batch
     }
 
-    /// Whether distributing the work over threads would cost more than it saves.
+    /// Returns whether distributing the work to threads would cost more than it saves.
     fn is_small(&self) -> bool {
         self.raw_bytes < SMALL_BATCH_BYTES
     }

@@ -14,19 +14,19 @@ pub const HEADER_BYTES: usize = 36;
 /// Maximum number of bytes of a decompressed section.
 pub const MAX_RAW_BYTES: usize = 64 << 20;
 
-/// Maximum number of events of one section.
+/// Maximum number of events in a section.
 pub const CHUNK_EVENTS: usize = 65_536;
 
-/// Maximum number of bytes that one stored byte may expand to, so that a small file cannot require much memory.
+/// Maximum number of bytes to which a stored byte may expand, so that a small file cannot require much memory.
 pub const MAX_EXPANSION: usize = 32;
 
-/// Flag: a reader that does not know the section's kind must report it.
+/// The flag that requires readers to report the section if they do not know its kind.
 pub const FLAG_MUST_UNDERSTAND: u8 = 1;
 
-/// The payload is stored uncompressed.
+/// The code for a payload that is stored uncompressed.
 pub const COMPRESSION_NONE: u8 = 0;
 
-/// The payload is one zstd frame, optionally followed by a skippable frame.
+/// The code for a payload that is a zstd frame, optionally followed by a skippable frame.
 pub const COMPRESSION_ZSTD: u8 = 1;
 
 /// Payloads shorter than this, in bytes, are stored uncompressed.
@@ -38,7 +38,7 @@ const SKIPPABLE_FRAME: [u8; 4] = [0x50, 0x2a, 0x4d, 0x18];
 /// The header of a section: its kind, its sizes and its checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SectionHeader {
-    /// A [`SectionKind`]'s number, or one that this version does not know.
+    /// The code of a [`SectionKind`], or one that this version does not know.
     pub kind: u16,
     /// [`FLAG_MUST_UNDERSTAND`], or 0.
     pub flags: u8,
@@ -48,9 +48,9 @@ pub struct SectionHeader {
     pub stored: u32,
     /// Bytes of payload once decompressed.
     pub raw: u32,
-    /// The number of its rows or events.
+    /// Number of rows or events in the section.
     pub count: u32,
-    /// The number of its first row or event.
+    /// The index of the first row or event.
     pub first: u64,
     /// The CRC-32 of the stored payload.
     pub payload_crc: u32,
@@ -94,12 +94,12 @@ impl SectionHeader {
         out
     }
 
-    /// The kind; `None` if this version does not know it.
+    /// Returns the kind; `None` if this version does not know it.
     pub fn kind(&self) -> Option<SectionKind> {
         SectionKind::from_code(self.kind)
     }
 
-    /// The kind's name, or its number.
+    /// Returns the kind's name, or its code.
     pub(crate) fn kind_text(&self) -> String {
         kind_text(self.kind)
     }
@@ -108,7 +108,7 @@ impl SectionHeader {
 /// A section as stored in a file, with a valid payload checksum.
 #[derive(Clone, Copy, Debug)]
 pub struct Section<'a> {
-    /// Offset of its header.
+    /// Offset of the section's header.
     pub offset: u64,
     /// The header.
     pub header: SectionHeader,
@@ -137,7 +137,7 @@ impl Packer {
         Ok(Self { zstd, compressed: Vec::new(), out: Vec::new() })
     }
 
-    /// Returns the whole section around `raw`, compressed if that makes it smaller.
+    /// Returns a complete section that contains `raw`, compressed if that makes it smaller.
     pub(super) fn pack(&mut self, label: Label, raw: &[u8]) -> Result<&[u8]> {
         if raw.len() > MAX_RAW_BYTES {
             let (name, bytes) = (label.kind.name(), raw.len());
@@ -163,8 +163,8 @@ impl Packer {
         Ok(&self.out)
     }
 
-    /// Compresses `raw`, with padding if the result would exceed the maximum expansion; returns whether the result is
-    /// worth storing.
+    /// Compresses `raw`, with padding if the result would exceed the maximum expansion. Returns whether compression
+    /// saved space.
     fn compress(&mut self, raw: &[u8]) -> Result<bool> {
         let compressed = self.zstd.compress(raw, &mut self.compressed);
         compressed.map_err(|why| Error::Encode { what: format!("zstd cannot compress a section: {why}") })?;
@@ -182,7 +182,7 @@ impl Packer {
 /// Unpacks the payloads of sections. Use one per thread.
 #[derive(Default)]
 pub(super) struct Unpacker {
-    /// Created when the first compressed section is unpacked.
+    /// The decompressor, created when the first compressed section is unpacked.
     zstd: Option<Decompressor>,
     raw: Vec<u8>,
 }
@@ -192,8 +192,8 @@ impl Unpacker {
         Self::default()
     }
 
-    /// Decompresses the section's payload, or returns why it is invalid. Returns at most as many bytes as the header
-    /// states, which must not exceed [`MAX_RAW_BYTES`] or [`MAX_EXPANSION`].
+    /// Decompresses the section's payload, or returns the reason it is invalid. Returns at most as many bytes as the
+    /// header states, which must not exceed [`MAX_RAW_BYTES`] or [`MAX_EXPANSION`].
     pub(super) fn unpack<'a>(&'a mut self, section: &Section<'a>) -> Result<&'a [u8], String> {
         let (stored, raw) = (section.stored.len(), section.header.raw as usize);
         match section.header.compression {

@@ -3,8 +3,8 @@
 use super::foreign::Foreign;
 use crate::error::{Error, Problem, Result};
 
-/// The first eight bytes of every file. As in PNG, a byte above 127, both kinds of line ending and an end-of-file
-/// character reveal whether a transfer changed the bytes.
+/// The first eight bytes of every file. As in PNG, they contain a byte above 127, both kinds of line endings and an
+/// end-of-file character, which reveal whether a transfer changed the bytes.
 pub const MAGIC: [u8; 8] = [0x89, b'H', b'W', b'S', b'\r', b'\n', 0x1a, b'\n'];
 
 /// The major version that this program writes, which is also the newest that it reads.
@@ -13,7 +13,8 @@ pub const VERSION_MAJOR: u16 = 1;
 /// The minor version that this program writes. Files of newer minor versions are read without their additions.
 pub const VERSION_MINOR: u16 = 8;
 
-/// The length of the preamble in bytes: magic, major and minor version, the CRC-32 of these twelve bytes.
+/// The length of the preamble in bytes, which contains the magic, major and minor version, and the CRC-32 of these
+/// twelve bytes.
 pub const PREAMBLE_BYTES: usize = 16;
 
 /// Whether `bytes` start with the magic of `.snap` files, of any version.
@@ -32,7 +33,7 @@ pub(super) fn preamble() -> [u8; PREAMBLE_BYTES] {
     out
 }
 
-/// Checks the preamble. Damage is reported as a problem if the version is still certain, else as an error.
+/// Checks the preamble. Damage is reported as a problem if the version is still certain, and as an error otherwise.
 pub(super) fn check_preamble(bytes: &[u8]) -> Result<Option<Problem>> {
     if bytes.is_empty() {
         return Err(Error::Empty);
@@ -57,7 +58,7 @@ pub(super) fn check_preamble(bytes: &[u8]) -> Result<Option<Problem>> {
     }
 }
 
-/// The error for bytes without the magic: a damaged `.snap` file, or another kind of file.
+/// Returns the error for bytes without the magic, which are a damaged `.snap` file or another kind of file.
 fn not_magic(bytes: &[u8]) -> Error {
     let damaged = |offset: u64, what: &str| Error::Damaged { offset, what: what.to_owned() };
     if bytes.len() < MAGIC.len() && MAGIC.starts_with(bytes) {

@@ -4,15 +4,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::DeviceId;
 
-/// The steps, among the events of one row, in which a device (or any device) is active: has an event whose kind [is
-/// activity](crate::event::EventKind::is_activity).
+/// The steps, among the events of one row, in which a device (or any device) is active, which means that it has an
+/// event whose kind [is activity](crate::event::EventKind::is_activity).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActiveSteps {
-    /// Whether it is active before the first change of the step.
+    /// Whether the device is active before the first change of step.
     pub first: bool,
-    /// The number of steps that both begin and end within the row and in which it is active.
+    /// Number of steps that both begin and end within the row and in which the device is active.
     pub inner: u32,
-    /// Whether it is active after the last change of the step; `false` if the step does not change.
+    /// Whether the device is active after the last change of step; `false` if the step does not change.
     pub last: bool,
 }
 
@@ -38,10 +38,10 @@ impl ActiveSteps {
 pub struct StepActivity {
     /// Whether a step begins or ends among the events.
     pub changes: bool,
-    /// The number of steps that begin among the events.
+    /// Number of steps that begin among the events.
     pub begun: u32,
     /// The steps in which any device is active.
     pub any: ActiveSteps,
-    /// The steps in which each device is active, by ordinal; devices without activity are left out.
+    /// The steps in which each device is active, by ordinal; devices without activity are omitted.
     pub devices: Vec<(DeviceId, ActiveSteps)>,
 }

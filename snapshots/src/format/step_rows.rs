@@ -10,13 +10,13 @@ use crate::ids::DeviceId;
 /// The activity in a row of events, in the form stored in files.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct StepActivityRow {
-    /// The number of events of the recording before the row's.
+    /// Number of events of the recording before the row.
     pub(super) first: u64,
     pub(super) activity: StepActivity,
 }
 
 impl StepActivityRow {
-    /// The row of `summary`; `None` if its activity is unknown.
+    /// Creates the row of `summary`; `None` if its activity is unknown.
     pub(super) fn of(summary: &Summary) -> Option<Self> {
         summary.step_activity.clone().map(|activity| Self { first: summary.first, activity })
     }
@@ -36,9 +36,9 @@ impl StepActivityRow {
     }
 }
 
-/// Counts the steps of each of `devices`: those in which the device is active, plus those in which no device is. `rows`
-/// are all summaries of a recording. `None` if they are insufficient: in files before version 1.5 of the format, and if
-/// a step begins whose number is not the largest so far.
+/// Counts the steps of each of `devices`: those in which the device is active, plus those in which no device is active.
+/// `rows` contains all summaries of a recording. `None` if they are insufficient, as in files before version 1.5 of the
+/// format, or if a step begins whose number is not the largest so far.
 pub fn count_steps(rows: &[Summary], devices: &[DeviceId]) -> Option<Vec<u64>> {
     let mut counts: HashMap<DeviceId, u64> = HashMap::new();
     let (mut steps, mut active_steps) = (0, 0);

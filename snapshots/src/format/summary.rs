@@ -12,21 +12,21 @@ use crate::metric::{Metric, Totals};
 use crate::stage::{Outside, Stage};
 use crate::transition::{Contradictions, Named, Transition};
 
-/// Number of events that a row summarizes; the last row before a checkpoint may have fewer.
+/// Number of events summarized by a row; the last row before a checkpoint may summarize fewer.
 pub const STRIDE: u32 = 4096;
 
 /// A summary of consecutive events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
-    /// The number of events of the recording before the summarized ones.
+    /// Number of events of the recording before the summarized ones.
     pub first: u64,
     /// Number of events.
     pub events: u32,
-    /// Smallest and largest time of these events, in nanoseconds since the recording's origin.
+    /// The smallest and the largest time of these events, in nanoseconds since the recording's origin.
     pub times_ns: (u64, u64),
     /// Number of steps that begin with a number larger than those of all earlier steps.
     pub steps: u32,
-    /// Number of steps that begin with another number.
+    /// Number of other steps that begin.
     pub repeated_steps: u32,
     /// The largest step number so far.
     pub largest_step: Option<u32>,
@@ -44,16 +44,17 @@ pub struct Summary {
 pub struct DeviceSummary {
     /// The device.
     pub device: DeviceId,
-    /// The number of its events of each kind, indexed by the kind's code.
+    /// Number of events of each kind on the device, indexed by the kind's code.
     pub counts: [u32; EventKind::ALL.len()],
-    /// Smallest and largest time of its events, not counting steps and phases; `None` if there are none.
+    /// The smallest and the largest time of the device's events, ignoring steps and phases; `None` if there are none.
     pub times_ns: Option<(u64, u64)>,
     /// The maximum of each total, in the order of [`Metric::ALL`], over the state before the first event and the states
     /// after each event.
     pub largest: [Extreme; Metric::ALL.len()],
     /// The minimum of each total over the same states.
     pub smallest: [Extreme; Metric::ALL.len()],
-    /// Requested bytes by category when their total first reached its maximum. Categories are those known at that time.
+    /// Requested bytes by category when their total first reached its maximum, according to the categories known at
+    /// that time.
     pub by_category: [u64; Category::ALL.len()],
     /// The totals after the last event.
     pub end: Totals,
@@ -66,11 +67,11 @@ pub struct DeviceSummary {
 pub struct Extreme {
     /// The value in bytes.
     pub bytes: u64,
-    /// The number of events of the row after which it is first reached.
+    /// Number of events of the row after which the value is first reached.
     pub after: u32,
 }
 
-/// A block that was live at the previous checkpoint and no longer is.
+/// A block that was live at the previous checkpoint but is no longer live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedBlock {
     /// The device.
@@ -79,7 +80,7 @@ pub struct EndedBlock {
     pub block: BlockKey,
     /// The block's last category.
     pub category: Category,
-    /// The event that requested its free.
+    /// The event that requested the block's free.
     pub at: Outside,
 }
 
@@ -92,11 +93,11 @@ pub struct Summarizer {
     pub(super) row: Summary,
     /// The steps of the current row in which any device is active.
     active_steps: ActiveSteps,
-    /// The number of changes of step in the current row, and of changes to a step.
+    /// Number of changes of step in the current row, and number of changes that begin a step.
     step_changes: u32,
     steps_begun: u32,
     rows: Vec<Summary>,
-    /// The number of events before the previous checkpoint.
+    /// Number of events before the previous checkpoint.
     checkpoint: u64,
     deaths: Vec<EndedBlock>,
 }
@@ -106,11 +107,13 @@ pub struct Summarizer {
 struct Device {
     live: LiveState,
     summary: DeviceSummary,
-    /// Smallest and largest time of the row's events, not counting steps and phases; [`NO_TIMES`] if there are none.
+    /// The smallest and the largest time of the row's events, ignoring steps and phases; [`NO_TIMES`] if there are
+    /// none.
     times_ns: (u64, u64),
-    /// Whether the latest change reached a new maximum of the requested total whose categories are not recorded yet.
+    /// Whether the latest change reached a new maximum of the requested total, whose categories are not recorded yet.
     is_rising: bool,
-    /// The steps of the row in which the device is active, and the number of its active events before the current step.
+    /// The steps of the row in which the device is active, and the number of the device's active events before the
+    /// current step.
     active_steps: ActiveSteps,
     active_before: u32,
 }
@@ -132,7 +135,8 @@ impl Device {
         self.summary.active_events() > self.active_before
     }
 
-    /// Ends a part of the row at a change of step, like [`ActiveSteps::end`]; true if the device was active in it.
+    /// Ends a part of the row at a change of step, like [`ActiveSteps::end`]. Returns whether the device was active in
+    /// it.
     fn end_step(&mut self, is_first: bool, is_step: bool) -> bool {
         let is_active = self.is_active();
         self.active_before = self.summary.active_events();
@@ -140,7 +144,7 @@ impl Device {
         is_active
     }
 
-    /// Applies event number `number`, the `after`th event of the row.
+    /// Applies the event with index `number`, which is the `after`th event of the row.
     #[inline]
     fn take(&mut self, event: &Event, number: u64, stage: &Stage, after: u32) -> Option<Ended> {
         let kind = event.what.kind();
@@ -190,7 +194,7 @@ impl Device {
 }
 
 impl DeviceSummary {
-    /// Updates the minimum and maximum of the total with index `row`; returns whether `bytes` is a new maximum.
+    /// Updates the minimum and maximum of the total with index `row`. Returns whether `bytes` is a new maximum.
     #[inline]
     fn offer(&mut self, row: usize, bytes: u64, after: u32) -> bool {
         if bytes < self.smallest[row].bytes {
@@ -208,8 +212,8 @@ impl DeviceSummary {
         self.largest[metric as usize]
     }
 
-    /// Whether an event refers to the device; steps, phases and marks do not count, since they have a device number
-    /// without concerning the device.
+    /// Returns whether an event refers to the device. Steps, phases and marks do not count, since they have a device
+    /// without concerning it.
     pub(super) fn is_named(&self) -> bool {
         let carried = [EventKind::Step, EventKind::Phase, EventKind::Mark];
         let unmatched = [EventKind::FreeRequested, EventKind::FreeCompleted, EventKind::Tag, EventKind::Used];
@@ -230,7 +234,7 @@ impl DeviceSummary {
 }
 
 impl Summary {
-    /// Whether the values are possible: a malicious file may contain any.
+    /// Returns whether the values are possible, since a malicious file may contain any values.
     pub(super) fn is_plausible(&self) -> bool {
         let is_device = |summary: &DeviceSummary| {
             let extremes = summary.largest.iter().chain(&summary.smallest);
@@ -242,7 +246,7 @@ impl Summary {
 }
 
 impl Summarizer {
-    /// The number of blocks that are live or wait for another stream.
+    /// Returns the number of blocks that are live or awaiting free.
     pub(super) fn live_blocks(&self) -> u64 {
         self.states().map(|(_, live)| live.block_count() as u64).sum()
     }
@@ -290,7 +294,7 @@ impl Summarizer {
         self.row.events += run.len() as u32;
     }
 
-    /// Updates the stage if `what`, event number `number`, begins a step or phase.
+    /// Updates the stage if `what`, the event with index `number`, begins a step or phase.
     #[cold]
     fn begin_stage(&mut self, what: &What, number: u64) {
         let stage = self.stage.after(what, number);
@@ -330,7 +334,7 @@ impl Summarizer {
         devices.filter_map(|(ordinal, device)| Some((DeviceId(ordinal as u16), &device.as_ref()?.live)))
     }
 
-    /// Resumes after `row.first` events; `row` has the values known at that point.
+    /// Resumes after `row.first` events; `row` contains the values known at that point.
     pub(super) fn resume(row: Summary, states: Vec<(DeviceId, LiveState)>) -> Self {
         let mut summarizer = Self { stage: row.stage, checkpoint: row.first, row, ..Self::default() };
         for (id, live) in states {
@@ -343,7 +347,7 @@ impl Summarizer {
     }
 
     /// Ends the summaries before a checkpoint at the current event. Returns their rows, and the blocks that were live
-    /// at the previous checkpoint and no longer are.
+    /// at the previous checkpoint but are no longer live.
     pub(crate) fn end_part(&mut self) -> (Vec<Summary>, Vec<EndedBlock>) {
         if self.row.events > 0 {
             self.end_row();
@@ -418,7 +422,7 @@ fn is_stage(kind: EventKind) -> bool {
     matches!(kind, EventKind::Step | EventKind::Phase)
 }
 
-/// The initial minimum and maximum time, of no events.
+/// The initial smallest and largest time, which stands for no events.
 const NO_TIMES: (u64, u64) = (u64::MAX, 0);
 
 /// Extends the minimum and maximum to include `time`.

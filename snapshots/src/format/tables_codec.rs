@@ -1,4 +1,4 @@
-//! Encodes table rows and facts as bytes. The only module that uses bincode.
+//! Encodes table rows and facts as bytes. This is the only module that uses bincode.
 //!
 //! Layout, fixed by [`CONFIG`]: integers little-endian at their full width, lengths of text and lists as `u64`, options
 //! as one byte 0 or 1, enums as a `u32`, fields in declaration order.
@@ -19,7 +19,7 @@ const CONFIG: Configuration<LittleEndian, Fixint, Limit<MAX_RAW_BYTES>> =
 /// The facts at the end of a finished recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndFacts {
-    /// The limits of accuracy. Counts that a reader can compute (such as unmatched frees) may be 0.
+    /// The limits of accuracy. Counts that a reader can compute, such as unmatched frees, may be 0.
     pub trust: Trust,
     /// Problems found while recording, or in the file from which this one was converted.
     pub problems: Vec<Problem>,
@@ -41,7 +41,8 @@ pub(super) struct FrameRow {
     pub(super) address: u64,
 }
 
-/// A stack as stored: the distance in rows to its parent, 0 for none, so that a parent is always an earlier row.
+/// A stack as stored. It has the distance in rows to its parent (0 for none), so that a parent is always an earlier
+/// row.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct StackRow {
     back: u32,
@@ -94,17 +95,17 @@ pub(super) fn put_row<T: Serialize + ?Sized>(out: &mut Vec<u8>, row: &T) -> Resu
         .map_err(|error| crate::Error::Encode { what: format!("a row of a table cannot be encoded: {error}") })
 }
 
-/// Decodes the only row in `bytes`, or returns why it is invalid.
+/// Decodes the only row in `bytes`, or returns the reason it is invalid.
 pub(super) fn row_from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     rows_from_bytes(bytes, 1)?.pop().ok_or_else(|| "it contains no row".to_owned())
 }
 
-/// Decodes the `count` rows in `bytes`, or returns why they are invalid.
+/// Decodes the `count` rows in `bytes`, or returns the reason they are invalid.
 pub(super) fn rows_from_bytes<T: DeserializeOwned>(bytes: &[u8], count: u32) -> Result<Vec<T>, String> {
     take_rows(bytes, count, |rest| bincode::serde::decode_from_slice(rest, CONFIG))
 }
 
-/// Decodes the `count` strings in `bytes`, or returns why they are invalid.
+/// Decodes the `count` strings in `bytes`, or returns the reason they are invalid.
 pub(super) fn strings_from_bytes(bytes: &[u8], count: u32) -> Result<Vec<String>, String> {
     take_rows(bytes, count, |rest| {
         let (text, used): (&str, usize) = bincode::serde::borrow_decode_from_slice(rest, CONFIG)?;

@@ -1,6 +1,7 @@
 //! LEB128 numbers, zig-zag encoded if signed, and a bounds-checked cursor that decodes them.
 
-/// Appends `value` in unsigned LEB128: seven bits per byte, lowest first, with the top bit set on all but the last.
+/// Appends `value` in unsigned LEB128: seven bits per byte, lowest first, with the top bit set in all bytes except the
+/// last.
 #[inline]
 pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -10,7 +11,7 @@ pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends `value` zig-zag coded: 0, -1, 1, -2, 2 … become 0, 1, 2, 3, 4 …
+/// Appends `value` in zig-zag code, in which 0, -1, 1, -2, 2 … become 0, 1, 2, 3, 4 …
 #[inline]
 pub(super) fn put_signed(out: &mut Vec<u8>, value: i64) {
     put(out, zigzag(value));
@@ -28,7 +29,7 @@ pub(super) fn unzigzag(code: u64) -> i64 {
     (code >> 1) as i64 ^ -((code & 1) as i64)
 }
 
-/// Reads from a slice, and never past its end.
+/// Reads from a slice without reading past its end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor<'a> {
     rest: &'a [u8],

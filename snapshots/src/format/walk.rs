@@ -1,4 +1,4 @@
-//! Iterates over the sections of a file, skipping damaged parts, up to its end or to where it is truncated.
+//! Iterates over the sections of a file, skipping damaged parts, up to the end or the point of truncation.
 
 use super::index::{TAIL_BYTES, TAIL_MARKER, read_tail};
 use super::section::{HEADER_BYTES, MARKER, Section, SectionHeader};
@@ -10,7 +10,7 @@ pub enum WalkItem<'a> {
     Section(Section<'a>),
     /// A section with an intact header but a damaged payload.
     Damaged {
-        /// Offset of its header.
+        /// Offset of the section's header.
         offset: u64,
         /// The header.
         header: SectionHeader,
@@ -22,7 +22,7 @@ pub enum WalkItem<'a> {
         /// Number of bytes.
         bytes: u64,
     },
-    /// The file ends within this section. Always the last item.
+    /// The file ends within this section. This is always the last item.
     Cut {
         /// Offset of the section.
         offset: u64,
@@ -38,20 +38,21 @@ pub enum WalkItem<'a> {
     },
 }
 
-/// Finds the sections of a file in order, without decoding them. Takes time in proportion to the file's length.
+/// Finds the sections of a file in order, without decoding them. The time is proportional to the file's length.
 #[derive(Clone, Debug)]
 pub struct Walker<'a> {
     bytes: &'a [u8],
     at: usize,
     /// Offset of `bytes` within the file.
     base: u64,
-    /// Number of bytes that may still be checksummed in vain, which bounds the time for overlapping sections made by an
-    /// attacker; `None` once it is used up.
+    /// Number of bytes that may still be checksummed without finding a section, which bounds the time for overlapping
+    /// sections made by an attacker; `None` once it is used up.
     doubt: Option<usize>,
 }
 
 impl<'a> Walker<'a> {
-    /// A walker over `bytes` that starts at `offset`: the end of the preamble, or of the last section that was read.
+    /// Creates a walker over `bytes` that starts at `offset`, which is the end of the preamble, or of the last section
+    /// read.
     pub fn new(bytes: &'a [u8], offset: usize) -> Self {
         Self {
             bytes,

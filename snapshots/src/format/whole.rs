@@ -12,8 +12,8 @@ use crate::ids::{BlockId, EventId, FrameId};
 use crate::tables::Tables;
 use crate::trace::{SegmentRole, Trace};
 
-/// Writes `trace` as a finished recording; reading it gives the same trace. File offsets of its problems become part of
-/// their text. The index is rebuilt, so that a missing one is no longer a problem.
+/// Writes `trace` as a finished recording; reading it returns the same trace. File offsets of its problems become part
+/// of their text. The index is rebuilt, so that a missing index is no longer a problem.
 ///
 /// # Errors
 ///
@@ -64,8 +64,8 @@ fn symbols(tables: &Tables) -> Vec<Symbols> {
     frames.into_iter().map(|frame| Symbols { frame, lines: tables.frame_lines(frame).to_vec() }).collect()
 }
 
-/// Returns the key under which each block is written: its id, except that a block whose allocation showed that another
-/// block had been freed gets the key of that block, so that the reader finds the same contradiction.
+/// Returns the key under which each block is written: its id, or, if its allocation showed that another block had been
+/// freed, the key of that block, so that the reader finds the same contradiction.
 pub fn block_keys(trace: &Trace) -> Vec<BlockKey> {
     let mut keys: Vec<BlockKey> = (0..trace.blocks.len() as u64).collect();
     for &(event, former) in &trace.replaced {

@@ -24,9 +24,9 @@ pub(super) struct Checkpoints {
 /// The location of a checkpoint.
 #[derive(Clone, Debug)]
 struct Place {
-    /// The number of events before it.
+    /// Number of events before the checkpoint.
     events: u64,
-    /// The offsets of its parts, in the file or in `computed`.
+    /// The offsets of the checkpoint's parts, in the file or in `computed`.
     parts: Vec<u64>,
     /// The index of the file that contains it.
     file: usize,
@@ -56,7 +56,8 @@ impl Checkpoints {
         self.places.truncate(self.places.partition_point(|place| place.events <= events));
     }
 
-    /// The state at the start of file `file`; `None` for the first. `at_start` is the state before the first event.
+    /// Returns the state at the start of file `file`; `None` for the first file. `at_start` is the state before the
+    /// first event.
     pub(super) fn boundary<'a>(
         &self,
         files: &'a Files,
@@ -133,7 +134,7 @@ impl Checkpoints {
         self.places.len()
     }
 
-    /// The number of events before checkpoint `number`; `None` if there is no such checkpoint.
+    /// Returns the number of events before checkpoint `number`; `None` if it does not exist.
     pub(super) fn events(&self, number: usize) -> Option<u64> {
         self.places.get(number).map(|place| place.events)
     }
@@ -174,8 +175,8 @@ impl Checkpoints {
         Ok(parts)
     }
 
-    /// Whether checkpoint `number` does not list the blocks that died since the previous one: true for the first of a
-    /// file that continues another.
+    /// Returns whether checkpoint `number` does not list the blocks that died since the previous one, which is true of
+    /// the first checkpoint of a file that continues another.
     pub(super) fn names_no_deaths(&self, files: &Files, number: usize) -> bool {
         let (place, before) = (&self.places[number], number.checked_sub(1).map(|before| &self.places[before]));
         let is_first = before.is_some_and(|before| before.is_computed || before.file != place.file);

@@ -1,4 +1,4 @@
-//! Encodes the summaries and checkpoints that were computed for a recording without them, so that they can be cached.
+//! Encodes the summaries and checkpoints computed for a recording without them, so that they can be cached.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ pub trait ComputedStore {
     /// Returns the cached data for the recording in its present state.
     fn load(&self) -> Option<Vec<u8>>;
 
-    /// Saves the computed data. If this fails, it is computed again the next time.
+    /// Saves the computed data. If this fails, the data is computed again the next time.
     fn save(&self, computed: &[u8]);
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Computed {
 }
 
 impl Computed {
-    /// Encodes `summaries` and the sections of checkpoints as a `.snap` file without events, for events up to `end`.
+    /// Encodes `summaries` and the sections of checkpoints, for events up to `end`, as a `.snap` file without events.
     pub(super) fn encode(summaries: &[Summary], checkpoints: &[u8], end: u64, packer: &mut Packer) -> Result<Vec<u8>> {
         let (mut out, mut raw) = (preamble().to_vec(), Vec::new());
         for rows in summaries.chunks(SECTION_ROWS) {
@@ -107,7 +107,8 @@ impl Computed {
     }
 }
 
-/// One past the last event that `rows` summarize, starting at event `first`; `None` if they have a gap or are invalid.
+/// Returns one past the last event summarized by `rows`, which start at event `first`; `None` if they have a gap or are
+/// invalid.
 pub(super) fn end_of(rows: &[Summary], first: u64) -> Option<u64> {
     rows.iter().try_fold(first, |next, row| {
         (row.first == next && row.is_plausible()).then(|| next.saturating_add(u64::from(row.events)))

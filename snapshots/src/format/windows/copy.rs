@@ -13,12 +13,13 @@ use crate::format::whole::write_tables;
 use crate::format::writer::SnapWriter;
 
 impl Windows {
-    /// Writes the recording as one finished file, with only a few sections in memory at a time: the files of a rotation
-    /// are merged, and summaries are added if missing. Returns `out`.
+    /// Writes the recording as one finished file, with only a few sections in memory at a time. The files of a rotation
+    /// are merged, and missing summaries are added. Returns `out`.
     ///
     /// # Errors
     ///
-    /// Fails if the recording cannot be read or `out` cannot be written; with [`Error::Cancelled`] if `watch` breaks.
+    /// Fails if the recording cannot be read or `out` cannot be written. Returns [`Error::Cancelled`] if `watch`
+    /// breaks.
     pub fn copy<W: Write + Send>(&self, out: W, watch: Watch<'_>) -> Result<W> {
         let mut writer = SnapWriter::new(out, &self.base.header)?;
         for facts in &self.base.devices {

@@ -1,4 +1,4 @@
-//! Reads ranges of events, section by section: the next sections are decoded while the caller processes earlier ones.
+//! Reads ranges of events section by section. The next sections are decoded while the caller processes earlier ones.
 
 use std::ops::{ControlFlow, Range};
 
@@ -23,17 +23,17 @@ pub(super) struct EventSections {
 
 #[derive(Clone, Copy, Debug)]
 struct EventSection {
-    /// The number of events before it.
+    /// Number of events before the section.
     first: u64,
-    /// The number of events up to its end.
+    /// Number of events up to the end of the section.
     end: u64,
     offset: u64,
 }
 
-/// Callback with a run of events and the number of the first one.
+/// Callback with a run of events and the index of the first event.
 pub(super) type TakeRun<'a> = dyn FnMut(u64, &[Event]) -> ControlFlow<()> + Send + 'a;
 
-/// Callback that modifies a run of decoded events, given the number of the first one.
+/// Callback that modifies a run of decoded events, given the index of the first event.
 pub(super) type Rename<'a> = dyn Fn(u64, &mut [Event]) + Sync + 'a;
 
 impl EventSections {
@@ -85,13 +85,13 @@ impl EventSections {
     }
 }
 
-/// The number of sections at the start of `rows` that together have about `events` events; at least one.
+/// Returns the number of sections at the start of `rows` that together have about `events` events; at least one.
 fn batch_of(rows: &[EventSection], events: u64) -> usize {
     let Some(first) = rows.first() else { return 0 };
     rows.partition_point(|row| row.first - first.first < events)
 }
 
-/// Calls `take` with those of the decoded events that are in `range`.
+/// Calls `take` with the decoded events that are in `range`.
 fn pass(ready: Vec<(u64, Result<Vec<Event>>)>, range: &Range<u64>, take: &mut TakeRun<'_>) -> Result<ControlFlow<()>> {
     for (first, events) in ready {
         let events = events?;

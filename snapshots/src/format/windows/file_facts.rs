@@ -11,7 +11,7 @@ use crate::format::windows::sections::Sections;
 use crate::format::windows::shapes::{ShapeRows, shape_rows};
 use crate::trace::{Attribute, Trace};
 
-/// Reads everything except events and operations; returns it with the starting states and the shapes of blocks.
+/// Reads everything except events and operations. Returns it with the starting states and the shapes of blocks.
 pub(super) fn read_file_facts(sections: &Sections, events: u64) -> Result<(Trace, Vec<StartingState>, ShapeRows)> {
     let (mut assembler, mut starting, mut attributes) = (Assembler::default(), Vec::new(), Vec::new());
     let mut unpacker = Unpacker::new();

@@ -1,8 +1,8 @@
-//! The files of a recording: a single one, or the consecutive files of a rotation, each with its own tables.
+//! The files of a recording: a single file, or the consecutive files of a rotation, each with its own tables.
 //!
 //! Every file after the first starts with a starting state, and with events that repeat the current step and phase. The
-//! state is already known from the end of the previous file, so it is only compared; the repeated events are read as
-//! marks.
+//! state is already known from the end of the previous file, so that it is only compared; the repeated events are read
+//! as marks.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::OnceLock;
@@ -47,18 +47,18 @@ pub(super) struct FilePart {
     pub(super) first: u64,
     /// Number of operations in all earlier files.
     pub(super) first_op: u64,
-    /// The shapes of its blocks, by event numbers within the file.
+    /// The shapes of the file's blocks, by event index within the file.
     pub(super) shapes: ShapeRows,
-    /// `None` for the first or only file.
+    /// Additional facts about a file after the first; `None` for the first or only file.
     later: Option<Later>,
-    /// The merged rows of its tables; `None` if it is the only file.
+    /// The merged rows of the file's tables; `None` if it is the only file.
     rows: Option<MergedRows>,
 }
 
 /// Additional facts about a file after the first.
 #[derive(Debug)]
 struct Later {
-    /// The events at its start that repeat the step and the phase.
+    /// The events at the start of the file that repeat the step and the phase.
     repeated: Vec<Event>,
     /// The text of the mark that replaces the repeated events.
     begins: StringId,
@@ -81,7 +81,7 @@ pub(super) struct Boundary {
     pub(super) live: Vec<LiveCount>,
 }
 
-/// A device, with the number and the requested bytes of its blocks that are live or wait for a stream.
+/// A device, with the number and the requested bytes of its blocks that are live or awaiting free.
 pub(super) type LiveCount = (DeviceId, u64, u64);
 
 /// Counts the blocks of a state.
@@ -91,7 +91,7 @@ pub(super) fn live_of(state: &StartingState) -> LiveCount {
 }
 
 impl Files {
-    /// Opens the files of a recording, each with its name; also returns everything except events and operations, and
+    /// Opens the files of a recording, each with its name. Also returns everything except events and operations, and
     /// the starting states.
     ///
     /// # Errors
@@ -187,7 +187,7 @@ impl Files {
 }
 
 impl FilePart {
-    /// Whether this is not the first file, so that the state at its start is known from the previous one.
+    /// Returns whether this is not the first file, so that the state at its start is known from the previous one.
     pub(super) fn is_later(&self) -> bool {
         self.later.is_some()
     }
@@ -230,8 +230,8 @@ impl FilePart {
         Op { name: rows.string(op.name), scope: rows.scope(op.scope), stack: rows.stack(op.stack) }
     }
 
-    /// Converts the event number of a stage to that in the whole recording: a stage that began before this file is
-    /// taken from the boundary.
+    /// Converts the event index of a stage to that in the whole recording. A stage that began before this file is taken
+    /// from the boundary.
     fn renumber_stage(&self, stage: Stage, boundary: Option<&Boundary>) -> Stage {
         let repeated = self.later.as_ref().map_or(0, |later| later.repeated.len() as u64);
         let before = boundary.map(|boundary| boundary.stage);
@@ -245,13 +245,14 @@ impl FilePart {
         Outside { event: at.event.saturating_add(self.first), stage: self.renumber_stage(at.stage, boundary), ..at }
     }
 
-    /// Converts the event numbers of a summary to those in the whole recording.
+    /// Converts the event indices of a summary to those in the whole recording.
     pub(super) fn renumber_summary(&self, row: &mut Summary, boundary: Option<&Boundary>) {
         row.stage = self.renumber_stage(row.stage, boundary);
         row.first = row.first.saturating_add(self.first);
     }
 
-    /// Converts a checkpoint's event numbers to those of the whole recording, and row numbers to the merged tables'.
+    /// Converts a checkpoint's event indices to those of the whole recording, and its row numbers to those of the
+    /// merged tables.
     pub(super) fn renumber_checkpoint(&self, part: &mut Checkpoint, boundary: Option<&Boundary>) {
         part.events = part.events.saturating_add(self.first);
         part.stage = self.renumber_stage(part.stage, boundary);

@@ -1,5 +1,5 @@
-//! Reads parts of a recording: any window of its events, with memory in proportion to the window. The state before the
-//! window is restored from the last checkpoint before it; the frees of its blocks after the window are looked up in
+//! Reads parts of a recording: any window of its events, using memory proportional to the window. The state before the
+//! window is restored from the last checkpoint before it, and the frees of its blocks after the window are looked up in
 //! later checkpoints.
 //!
 //! A file without checkpoints, or with damaged ones, is read once from start to end to compute them.
@@ -76,20 +76,20 @@ impl Windows {
     ///
     /// # Errors
     ///
-    /// Fails if it cannot be read, is not a recording, is damaged, or has annotations or attributes other than shapes,
-    /// which only [`read_bytes`](super::read_bytes) reads; or with [`Error::Cancelled`](crate::Error::Cancelled) if
-    /// `watch` breaks.
+    /// Fails if the file cannot be read, is not a recording, is damaged, or has annotations or attributes other than
+    /// shapes, which only [`read_bytes`](super::read_bytes) reads. Returns
+    /// [`Error::Cancelled`](crate::Error::Cancelled) if `watch` breaks.
     pub fn open(source: Arc<dyn ByteSource>, watch: Watch<'_>) -> Result<Self> {
         Self::open_files(vec![(String::new(), source)], &(), watch)
     }
 
-    /// Opens the files of a rotation, given in order with their names, as one recording. Each file but the first must
-    /// continue the previous one. Summaries and checkpoints that the files lack are taken from `store`, or computed and
-    /// saved there.
+    /// Opens the files of a rotation, given in order with their names, as one recording. Each file except the first
+    /// must continue the previous one. Summaries and checkpoints that the files lack are taken from `store`, or
+    /// computed and saved there.
     ///
     /// # Errors
     ///
-    /// Fails like [`Self::open`], and if the files do not belong to the same recording.
+    /// Fails like [`Self::open`], or if the files do not belong to the same recording.
     pub fn open_files(sources: Vec<NamedSource>, store: &dyn ComputedStore, watch: Watch<'_>) -> Result<Self> {
         let (files, base, starting) = Files::open(sources)?;
         let mut windows = Self {
@@ -123,7 +123,7 @@ impl Windows {
         Ok(trace)
     }
 
-    /// Opens a recording like [`Self::open_files`] if it has more than `most` events; `None` if it does not.
+    /// Opens a recording like [`Self::open_files`] if it has more than `most` events; returns `None` otherwise.
     ///
     /// # Errors
     ///
@@ -145,11 +145,11 @@ impl Windows {
         EventSections::find(&sections).ok().map(|events| events.count)
     }
 
-    /// Calls `take` with the events of `range` in order, in runs with their first event's number, until it breaks.
+    /// Calls `take` with the events of `range` in order, in runs with the index of their first event, until it breaks.
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be read, or is damaged in the part that is read.
+    /// Fails if the file cannot be read, or if the part that is read is damaged.
     pub fn read(
         &self,
         range: Range<u64>,
@@ -168,11 +168,11 @@ impl Windows {
         &self.base
     }
 
-    /// The number of operations in each module; under [`ScopeId::NONE`], those outside of all modules.
+    /// Returns the number of operations in each module; operations outside of all modules are under [`ScopeId::NONE`].
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be read, or is damaged in the part that is read.
+    /// Fails if the file cannot be read, or if the part that is read is damaged.
     pub fn count_operations(&self) -> Result<hashbrown::HashMap<ScopeId, u64>> {
         self.ops.count(&self.files)
     }
@@ -198,12 +198,13 @@ impl Windows {
         ids
     }
 
-    /// The event numbers at which there are checkpoints, in order: windows that start at one are the fastest to read.
+    /// Returns the event indices at which there are checkpoints, in order. Windows that start at one of these are the
+    /// fastest to read.
     pub fn checkpoints(&self) -> Vec<u64> {
         (0..).map_while(|number| self.checkpoints.events(number)).collect()
     }
 
-    /// The default device, see [`Trace::main_device`].
+    /// Returns the default device; see [`Trace::main_device`].
     pub fn main_device(&self) -> DeviceId {
         DeviceUse::main(&self.device_uses, |device| self.base.is_host_memory(device)).unwrap_or_default().device
     }
@@ -215,7 +216,7 @@ impl Windows {
         counts.into_iter().any(|counts| kinds.iter().any(|kind| counts[*kind as usize] > 0))
     }
 
-    /// Reads the summaries stored in the files, up to the last checkpoint or to the first invalid one.
+    /// Reads the summaries stored in the files, up to the last checkpoint or to the first invalid summary.
     fn take_summaries(&mut self) {
         self.checkpoints = Checkpoints::in_files(&self.files);
         for file in 0..self.files.parts().len() {
@@ -273,9 +274,10 @@ impl Windows {
         Ok(None)
     }
 
-    /// Computes the summaries at the start of a file that continues another, to replace the first of `rows`, the file's
-    /// own: at least the first row, and as many as it takes until the memory in use was sampled on each device. The
-    /// file's own rows lack the last samples of the previous file, and count the repeated step and phase.
+    /// Computes the summaries at the start of a file that continues another, to replace the first of `rows`, which are
+    /// the file's own. At least the first row is replaced, and as many as needed until the memory in use was sampled on
+    /// each device. The file's own rows lack the last samples of the previous file, and count the repeated step and
+    /// phase.
     fn first_summaries(&self, file: usize, rows: &[Summary], boundary: &Boundary) -> Result<Vec<Summary>> {
         let part = &self.files.parts()[file];
         let mut unknown: Vec<DeviceId> = boundary.device_used.keys().copied().collect();

@@ -1,4 +1,4 @@
-//! Numbers the blocks of windows as in the whole recording.
+//! Assigns the blocks of windows their ids in the whole recording.
 
 use std::ops::ControlFlow;
 
@@ -11,12 +11,13 @@ use crate::ids::{BlockId, DeviceId};
 use crate::trace::Trace;
 
 impl Windows {
-    /// Returns a window with the numbers that its blocks have in the whole recording: first the blocks of the baseline, then in
-    /// allocation order. For blocks allocated before the window, the sections with their allocations are read.
+    /// Assigns the blocks of a window their ids in the whole recording, which count the blocks of the baseline first,
+    /// then the others in allocation order. For blocks allocated before the window, reads the sections with their
+    /// allocations.
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be read, or is damaged in the part that is read.
+    /// Fails if the file cannot be read, or if the part that is read is damaged.
     pub fn number_blocks(&self, mut window: Trace) -> Result<Trace> {
         let mut numbers = vec![BlockId::NONE; window.blocks.len()];
         let at_start = self.numbers_at_start();
@@ -48,7 +49,7 @@ impl Windows {
         Ok(window)
     }
 
-    /// The numbers of the blocks that are live before the recording, by device and key.
+    /// Returns the ids of the blocks that are live before the recording, by device and key.
     fn numbers_at_start(&self) -> HashMap<(DeviceId, u64), BlockId> {
         let blocks = self.starting.iter().flat_map(|state| state.blocks.iter().map(|block| (state.device, block)));
         blocks.zip(0..).map(|((device, block), row)| ((device, block.alloc.address), BlockId(row))).collect()

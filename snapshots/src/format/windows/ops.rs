@@ -1,4 +1,5 @@
-//! Reads the rows of single operations: a recording of several days has too many to keep all in memory.
+//! Reads the rows of individual operations, since a recording of several days has too many to keep all of them in
+//! memory.
 
 use std::sync::OnceLock;
 
@@ -23,15 +24,15 @@ pub(super) struct OpSections {
 /// A section of operations.
 #[derive(Clone, Copy, Debug)]
 struct OpSection {
-    /// The number of its first row.
+    /// The index of the section's first row.
     first: u64,
-    /// The index of its file.
+    /// The index of the file that contains the section.
     file: usize,
     offset: u64,
 }
 
 impl OpSections {
-    /// Adds to `trace` the operations to which its blocks and failed requests refer, ordered by number.
+    /// Adds to `trace` the operations to which its blocks and failed requests refer, ordered by id.
     pub(super) fn localize(&self, files: &Files, trace: &mut Trace) -> Result<()> {
         let blocks = trace.blocks.op.iter().copied();
         let named = blocks.chain(trace.ooms.iter().map(|oom| oom.op)).filter(|op| op.is_some());

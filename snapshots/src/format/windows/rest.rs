@@ -1,4 +1,5 @@
-//! Computes the summaries and checkpoints that a recording lacks, for all events or those after the last checkpoint.
+//! Computes the summaries and checkpoints that a recording lacks, for all events or for those after the last
+//! checkpoint.
 
 use std::ops::ControlFlow;
 
@@ -12,7 +13,7 @@ use crate::format::windows::computed::{Computed, ComputedStore};
 use crate::format::writer::{CHECKPOINT_EVENTS, MIN_BYTES_A_BLOCK};
 
 impl Windows {
-    /// Adds the missing summaries and checkpoints after the last checkpoint: from `store`, or computed from the events.
+    /// Adds the summaries and checkpoints missing after the last checkpoint, from `store` or computed from the events.
     pub(super) fn summarize_rest(&mut self, store: &dyn ComputedStore, watch: Watch<'_>) -> Result<()> {
         let at_last = self.restore_last();
         let rest = at_last.events()..self.files.count;
@@ -37,7 +38,7 @@ impl Windows {
         Ok(())
     }
 
-    /// Adds earlier results, and returns the summarizer at the last event; `None` if that state cannot be restored.
+    /// Adds cached results, and returns the summarizer at the last event; `None` if that state cannot be restored.
     fn take_computed(&mut self, computed: Computed) -> Option<Summarizer> {
         self.checkpoints.extend(computed.checkpoints, computed.bytes);
         let last = self.checkpoints.count() - 1;
@@ -49,7 +50,7 @@ impl Windows {
         Some(summarizer)
     }
 
-    /// Restores the last checkpoint up to which there are summaries and removes later ones; starts at the first event
+    /// Restores the last checkpoint up to which there are summaries, and removes later ones. Starts at the first event
     /// if there is none.
     fn restore_last(&mut self) -> Summarizer {
         while let Some(events) = self.checkpoints.last_events() {
@@ -69,7 +70,7 @@ impl Windows {
         self.at_start()
     }
 
-    /// Computes summaries and checkpoints of the events after the last checkpoint, whose state `summarizer` has.
+    /// Computes summaries and checkpoints of the events after the last checkpoint, whose state `summarizer` contains.
     fn compute_rest(
         &mut self,
         mut summarizer: Summarizer,
