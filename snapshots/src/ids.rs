@@ -1,4 +1,4 @@
-//! Handles: typed row numbers of a recording's tables.
+//! Typed handles, which are row numbers of a recording's tables.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ macro_rules! handle {
         pub struct $name(pub u32);
 
         impl $name {
-            /// Refers to no row.
+            /// The handle that refers to no row.
             pub const NONE: Self = Self(u32::MAX);
 
             /// The row number, or `None` for [`Self::NONE`].
@@ -25,7 +25,7 @@ macro_rules! handle {
                 self != Self::NONE
             }
 
-            /// The handle of row `index`. Panics if `index` is above 2³² − 2, the maximum size of a table.
+            /// Returns the handle of row `index`. Panics if `index` is above 2³² − 2, the maximum size of a table.
             #[inline]
             pub fn from_index(index: usize) -> Self {
                 assert!(index < u32::MAX as usize, "a table holds at most 2^32 - 2 rows");
@@ -55,7 +55,7 @@ handle!(
     StringId
 );
 handle!(
-    /// A frame of a machine's call stack, or a source frame of an imported recording.
+    /// A frame of a native call stack, or a source frame of an imported recording.
     FrameId
 );
 handle!(
@@ -71,7 +71,7 @@ handle!(
     OpId
 );
 handle!(
-    /// A block, that is, one allocation. Unlike an address, it is never reused.
+    /// A block, which is a single allocation. Unlike an address, it is never reused.
     BlockId
 );
 handle!(

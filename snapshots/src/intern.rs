@@ -1,4 +1,4 @@
-//! Interns values: stores each distinct value once, numbered in order of first appearance.
+//! Interns values: stores each distinct value once, with an index in order of first appearance.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -17,7 +17,7 @@ impl<T> Default for Interner<T> {
 }
 
 impl<T: Clone + Eq + Hash> Interner<T> {
-    /// The index of `value`, which is appended if it is new.
+    /// Returns the index of `value`, which is appended if it is new.
     pub fn intern(&mut self, value: T) -> u32 {
         if let Some(&position) = self.index.get(&value) {
             return position;

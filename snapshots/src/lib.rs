@@ -1,7 +1,7 @@
-//! Memory recordings: events and tables, the trace built from them, and the `.snap` format.
+//! Memory recordings: events and tables, the traces built from them, and the `.snap` format.
 //!
-//! No globals and no clock; threads only through rayon, with the feature `parallel`. Modules are declared in layer
-//! order: each uses only modules declared above it.
+//! This crate has no globals, reads no clock, and uses threads only through rayon, with the feature `parallel`. Modules
+//! are declared in layer order: each uses only modules declared above it.
 
 #[cfg(not(target_family = "wasm"))]
 pub mod yielding;

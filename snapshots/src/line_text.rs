@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// A source line as text. With a line number it reads `path/file.py:184 function`, without one `function (library.so)`,
-/// and without a file `function`.
+/// A source line as text: `path/file.py:184 function` with a line number, `function (library.so)` without one, and
+/// `function` without a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineText<'a> {
     /// Path of the source file or library; empty if unknown.
@@ -16,7 +16,7 @@ pub struct LineText<'a> {
 }
 
 impl<'a> LineText<'a> {
-    /// Parses text written by [`Display`](std::fmt::Display); text in another form is taken as a function name.
+    /// Parses text written by [`Display`](std::fmt::Display). Text in another form is interpreted as a function name.
     pub fn parse(text: &'a str) -> Self {
         if let Some(found) = Self::with_number(text) {
             return found;
@@ -28,7 +28,8 @@ impl<'a> LineText<'a> {
         }
     }
 
-    /// Splits at the first `:digits` that ends the text or precedes a space: the path before it, the function after it.
+    /// Splits the text at the first `:digits` that ends it or precedes a space into the path before and the function
+    /// after.
     fn with_number(text: &'a str) -> Option<Self> {
         let mut colons = text.match_indices(':').map(|(at, _)| at).filter(|at| *at > 0);
         colons.find_map(|at| {
@@ -46,7 +47,7 @@ impl<'a> LineText<'a> {
         self.path.rsplit(['/', '\\']).next().unwrap_or(self.path)
     }
 
-    /// The function as its source names it. Of Rust, modules, traits and type parameters are left out:
+    /// Returns the function's name in its source. In Rust, modules, traits and type parameters are omitted:
     /// `<app::nn::Attention<T> as app::nn::Module>::forward` is `Attention::forward`, `app::train::step` is `step`.
     pub fn short_function(&self) -> Cow<'a, str> {
         let is_qualified = self.function.starts_with('<') && self.function.contains(">::");
@@ -103,7 +104,7 @@ fn type_name(qualified: &str) -> &str {
     without_parameters(split_outside(of.split(" + ").next().unwrap_or(of), "::").last().unwrap_or(&of))
 }
 
-/// A line with its function as its source names it ([`LineText::short_function`]).
+/// Returns a line with the function's name in its source ([`LineText::short_function`]).
 pub fn readable_line(text: &str) -> Cow<'_, str> {
     let line = LineText::parse(text);
     match line.short_function() {
@@ -178,7 +179,7 @@ const COMPILER_PARTS: &[&str] = &[
 /// Maximum length in bytes of a compiler-generated part: its keyword, and the text after it.
 const MAX_COMPILER_PART: usize = 64;
 
-/// Splits `text`, which starts with a compiler-generated part, into that part's word and the rest.
+/// Splits `text`, which starts with a compiler-generated part, into that part's keyword and the rest.
 fn compiler_part(text: &str) -> Option<(&str, &str)> {
     let is_double = text.starts_with("{{");
     let inner = if is_double { &text[2..] } else { &text[1..] };
@@ -199,9 +200,9 @@ fn compiler_part(text: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// Shortens a readable line to at most `max_chars` characters: first the folders (`…/models/vit.py:184 forward`), then
-/// the modules before the function's name, then the end of that name. The end of the file name and the line number
-/// always stay, even if they alone are longer.
+/// Shortens a readable line to at most `max_chars` characters. Shortens the folders first
+/// (`…/models/vit.py:184 forward`), then the modules before the function's name, then the end of that name. The end of
+/// the file name and the line number are always kept, even if they alone are longer.
 pub fn shorten_line(text: &str, max_chars: usize) -> Cow<'_, str> {
     let readable = readable_line(text);
     if length(&readable) <= max_chars {
@@ -230,7 +231,7 @@ pub fn shorten_line(text: &str, max_chars: usize) -> Cow<'_, str> {
 /// Maximum number of bytes of a character in UTF-8.
 const MAX_CHAR_BYTES: usize = 4;
 
-/// Applies `write` to the longest suffix of whole folders of `path` that fits; to the file name alone if nothing fits.
+/// Applies `write` to the longest suffix of whole folders of `path` that fits, or to the file name alone if none fits.
 fn shorten_path(path: &str, max_chars: usize, write: impl Fn(&str) -> String) -> String {
     let separator = if path.contains('\\') && !path.contains('/') { '\\' } else { '/' };
     let drive = path.get(..3).filter(|start| start.ends_with(":\\") || start.ends_with(":/")).unwrap_or("");
@@ -262,8 +263,8 @@ fn shorten_function(line: &LineText<'_>, max_chars: usize) -> String {
     format!("…{tail}:{}", line.line)
 }
 
-/// Shortens a function to at most `max_chars` characters: `…::models::forward` instead of `app::models::forward`. If it
-/// has types or arguments, which may contain paths, its end is cut instead.
+/// Shortens a function to at most `max_chars` characters, such as `…::models::forward` instead of
+/// `app::models::forward`. If it has types or arguments, which may contain paths, its end is cut instead.
 fn cut_function(function: &str, max_chars: usize) -> String {
     if length(function) <= max_chars || function.contains(['<', '(', ' ']) {
         return cut_right(function, max_chars);

@@ -1,4 +1,5 @@
-//! The live blocks of a device by key, optimized for programs that allocate blocks mostly in key order, briefly.
+//! The live blocks of a device by key, optimized for programs whose blocks are mostly short-lived and allocated in key
+//! order.
 
 use hashbrown::HashMap;
 
@@ -6,12 +7,12 @@ use crate::builder::StartingBlock;
 use crate::event::BlockKey;
 use crate::stage::Outside;
 
-/// A live block, and when it was allocated.
+/// A live block and its allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveBlock {
     /// The block's facts at its allocation.
     pub block: StartingBlock,
-    /// The allocation; `None` if it was live before the recording.
+    /// The allocation; `None` if the block was live before the recording.
     pub birth: Option<Outside>,
 }
 
@@ -21,13 +22,14 @@ impl LiveBlock {
     }
 }
 
-/// The maximum number of keys that are found without hashing. A training step rarely has more short-lived blocks.
+/// Maximum number of keys that are found without hashing. A training step rarely has more short-lived blocks.
 const RECENT: usize = 4096;
 
-/// Marks an empty entry.
+/// The value of an empty entry.
 const NONE: u32 = u32::MAX;
 
-/// Blocks by key. Rows of removed blocks are reused, last removed first, so that short-lived blocks occupy few rows.
+/// Blocks by key. Rows of removed blocks are reused, starting with the last one removed, so that short-lived blocks
+/// occupy few rows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LiveBlocks {
     rows: Vec<LiveBlock>,
@@ -53,13 +55,13 @@ impl LiveBlocks {
         self.row(key).map(|row| &self.rows[row as usize])
     }
 
-    /// The block with this key. Its key must not be changed.
+    /// Returns the block with this key, for modification. The key itself must not be changed.
     #[inline]
     pub(crate) fn get_mut(&mut self, key: BlockKey) -> Option<&mut LiveBlock> {
         self.row(key).map(|row| &mut self.rows[row as usize])
     }
 
-    /// Adds a block; returns the former one with its key.
+    /// Adds a block. Returns the earlier block with the same key, if any.
     #[inline]
     pub(crate) fn insert(&mut self, live: &LiveBlock) -> Option<LiveBlock> {
         if let Some(former) = self.get_mut(live.key()) {

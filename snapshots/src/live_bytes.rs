@@ -2,9 +2,9 @@
 
 /// Minimum and maximum of the requested bytes of live blocks during some events, summed over all devices.
 ///
-/// They are exact for a `.snap` file. A PyTorch snapshot lists the blocks live at its start only at its end. Its values
-/// are therefore relative to an unknown level, may be negative, and show only the curve's shape; each device starts at
-/// 0.
+/// The values are exact for a `.snap` file. A PyTorch snapshot lists the blocks live at its start only at its end. Its
+/// values are therefore relative to an unknown level, may be negative, and show only the curve's shape; each device
+/// starts at 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveBytes {
     /// The minimum, in bytes.
@@ -14,7 +14,7 @@ pub struct LiveBytes {
 }
 
 impl LiveBytes {
-    /// The minimum and maximum of both.
+    /// Returns the smaller minimum and the larger maximum of the two.
     pub fn union(self, other: Self) -> Self {
         Self { lowest: self.lowest.min(other.lowest), highest: self.highest.max(other.highest) }
     }
@@ -45,8 +45,8 @@ impl LiveBytesMeter {
         self.lowest = self.lowest.min(self.now);
     }
 
-    /// Must be called with the time of each event. A snapshot lists the devices one after another: if time decreases by
-    /// more than half of the elapsed time, the events of the next device begin.
+    /// Records the time of an event; must be called for each event. A snapshot lists the devices one after another. If
+    /// time decreases by more than half of the elapsed time, the events of the next device begin.
     #[inline]
     pub fn at_time(&mut self, time: u64) {
         match &mut self.times {

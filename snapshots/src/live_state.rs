@@ -1,5 +1,5 @@
-//! The live blocks and segments of a device and their totals, updated with each event, so that reading can start at any
-//! event of a recording.
+//! The live blocks and segments of a device and their totals, updated with each event. They allow reading to start at
+//! any event of a recording.
 
 use crate::builder::{StartingBlock, StartingState, TraceBuilder};
 use crate::category::{Category, Pool};
@@ -14,12 +14,12 @@ use crate::trace::{DeviceStart, Start};
 use crate::transition::{Contradictions, Named, Transition, transition};
 use hashbrown::HashMap;
 
-/// A block that is no longer live, because its free was requested, or because the free is missing from the recording.
+/// A block that is no longer live, because its free was requested, or because its free is missing from the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// The key of the block.
     pub block: BlockKey,
-    /// The number of its alloc event; `None` if it was live before the recording.
+    /// The index of its alloc event; `None` if it was live before the recording.
     pub birth: Option<u64>,
     /// The category.
     pub category: Category,
@@ -36,7 +36,8 @@ impl Ended {
 #[derive(Clone, Debug, Default)]
 pub struct LiveState {
     segments: HashMap<u64, Range>,
-    /// The mapped ranges of expandable segments with stream and pool, and a number for each, so that they stay apart.
+    /// The mapped ranges of expandable segments, each with its stream, its pool and an id, so that adjacent ranges are
+    /// not merged.
     mappings: Ranges<(StreamId, Pool, u64)>,
     mappings_so_far: u64,
     blocks: LiveBlocks,
@@ -86,13 +87,13 @@ impl LiveState {
         transition(what.kind(), named)
     }
 
-    /// Applies an event of this device, without its number and stage.
+    /// Applies an event of this device, without its index and stage.
     pub fn follow(&mut self, event: &Event) {
         self.apply(event, self.transition(&event.what), 0, &Stage::default());
     }
 
-    /// Applies event number `number` of the recording, which concerns this device and occurs in `stage`; `done` is its
-    /// effect. Returns the block that is no longer live, if any.
+    /// Applies the event with index `number` of the recording, which concerns this device and occurs in `stage`; `done`
+    /// is its effect. Returns the block that is no longer live, if any.
     #[inline]
     pub fn apply(&mut self, event: &Event, done: Transition, number: u64, stage: &Stage) -> Option<Ended> {
         self.contradictions.count(done);
@@ -141,7 +142,7 @@ impl LiveState {
         None
     }
 
-    /// The number of blocks that are live or wait for another stream.
+    /// Returns the number of blocks that are live or awaiting free.
     pub fn block_count(&self) -> usize {
         self.blocks.len()
     }
@@ -156,7 +157,7 @@ impl LiveState {
         &self.by_category
     }
 
-    /// Returns the live blocks in allocation order; those from before the recording are ordered by key.
+    /// Returns the live blocks in allocation order; blocks from before the recording are ordered by key.
     pub fn blocks(&self) -> Vec<LiveBlock> {
         let mut blocks: Vec<LiveBlock> = self.blocks.iter().copied().collect();
         blocks.sort_unstable_by_key(|live| (live.birth.map(|birth| birth.event), live.block.alloc.block));
@@ -183,8 +184,8 @@ impl LiveState {
         self.mappings.iter().map(range).collect()
     }
 
-    /// Adds a block that is live or waits for another stream. Returns the earlier block with the same key, if any,
-    /// which must have been freed.
+    /// Adds a block that is live or awaiting free. Returns the earlier block with the same key, if any, which must have
+    /// been freed.
     pub fn add(&mut self, live: &LiveBlock) -> Option<Ended> {
         let StartingBlock { alloc, free_requested, .. } = live.block;
         let former = self.blocks.insert(live);
@@ -210,7 +211,7 @@ impl LiveState {
         (self.totals.reserved, self.totals.device_used) = (totals.reserved, totals.device_used);
     }
 
-    /// Marks a block as free for reuse; returns it if it was live.
+    /// Marks a block as free for reuse. Returns the block if it was live.
     fn complete(&mut self, live: &LiveBlock) -> Option<Ended> {
         let block = live.block;
         self.totals.active = self.totals.active.wrapping_sub(block.alloc.allocated);

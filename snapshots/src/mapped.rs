@@ -21,7 +21,7 @@ pub struct Map {
 pub enum Mapped {
     /// A regular file, memory-mapped.
     Bytes(Map),
-    /// Any other file (a pipe, a terminal, an empty file), to be read to its end.
+    /// Any other file, such as a pipe, a terminal or an empty file, which is read to its end.
     Stream(File),
 }
 
@@ -56,7 +56,7 @@ enum Shared {
 
 #[cfg(all(feature = "symbols", target_os = "linux"))]
 impl SharedBytes {
-    /// Maps the file at `path`, as [`Mapped::open`] does.
+    /// Maps the file at `path`, like [`Mapped::open`].
     pub(crate) fn map(path: &Path) -> std::io::Result<Self> {
         let file = File::open(path)?;
         // SAFETY: the map is private to this program and read-only; data read from it is checked, never trusted.
@@ -99,12 +99,12 @@ unsafe impl gimli::StableDeref for SharedBytes {}
 #[cfg(all(feature = "symbols", target_os = "linux"))]
 unsafe impl gimli::CloneStableDeref for SharedBytes {}
 
-/// Granularity in which memory is released, in bytes.
+/// Granularity at which memory is released, in bytes.
 const PORTION: usize = 32 << 20;
 
 impl Map {
-    /// Releases the memory of the bytes before `end` after they were read, so that reading a file of gigabytes needs
-    /// only a portion of it in memory. They can still be read; the system loads them from the file again.
+    /// Releases the memory of the bytes before `end`, which have been read, so that only a portion of a file of
+    /// gigabytes is in memory. The bytes can still be read; the system loads them from the file again.
     pub fn forget_before(&self, end: u64) {
         let end = usize::try_from(end).map_or(self.map.len(), |end| end.min(self.map.len()));
         let first = self.forgotten.get();

@@ -8,7 +8,7 @@ use crate::ids::{FrameId, ModuleId, OpId, ScopeId, StackId, StringId};
 use crate::intern::Interner;
 use crate::tables::{self, Frame, Op, Scope, SourceLine, Stack};
 
-/// The merged tables, while being built.
+/// The merged tables under construction.
 #[derive(Debug, Default)]
 pub struct MergedTables {
     strings: Interner<String>,
@@ -21,7 +21,8 @@ pub struct MergedTables {
     ops: Vec<Op>,
 }
 
-/// Identity of a frame: its module, address and source lines, since one recording may have its lines and another not.
+/// The identity of a frame: its module, address and source lines, since the lines may be known in only one of the
+/// recordings.
 type FrameKey = (ModuleId, u64, Vec<SourceLine>);
 
 /// The merged row of each row of one recording.
@@ -82,7 +83,7 @@ impl MergedRows {
 }
 
 impl MergedTables {
-    /// Merges the rows of one recording. References to missing rows, as in a damaged file, become `NONE`.
+    /// Merges the rows of a recording. References to missing rows, which occur in damaged files, become `NONE`.
     pub fn take(&mut self, tables: &tables::Tables) -> MergedRows {
         let mut rows = MergedRows::default();
         for text in &tables.strings {

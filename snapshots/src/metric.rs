@@ -2,18 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A memory total; each has its own peak.
+/// A memory total. Each total has its own peak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
-    /// Bytes requested for live blocks, before rounding; a block is live until its free is requested.
+    /// Bytes requested for live blocks, before rounding. A block is live until its free is requested.
     #[default]
     Requested,
-    /// The same blocks after the allocator's rounding.
+    /// Bytes of the same blocks after the allocator's rounding.
     Allocated,
-    /// Allocated, plus blocks freed but still waiting for another stream.
+    /// Allocated bytes, plus those of freed blocks awaiting free because another stream still uses them.
     Active,
-    /// Bytes reserved from the driver: segments and mapped pages.
+    /// Bytes reserved from the driver as segments and mapped pages.
     Reserved,
     /// Bytes in use on the whole device, as reported by the driver.
     DeviceUsed,
@@ -54,7 +54,7 @@ impl std::fmt::Display for Metric {
     }
 }
 
-/// The five totals of one device at one point, in bytes. `device_used` is the last sample, 0 before the first.
+/// The five totals of a device at one point, in bytes. `device_used` is the last sample, or 0 before the first one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// See [`Metric::Requested`].
@@ -82,7 +82,7 @@ impl Totals {
         }
     }
 
-    /// The larger value of each total.
+    /// Returns the larger value of each total.
     #[inline]
     pub fn max(&self, other: &Self) -> Self {
         Self {

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-/// Compares names in natural order: `rank2` before `rank10`.
+/// Compares names in natural order, in which `rank2` is before `rank10`.
 pub fn compare(one: &str, other: &str) -> Ordering {
     let (mut one_left, mut other_left) = (one, other);
     while let (Some(a), Some(b)) = (one_left.chars().next(), other_left.chars().next()) {

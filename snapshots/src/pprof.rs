@@ -3,7 +3,7 @@
 
 use prost::Message;
 
-/// A profile: samples, and tables that they refer to.
+/// A profile, with its samples and the tables to which they refer.
 #[derive(Clone, PartialEq, Message)]
 pub struct Profile {
     /// The types of the values of each sample.
@@ -18,7 +18,7 @@ pub struct Profile {
     /// The functions of the frames.
     #[prost(message, repeated, tag = "5")]
     pub function: Vec<Function>,
-    /// All strings; other messages refer to them by index. The first is empty.
+    /// All strings, to which other messages refer by index. The first string is empty.
     #[prost(string, repeated, tag = "6")]
     pub string_table: Vec<String>,
     /// Time of the profile, in nanoseconds since 1970.

@@ -43,7 +43,8 @@ impl<T: Copy + Eq> Ranges<T> {
         self.take(start, end, |_, _, _| {});
     }
 
-    /// Removes `start..end` from all ranges; calls `each` with the start, end and tag of each removed part, last first.
+    /// Removes `start..end` from all ranges. Calls `each` with the start, end and tag of each removed part, last part
+    /// first.
     pub fn take(&mut self, start: u64, end: u64, mut each: impl FnMut(u64, u64, T)) {
         while let Some((&first, &(last, tag))) = self.rows.range(..end).next_back() {
             if last <= start || start >= end {
@@ -77,13 +78,13 @@ impl<T: Copy + Eq> Ranges<T> {
         }
     }
 
-    /// Returns the range that contains the byte at `at`: start, end and tag.
+    /// Returns the start, end and tag of the range that contains the byte at `at`.
     pub fn holding(&self, at: u64) -> Option<(u64, u64, T)> {
         let (&start, &(end, tag)) = self.rows.range(..=at).next_back()?;
         (at < end).then_some((start, end, tag))
     }
 
-    /// The parts of `span` that are in none of the ranges.
+    /// Returns the parts of `span` that are outside of all ranges.
     pub fn gaps(&self, span: Range<u64>) -> Vec<Range<u64>> {
         let mut gaps = Vec::new();
         if span.is_empty() {
@@ -103,7 +104,7 @@ impl<T: Copy + Eq> Ranges<T> {
         gaps
     }
 
-    /// Iterates over all ranges by address: start, end and tag.
+    /// Iterates over the start, end and tag of all ranges, by address.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64, T)> {
         self.rows.iter().map(|(&start, &(end, tag))| (start, end, tag))
     }

@@ -1,8 +1,8 @@
 //! References to a block by the program and by the autograd graph, as recorded by the Python package.
 //!
-//! They are stored in the attribute [`ATTRIBUTE`] of a block, one fact per line. A position is the number of
-//! allocations on the device since the block's own (for a baseline block, since the start of the recording), so that
-//! positions stay valid if other events are added or removed.
+//! The references are stored in the attribute [`ATTRIBUTE`] of a block, one fact per line. A position is the number of
+//! allocations on the device since the block's own allocation (for a baseline block, since the start of the recording),
+//! so that positions stay valid if other events are added or removed.
 //!
 //! ```text
 //! end 4
@@ -19,9 +19,9 @@ pub const ATTRIBUTE: &str = "references";
 /// The references to one block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct References {
-    /// The position from which only the graph refers to the block; the last one in forward.
+    /// The position in forward from which only the graph refers to the block.
     pub end: Option<u64>,
-    /// Calls of modules that get the block as an argument: the position and the module path.
+    /// Calls of modules that receive the block as an argument, each with its position and module path.
     pub inputs: Vec<(u64, String)>,
     /// Nodes of the graph that saved the block for backward.
     pub saved: Vec<Saved>,
@@ -30,11 +30,11 @@ pub struct References {
 /// A node of the autograd graph that saved a block for backward.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Saved {
-    /// The position at which it is saved.
+    /// The position at which the block is saved.
     pub packed: u64,
-    /// The position at which backward reads it.
+    /// The position at which backward reads the block.
     pub unpacked: Option<u64>,
-    /// The position after which the node no longer needs it, although the graph still refers to it.
+    /// The position after which the node no longer needs the block, although the graph still refers to it.
     pub dropped: Option<u64>,
     /// The position at which the graph drops its reference.
     pub released: Option<u64>,
@@ -78,7 +78,8 @@ impl FromStr for References {
     }
 }
 
-/// Returns the attribute `name` with `value` as named readable facts: several for references, else itself.
+/// Returns the attribute `name` with `value` as readable facts with names: several for references, otherwise the
+/// attribute itself.
 pub fn readable(name: &str, value: &str) -> Vec<(String, String)> {
     match value.parse::<References>() {
         Ok(references) if name == ATTRIBUTE => references.facts(),
@@ -88,8 +89,8 @@ pub fn readable(name: &str, value: &str) -> Vec<(String, String)> {
 
 impl References {
     /// Converts the references of a block for a recording in which it is part of the baseline. `own` allocations
-    /// precede the block's own, and `start` precede the new recording. References that ended before are dropped; those
-    /// that began before begin with the recording.
+    /// precede that of the block, and `start` allocations precede the new recording. References that ended before the
+    /// recording are dropped; those that began before it begin with the recording.
     pub fn from_start(&self, own: u64, start: u64) -> Self {
         let at = |position: u64| (own + position).checked_sub(start);
         let saved = self.saved.iter().filter(|saved| saved.released.is_none_or(|released| at(released).is_some()));
@@ -112,7 +113,7 @@ impl References {
         }
     }
 
-    /// The modules that get the block as an argument or save it, in order, without duplicates.
+    /// Returns the modules that receive the block as an argument or save it, in order, without duplicates.
     fn facts(&self) -> Vec<(String, String)> {
         let joined = |name: &str, modules: &mut dyn Iterator<Item = &str>| {
             let mut found: Vec<&str> = Vec::new();

@@ -1,10 +1,10 @@
-//! The files of a rotated recording: `run.0001.snap`, `run.0002.snap` and so on.
+//! The files of a rotated recording, such as `run.0001.snap`, `run.0002.snap` and so on.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The name of the header's fact with the file's number; in all files except the first of a run.
+/// The name of the header's fact with the file's number, which all files except the first one of a run have.
 pub const PART: &str = "part";
 
 /// Returns the path of the `number`th file of the recording `path`.
@@ -12,13 +12,13 @@ pub fn numbered(path: &Path, number: u32) -> PathBuf {
     with_part(path, &format!("{number:04}"))
 }
 
-/// Returns the number of the file `other` of the recording `path`; `None` if it is not one of its files.
+/// Returns the number of the file `other` within the recording `path`; `None` if it is not one of its files.
 pub fn number_of(path: &Path, other: &Path) -> Option<u32> {
     let number = Path::new(other.file_stem()?).extension()?.to_str()?.parse().ok()?;
     (numbered(path, number).file_name() == other.file_name()).then_some(number)
 }
 
-/// Returns `path` with `part` inserted before the extension: `step.snap` becomes `step.rank3.snap`.
+/// Returns `path` with `part` inserted before the extension, so that `step.snap` becomes `step.rank3.snap`.
 pub fn with_part(path: &Path, part: &str) -> PathBuf {
     let mut name = OsString::from(path.file_stem().unwrap_or(OsStr::new("recording")));
     name.push(format!(".{part}"));
@@ -29,7 +29,7 @@ pub fn with_part(path: &Path, part: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Returns the path of the rotated recording that `file` belongs to; `None` if its name has no number.
+/// Returns the path of the rotated recording to which `file` belongs; `None` if its name has no number.
 pub fn recording_of(file: &Path) -> Option<PathBuf> {
     let name = Path::new(file.file_stem()?);
     let stem = Path::new(name.file_stem()?);
@@ -43,21 +43,21 @@ pub fn recording_of(file: &Path) -> Option<PathBuf> {
 /// Extensions of files that may be recordings.
 const RECORDINGS: [&str; 6] = ["snap", "pickle", "pkl", "json", "html", "gz"];
 
-/// The existing files of a rotation, from the last gap in their numbers on.
+/// The existing files of a rotation, starting after the last gap in their numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RotatedFiles {
     /// The path that was passed to the recorder, such as `run.snap`.
     pub path: PathBuf,
     /// The files in order, with their numbers.
     pub files: Vec<(u32, PathBuf)>,
-    /// The numbers of existing earlier files that are ignored because files after them are missing.
+    /// The numbers of existing earlier files that are ignored because later files are missing.
     pub left_out: Vec<u32>,
 }
 
 impl RotatedFiles {
     /// Finds the files of the rotation that `path` names: the path that was passed to the recorder, if there is no file
     /// of that name; a pattern with `*` for the number; or a folder that contains only these recordings and no other
-    /// folders. `None` if it names no rotation.
+    /// folders. `None` if `path` does not name a rotation.
     pub fn find(path: &Path) -> Option<Self> {
         if path.is_dir() {
             let entries = || Some(fs::read_dir(path).ok()?.flatten().map(|entry| entry.path()));
@@ -77,8 +77,8 @@ impl RotatedFiles {
         Self::of(&path.with_file_name(without_star))
     }
 
-    /// The path of the recording that all `files` belong to, in any order; `None` if they do not belong together, or
-    /// are fewer than two.
+    /// Returns the path of the recording to which all `files` belong, in any order; `None` if they do not belong
+    /// together, or if there are fewer than two.
     pub fn all_of(files: &[PathBuf]) -> Option<PathBuf> {
         let recording = recording_of(files.first().filter(|_| files.len() > 1)?)?;
         let is_part = |file: &PathBuf| file.parent() == recording.parent() && number_of(&recording, file).is_some();

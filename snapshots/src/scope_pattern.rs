@@ -1,4 +1,4 @@
-//! Patterns of module paths, such as `layers.{0-9}.mlp`: used to choose modules for activation checkpointing.
+//! Patterns of module paths, such as `layers.{0-9}.mlp`, which are used to select modules for activation checkpointing.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,7 +23,7 @@ pub struct ScopePattern {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
     Text(Box<str>),
-    /// `*`: any part of one name.
+    /// `*`, which matches any part of one name.
     Star,
     OneOf(Box<[Choice]>),
 }
@@ -41,8 +41,9 @@ impl ScopePattern {
         matches(&self.tokens, path)
     }
 
-    /// Returns the shortest patterns that match exactly `paths`, by merging those that differ in one number:
-    /// `layers.0`, `layers.1` and `layers.3` become `layers.{0-1,3}`. They are ordered by the first path of each.
+    /// Returns the shortest patterns that match exactly `paths`, by merging paths that differ in one number, so that
+    /// `layers.0`, `layers.1` and `layers.3` become `layers.{0-1,3}`. The patterns are ordered by the first path of
+    /// each.
     pub fn joined<S: AsRef<str>>(paths: &[S]) -> Vec<Self> {
         let mut groups: Vec<([&str; 2], Vec<u64>)> = Vec::new();
         let mut patterns: Vec<Result<usize, &str>> = Vec::new();
@@ -70,7 +71,7 @@ impl ScopePattern {
     }
 }
 
-/// Splits a path around its last name that is a number: `layers.`, `.mlp` and 3 for `layers.3.mlp`.
+/// Splits a path around its last name that is a number, such as `layers.3.mlp` into `layers.`, `.mlp` and 3.
 fn last_number(path: &str) -> Option<([&str; 2], u64)> {
     let mut end = path.len();
     loop {
@@ -192,7 +193,7 @@ impl fmt::Display for ScopePattern {
 /// The error for a pattern that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScopePatternError {
-    /// The pattern as given.
+    /// The pattern as given by the user.
     pub pattern: Box<str>,
     /// The error in the pattern.
     pub reason: &'static str,

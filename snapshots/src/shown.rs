@@ -12,7 +12,7 @@ pub const MAX_SHOWN: usize = 4096;
 /// Replaces characters that are not displayed.
 const REPLACEMENT: &str = "\u{fffd}";
 
-/// Whether a character would end the line, control a terminal, or change the direction of the text around it.
+/// Returns whether a character would end the line, control a terminal, or change the direction of the surrounding text.
 pub fn is_hidden(letter: char) -> bool {
     let changes_direction = matches!(
         letter,
@@ -21,12 +21,12 @@ pub fn is_hidden(letter: char) -> bool {
     letter.is_control() || changes_direction || matches!(letter, '\u{2028}' | '\u{2029}')
 }
 
-/// Replaces the characters of `text` that must not be displayed, line breaks included.
+/// Replaces the characters of `text` that must not be displayed, including line breaks.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if text.contains(is_hidden) { Cow::Owned(text.replace(is_hidden, REPLACEMENT)) } else { Cow::Borrowed(text) }
 }
 
-/// The first `most` characters of `text`, with an ellipsis if it is longer, made [`printable`].
+/// Returns the first `most` characters of `text`, made [`printable`], and an ellipsis if the text is longer.
 pub fn shown(text: &str, most: usize) -> Cow<'_, str> {
     match text.char_indices().nth(most) {
         Some(_) => {
@@ -37,7 +37,8 @@ pub fn shown(text: &str, most: usize) -> Cow<'_, str> {
     }
 }
 
-/// A text as a spreadsheet cell: printable, and preceded by an apostrophe if it would be taken as a formula.
+/// Returns a text as a spreadsheet cell, which is printable, and preceded by an apostrophe if it would be interpreted
+/// as a formula.
 pub fn spreadsheet_text(text: &str) -> Cow<'_, str> {
     const BEGIN_FORMULAS: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
     let text = printable(text);

@@ -12,7 +12,7 @@ pub struct Stage {
     pub step: Option<u32>,
     /// The phase.
     pub phase: Phase,
-    /// The number of the event at which it began.
+    /// The index of the event at which the step or the phase began.
     pub since: u64,
 }
 
@@ -23,8 +23,8 @@ impl Default for Stage {
 }
 
 impl Stage {
-    /// Returns the stage after event `number`, which is `what`. A step starts in phase [`Phase::Other`]; setup is
-    /// outside of steps.
+    /// Returns the stage after the event with index `number`, which is `what`. A step starts in phase [`Phase::Other`];
+    /// setup is outside of steps.
     #[inline]
     #[must_use]
     pub fn after(self, what: &What, number: u64) -> Self {
@@ -41,7 +41,7 @@ impl Stage {
 /// An allocation or a requested free that is outside of the window of events that was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outside {
-    /// The number of the event.
+    /// The index of the event.
     pub event: u64,
     /// The time, in nanoseconds since the recording's origin.
     pub time_ns: u64,

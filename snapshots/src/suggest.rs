@@ -1,12 +1,12 @@
 //! Suggests the correct spelling of a mistyped word, for error messages.
 
-/// Returns ` (did you mean 'scope'?)` if one of `known` is spelt similarly to `word`; else an empty text.
+/// Returns ` (did you mean 'scope'?)` if one of `known` is spelt similarly to `word`; otherwise, an empty text.
 pub fn did_you_mean<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> String {
     nearest(word, known).map_or_else(String::new, |known| format!(" (did you mean '{known}'?)"))
 }
 
-/// Returns the word of `known` with the smallest edit distance from `word`, the first of several: at most a third of
-/// its letters, unless `word` is the start of it.
+/// Returns the word of `known` with the smallest edit distance from `word`, the first one in a tie. The distance must
+/// be at most a third of its letters, unless `word` is the start of it.
 fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let word = word.to_lowercase();
     let length = word.chars().count();

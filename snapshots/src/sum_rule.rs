@@ -1,4 +1,4 @@
-//! Checks, as a device's events are added, that its blocks fit into its segments and that no segments overlap.
+//! Checks, while a device's events are added, that its blocks fit into its segments and that no segments overlap.
 
 use crate::error::Problem;
 use crate::event::Range;
@@ -10,13 +10,13 @@ use crate::units::{format_bytes, format_count};
 pub struct SumRule {
     active: u64,
     reserved: u64,
-    /// The number of the recording's events before the window.
+    /// Number of events of the recording before the window.
     before: u64,
     /// Whether a segment or mapping was recorded; some recorders do not record them.
     has_segments: bool,
-    /// The number of events after which active bytes first exceeded reserved ones, and the largest excess.
+    /// Number of events after which active bytes first exceeded reserved bytes, and the largest excess.
     exceeded: Option<(u64, Excess)>,
-    /// The first two segments that overlap, and the number of those that overlap another.
+    /// The first two segments that overlap, and the number of segments that overlap another one.
     overlap: Option<([Range; 2], u64)>,
 }
 
@@ -71,8 +71,8 @@ impl SumRule {
         }
     }
 
-    /// Sets the number of events before a window, and discards overlaps found among the segments of its starting state:
-    /// they were reported for the window before it.
+    /// Sets the number of events before a window, and discards overlaps among the segments of its starting state, since
+    /// these were reported for the previous window.
     pub(crate) fn begin_window(&mut self, events: u64) {
         self.before = events;
         self.overlap = self.overlap.filter(|_| events == 0);
@@ -104,12 +104,12 @@ impl SumRule {
 }
 
 impl Excess {
-    /// The larger one of two.
+    /// Returns the larger excess of the two.
     pub(crate) fn larger(self, other: Self) -> Self {
         if other.active - other.reserved > self.active - self.reserved { other } else { self }
     }
 
-    /// Describes that blocks on `device` exceed the reserved memory after `events` events.
+    /// Returns the problem that blocks on `device` exceed the reserved memory after `events` events.
     pub(crate) fn problem(&self, device: DeviceId, events: u64) -> Problem {
         let since = events
             .checked_sub(1)

@@ -8,7 +8,7 @@ use crate::ids::{FrameId, ModuleId, OpId, ScopeId, StackId, StringId};
 use crate::line_text::{LineText, function_text};
 use crate::shown::printable;
 
-/// The tables of a recording. Rows refer only to rows before them, so a table can be read while it is being written.
+/// The tables of a recording. Rows refer only to earlier rows, so that a table can be read while it is being written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tables {
     /// Text, by [`StringId`].
@@ -25,7 +25,7 @@ pub struct Tables {
     pub scopes: Vec<Scope>,
     /// Forward operations in execution order, by [`OpId`].
     pub ops: Vec<Op>,
-    /// Source lines that the reader asked to treat as library code; not stored in files.
+    /// Patterns of source lines that the reader requested to treat as library code; not stored in files.
     pub skipped: Vec<String>,
 }
 
@@ -40,7 +40,7 @@ pub struct Module {
     pub load_bias: u64,
 }
 
-/// A frame: a machine address, symbolized to source lines or not; or an imported source frame without an address.
+/// A frame: a machine address, which may be symbolized to source lines, or an imported source frame without an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Frame {
     /// The module that contains the address.
@@ -88,14 +88,14 @@ pub struct Scope {
 pub struct Op {
     /// The name of the operation, such as `linear`, `layer_norm` …
     pub name: StringId,
-    /// The module in which it ran.
+    /// The module in which the operation ran.
     pub scope: ScopeId,
     /// The call stack of the forward operation; the backward operation has no source line in the program.
     pub stack: StackId,
 }
 
-/// Maximum depth to which stacks and scopes are followed outward: a malicious file may contain chains of millions.
-/// Recorders write shorter ones.
+/// Maximum depth to which stacks and scopes are followed outward, since a malicious file may contain chains of
+/// millions. Recorders write shorter chains.
 const MAX_DEPTH: usize = 1024;
 
 /// The file name that PyTorch reports for a function in a library without symbols.
@@ -107,7 +107,7 @@ impl Tables {
         id.index().and_then(|index| self.strings.get(index)).map_or("", String::as_str)
     }
 
-    /// The path of `id` with dots between its parts, `encoder.layers.3.mlp`; empty for `NONE`.
+    /// Returns the path of `id` with dots between its parts, such as `encoder.layers.3.mlp`; empty for `NONE`.
     pub fn scope_path(&self, id: ScopeId) -> String {
         let mut names: Vec<&str> = self.scope_names(id).collect();
         names.reverse();
@@ -125,7 +125,8 @@ impl Tables {
         std::iter::successors(row(id), move |scope| row(scope.parent)).take(MAX_DEPTH)
     }
 
-    /// Truncates a module path to at most `depth` names: `encoder.layers.3.mlp` to `encoder.layers` for 2.
+    /// Truncates a module path to at most `depth` names, such as `encoder.layers.3.mlp` to `encoder.layers` for a depth
+    /// of 2.
     pub fn scope_to_depth(&self, id: ScopeId, depth: usize) -> ScopeId {
         let surplus = self.scope_rows(id).count().saturating_sub(depth.max(1));
         let parent = |id: ScopeId| id.index().and_then(|index| self.scopes.get(index)).map(|scope| scope.parent);
@@ -164,13 +165,13 @@ impl Tables {
     }
 
     /// Returns the lines of a stack, innermost first: one entry per source line, formatted by [`Self::line_text`], or
-    /// the module and address of a frame that is not symbolized.
+    /// per frame that is not symbolized, with its module and address.
     pub fn stack_text(&self, id: StackId) -> Vec<String> {
         self.stack_lines(id, |line| self.line_text(line))
     }
 
-    /// The lines of a stack in the folded format of flame graph tools: outermost first, separated by `;`, each with the
-    /// function before its location, `forward (model.py:10)`. Separators in names are replaced.
+    /// Returns the lines of a stack in the folded format of flame graph tools: outermost first, separated by `;`, each
+    /// with the function before its location, such as `forward (model.py:10)`. Separators in names are replaced.
     pub fn folded_text(&self, id: StackId) -> String {
         let mut lines = self.stack_lines(id, |line| {
             let function = function_text(self.string(line.function));

@@ -1,4 +1,4 @@
-//! Events as lines of text, as `highwater events` prints them.
+//! Events as lines of text, in the form printed by `highwater events`.
 
 use std::fmt::Write as _;
 
@@ -6,12 +6,12 @@ use crate::event::{EventKind, Range};
 use crate::ids::{BlockId, DeviceId, EventId, OpId, ScopeId, StackId};
 use crate::trace::{Subject, Trace};
 
-/// One event as a line of text, without its time.
+/// Formats an event as a line of text, without its time.
 pub fn event_text(trace: &Trace, id: EventId) -> String {
     text_with_stack(trace, id, trace.events.stack[id.0 as usize])
 }
 
-/// One event as a line of text, without its time and stack.
+/// Formats an event as a line of text, without its time and stack.
 pub fn event_text_without_stack(trace: &Trace, id: EventId) -> String {
     text_with_stack(trace, id, StackId::NONE)
 }
@@ -46,7 +46,7 @@ fn text_with_stack(trace: &Trace, id: EventId, stack: StackId) -> String {
     }
 }
 
-/// A block with its call stack.
+/// Formats a block with its call stack.
 pub fn block_text(trace: &Trace, id: BlockId, stack: StackId) -> String {
     let block = trace.blocks.get(id);
     let context = context_text(trace, block.op, block.scope);
@@ -74,13 +74,13 @@ fn context_text(trace: &Trace, op: OpId, scope: ScopeId) -> String {
     out
 }
 
-/// A range of addresses with its pool and stream.
+/// Formats a range of addresses with its pool and stream.
 pub fn range_text(range: &Range) -> String {
     let stream = if range.stream.0 == 0 { String::new() } else { format!(" stream={}", range.stream.0) };
     format!("{:#x} {} {}{stream}", range.address, range.bytes, range.pool)
 }
 
-/// A device, unless it is the first.
+/// Formats a device, unless it is the first one.
 pub fn device_text(device: DeviceId) -> String {
     if device.0 == 0 { String::new() } else { format!(" device={}", device.0) }
 }

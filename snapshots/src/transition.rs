@@ -5,30 +5,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::EventKind;
 
-/// The state, before an event, of the block that the event concerns or of the segment that it releases.
+/// The state, before an event, of the block to which the event refers, or of the segment that it releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named {
     /// Not allocated or reserved, or already freed.
     Unknown,
     /// A live block, or a reserved segment.
     Live,
-    /// A block whose free was requested and that waits for another stream.
+    /// A block awaiting free: its free was requested but is not completed.
     Waiting,
 }
 
 /// The effect of an event on the memory of its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transition {
-    /// The block becomes live. An earlier block with its key counts as freed: its free event is missing.
+    /// The block becomes live. An earlier block with its key counts as freed, since its free event is missing.
     Allocated {
         /// The state of the earlier block.
         former: Named,
     },
-    /// The free of the block is requested: it is no longer live, but still active.
+    /// The free of the block is requested. The block is no longer live, but still active.
     FreeRequested,
     /// The block is no longer active.
     FreeCompleted {
-        /// Whether it was live until now, because the event that requested its free is missing.
+        /// Whether the block was live until now, because the event that requested its free is missing.
         was_live: bool,
     },
     /// The block gets a category.
@@ -42,12 +42,12 @@ pub enum Transition {
     Reserved,
     /// A segment is released, or pages are unmapped.
     Released {
-        /// Whether the reservation was recorded; if not, its bytes were never counted as reserved.
+        /// Whether the reservation was recorded. If not, its bytes were never counted as reserved.
         is_known: bool,
     },
     /// The driver reports the memory in use on the device.
     Sampled,
-    /// The event does not apply to the block or segment in its state, and changes nothing.
+    /// The event does not apply to the block or segment in its current state, and changes nothing.
     Refused(Contradiction),
     /// The event has no effect on memory.
     Nothing,
@@ -66,8 +66,8 @@ pub enum Contradiction {
     UnmatchedRelease,
 }
 
-/// Returns the effect of an event of `kind`, given the state of the block or segment that it concerns; `named` is
-/// ignored for kinds that concern neither.
+/// Returns the effect of an event of `kind`, given the state of the block or segment to which it refers; `named` is
+/// ignored for kinds that refer to neither.
 #[inline]
 pub const fn transition(kind: EventKind, named: Named) -> Transition {
     match (kind, named) {

@@ -159,11 +159,11 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     if bytes.is_finite() && bytes < u64::MAX as f64 { Ok(bytes.round() as u64) } else { Err(bad()) }
 }
 
-/// Like [`parse_bytes`], for limits and device sizes, where a number below 1 MiB without a unit is an error.
+/// Parses a size like [`parse_bytes`], for limits and device sizes. A number below 1 MiB without a unit is an error.
 ///
 /// # Errors
 ///
-/// Fails if the text is not a size, or seems to lack a unit.
+/// Fails if the text is not a size, or if a unit seems to be missing.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let bytes = parse_bytes(text)?;
     let number = text.trim();
@@ -174,14 +174,14 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
-/// Parses a non-empty half-open range: `10..13` is 10, 11 and 12.
+/// Parses a non-empty half-open range, such as `10..13` for 10, 11 and 12.
 pub fn parse_range<T: FromStr + PartialOrd>(text: &str) -> Option<Range<T>> {
     let (from, to) = text.split_once("..")?;
     let range = from.parse().ok()?..to.parse().ok()?;
     (!range.is_empty()).then_some(range)
 }
 
-/// A share of a total, formatted as `61%`, `0.4%` or `0%`.
+/// Formats a share of a total, such as `61%`, `0.4%` or `0%`.
 pub fn format_share(bytes: u64, total: u64) -> String {
     if bytes == 0 || total == 0 {
         return "0%".to_owned();

@@ -1,6 +1,6 @@
-//! Lets long computations yield to the page's frames: a browser runs all of a page on one thread. Work in [`in_slices`]
-//! is suspended after each slice by WebAssembly's promise integration (JSPI), and resumed once the page has handled
-//! input and drawn a frame if one is due. Without JSPI the work runs without interruption.
+//! Lets long computations yield to the page's frames, since a browser runs all of a page on one thread. Work in
+//! [`in_slices`] is suspended after each slice by WebAssembly's promise integration (JSPI), and resumed once the page
+//! has handled input and drawn a frame if one is due. Without JSPI the work runs without interruption.
 
 #![allow(deprecated, reason = "wasm-bindgen marks its support of JSPI as experimental in this way")]
 
@@ -8,12 +8,12 @@ use std::cell::Cell;
 
 use wasm_bindgen::prelude::wasm_bindgen;
 
-/// The length of a slice in milliseconds: a frame at 60 Hz has 16, of which the window needs a third.
+/// The length of a slice in milliseconds. A frame at 60 Hz has 16, of which the window needs a third.
 const SLICE_MS: f64 = 10.0;
 
 #[wasm_bindgen]
 extern "C" {
-    /// Milliseconds since the page was opened.
+    /// Returns the milliseconds since the page was opened.
     #[wasm_bindgen(js_namespace = performance)]
     fn now() -> f64;
 
@@ -43,7 +43,7 @@ pub fn is_in_slices() -> bool {
     SLICE_END.get().is_some()
 }
 
-/// Counts work of at most a microsecond, such as one event; every few hundred calls, yields like [`yield_if_due`].
+/// Counts work of at most a microsecond, such as one event. Every few hundred calls, yields like [`yield_if_due`].
 #[inline]
 pub fn tick() {
     let count = TICKS.get().wrapping_add(1);

@@ -24,13 +24,14 @@ use crate::trace::{Annotation, Attribute, DeviceFacts, Header, SourceText};
 /// Approximate maximum size of a section of table rows in bytes, to limit damage and decode in parallel.
 const ROWS_SECTION_BYTES: usize = 4 << 20;
 
-/// Maximum number of sections listed in the footer: limits the writer's memory for long recordings.
+/// Maximum number of sections listed in the footer, which limits the writer's memory for long recordings.
 const MAX_INDEXED: usize = 1 << 19;
 
 /// Minimum number of events between two checkpoints. A reader of a part of the recording starts at a checkpoint.
 pub(super) const CHECKPOINT_EVENTS: u64 = 1 << 20;
 
-/// Minimum number of bytes between two checkpoints per byte of the last one, so that they take at most 3% of a file.
+/// Minimum number of bytes between two checkpoints per byte of the last one, so that checkpoints take at most 3% of a
+/// file.
 const BYTES_A_CHECKPOINT_BYTE: u64 = 32;
 
 /// Minimum number of bytes per block before a checkpoint of unknown size, assuming 16 bytes for each of its blocks.
@@ -39,8 +40,8 @@ pub(super) const MIN_BYTES_A_BLOCK: u64 = 16 * BYTES_A_CHECKPOINT_BYTE;
 /// Maximum number of blocks and segments of a starting state in one section.
 const STARTING_SECTION_ROWS: usize = 65_536;
 
-/// Writes a recording while it is being made. Every call writes complete sections, each with one `write_all`, so that
-/// everything written before a crash can be read.
+/// Writes a recording incrementally. Every call writes complete sections, each with one `write_all`, so that everything
+/// written before a crash can be read.
 ///
 /// Append table rows before the events that refer to them. After an error the writer rejects further calls; everything
 /// written before stays readable.
@@ -58,14 +59,14 @@ pub struct SnapWriter<W: Write> {
     last: LastCheckpoint,
 }
 
-/// The last checkpoint that was written.
+/// The last checkpoint written.
 #[derive(Clone, Copy, Debug, Default)]
 struct LastCheckpoint {
-    /// The number of events before it.
+    /// Number of events before the checkpoint.
     events: u64,
-    /// The offset of its end.
+    /// The offset of its end in the file.
     end: u64,
-    /// The length in bytes, including the summaries before it.
+    /// Its length in bytes, including the summaries before it.
     bytes: u64,
 }
 
@@ -129,7 +130,7 @@ impl<W: Write> SnapWriter<W> {
         Ok(writer)
     }
 
-    /// Creates a writer to `out` that has not written anything, not even the preamble.
+    /// Creates a writer to `out` that has not written anything, including the preamble.
     pub(super) fn empty(out: W, path: PathBuf) -> Result<Self> {
         Ok(Self {
             stream: Stream { out, path, offset: 0, failed: false },
@@ -145,7 +146,7 @@ impl<W: Write> SnapWriter<W> {
         })
     }
 
-    /// Writes `bytes` of another file unchanged; with `header` if they are a section, then counted and indexed.
+    /// Writes `bytes` of another file unchanged. If they are a section with the header `header`, counts and indexes it.
     pub(super) fn copy(&mut self, bytes: &[u8], header: Option<&SectionHeader>) -> Result<()> {
         if let Some(header) = header {
             let row = IndexRow { kind: header.kind, offset: self.stream.offset, events_before: self.events() };
@@ -157,8 +158,8 @@ impl<W: Write> SnapWriter<W> {
         self.stream.write(bytes)
     }
 
-    /// Writes a checkpoint every `events` events, regardless of their share of the file. By default one is written
-    /// after 2²⁰ events, or later if they would take more than a small share.
+    /// Writes a checkpoint every `events` events, regardless of their share of the file. By default, a checkpoint is
+    /// written after 2²⁰ events, or later if checkpoints would take more than a small share.
     pub fn set_checkpoint_interval(&mut self, events: u64) {
         (self.checkpoint_events, self.saves_space) = (events, false);
     }
@@ -168,7 +169,7 @@ impl<W: Write> SnapWriter<W> {
         self.write_row(SectionKind::Device, facts)
     }
 
-    /// Writes the state of a device before its first event; several states of the same device are combined.
+    /// Writes the state of a device before its first event. Several states of the same device are combined.
     ///
     /// # Errors
     ///
@@ -207,13 +208,14 @@ impl<W: Write> SnapWriter<W> {
         self.append(SectionKind::Modules, rows, |_, module| Some(module))
     }
 
-    /// Appends frames by module and address; their source lines go into [`append_symbols`](Self::append_symbols).
+    /// Appends frames by module and address. Their source lines are written by
+    /// [`append_symbols`](Self::append_symbols).
     pub fn append_frames(&mut self, rows: &[Frame]) -> Result<()> {
         let row = |_, frame: &Frame| Some(FrameRow { module: frame.module, address: frame.address });
         self.append(SectionKind::Frames, rows, row)
     }
 
-    /// Writes source lines of frames that were appended before. Later lines of a frame replace earlier ones.
+    /// Writes source lines of frames appended earlier. Later lines of a frame replace earlier ones.
     pub fn append_symbols(&mut self, rows: &[Symbols]) -> Result<()> {
         self.append(SectionKind::Symbols, rows, |_, symbols| Some(symbols))
     }
@@ -233,7 +235,7 @@ impl<W: Write> SnapWriter<W> {
         self.append(SectionKind::Ops, rows, |_, op| Some(op))
     }
 
-    /// Appends events, one section per [`CHUNK_EVENTS`] of them.
+    /// Appends events, as one section per [`CHUNK_EVENTS`] events.
     pub fn write_events(&mut self, events: &[Event]) -> Result<()> {
         for chunk in events.chunks(CHUNK_EVENTS) {
             let mut raw = std::mem::take(&mut self.raw);
@@ -272,13 +274,13 @@ impl<W: Write> SnapWriter<W> {
         Ok(())
     }
 
-    /// Appends named ranges of events that have been written, by event numbers within the whole file.
+    /// Appends named ranges of events already written, by event index within the whole file.
     pub fn append_annotations(&mut self, rows: &[Annotation]) -> Result<()> {
         self.append(SectionKind::Annotations, rows, |_, annotation| Some(annotation))
     }
 
-    /// Appends attributes of events, and of blocks and segments of starting states, that have been written, by their
-    /// numbers within the file.
+    /// Appends attributes of events, and of blocks and segments of starting states, that have already been written, by
+    /// their indices within the file.
     pub fn append_attributes(&mut self, rows: &[Attribute]) -> Result<()> {
         self.append(SectionKind::Attributes, rows, |_, attribute| Some(attribute))
     }

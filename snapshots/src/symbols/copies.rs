@@ -6,13 +6,13 @@ use std::sync::OnceLock;
 
 use super::object_file::inspect;
 
-/// Depth to which folders are searched: files in the folder, and in its subfolders.
+/// Maximum depth of the search: files in the folder itself, and in its subfolders.
 const MAX_DEPTH: usize = 2;
 
 /// Maximum number of files to inspect, in all folders together.
 const MAX_FILES: usize = 20_000;
 
-/// The binaries in some folders, which are scanned on first use, by build id.
+/// The binaries in some folders by build id. The folders are scanned on first use.
 #[derive(Debug, Default)]
 pub(super) struct Copies {
     folders: Vec<PathBuf>,
@@ -32,7 +32,7 @@ impl Copies {
         Self { folders, by_build_id: OnceLock::new() }
     }
 
-    /// The best file with this build id: one with line information, else the first by name.
+    /// Returns the best file with this build id: one with line information, or otherwise the first one by name.
     pub(super) fn get(&self, build_id: &[u8]) -> Option<&Copy> {
         self.by_build_id.get_or_init(|| index(&self.folders)).get(build_id)
     }

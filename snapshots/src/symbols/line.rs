@@ -3,12 +3,12 @@
 use std::fmt;
 use std::path::PathBuf;
 
-/// A binary or shared library to look up symbols in.
+/// A binary or shared library in which to look up symbols.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Binary {
-    /// The path when it ran.
+    /// The path at the time of the recording.
     pub path: PathBuf,
-    /// The build id; empty if it has none.
+    /// The build id; empty if the binary has none.
     pub build_id: Vec<u8>,
 }
 
@@ -26,13 +26,13 @@ pub struct Request {
 pub struct Line {
     /// Demangled name of the function; empty if unknown.
     pub function: String,
-    /// Path of the source file, as it was passed to the compiler.
+    /// Path of the source file, as passed to the compiler.
     pub file: Option<String>,
     /// Line number, from 1; 0 if unknown.
     pub line: u32,
 }
 
-/// A module without symbols, and why.
+/// A module without symbols, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SymbolProblem {
     /// The module's path.

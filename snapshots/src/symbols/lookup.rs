@@ -1,4 +1,4 @@
-//! Looks up source lines for the frames of a recording that have none, and reports the result for each module.
+//! Looks up source lines for the frames of a recording that lack them, and reports the result for each module.
 
 use std::collections::HashMap;
 
@@ -9,28 +9,28 @@ use crate::format::Symbols;
 use crate::ids::{FrameId, ModuleId, StringId};
 use crate::tables::{Frame, SourceLine, Tables};
 
-/// Which frames to look up.
+/// The selection of frames to look up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Asked {
     /// Frames without source lines.
     #[default]
     Bare,
-    /// Also frames for which only the function names are known, not file and line.
+    /// Also frames of which only the function names are known, but not file and line.
     BareAndNamed,
 }
 
-/// The result of a look-up, which is not in the tables yet.
+/// The result of a look-up, which has not been added to the tables yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LookUp {
     /// Texts to append to the string table.
     pub strings: Vec<String>,
-    /// The new lines of each frame for which anything was found.
+    /// The new lines of each frame for which symbols were found.
     pub symbols: Vec<Symbols>,
     /// The result for each module with frames, in the order of the modules.
     pub modules: Vec<ModuleOutcome>,
-    /// Frames without lines that are in no module: code generated at run time.
+    /// Number of frames without lines that are outside of all modules, such as code generated at run time.
     pub outside: u64,
-    /// Frames that have lines but no address, as imported ones do.
+    /// Number of frames that have lines but no address, such as imported frames.
     pub imported: u64,
 }
 
@@ -39,29 +39,29 @@ pub struct LookUp {
 pub struct ModuleOutcome {
     /// The module.
     pub module: ModuleId,
-    /// The path when it ran.
+    /// The path at the time of the recording.
     pub path: String,
-    /// The number of distinct frames in it.
+    /// Number of distinct frames in the module.
     pub frames: u64,
-    /// The number of frames that were looked up.
+    /// Number of frames looked up.
     pub asked: u64,
-    /// Looked-up frames whose file and line are known now.
+    /// Number of these frames whose file and line are known now.
     pub with_lines: u64,
-    /// Looked-up frames for which only the function names are known.
+    /// Number of these frames for which only the function names are known.
     pub with_names: u64,
-    /// The file that was read, or why there is none; `None` if no frame was looked up.
+    /// The file that was read, or the reason there is none; `None` if no frame was looked up.
     pub finding: Option<Result<Found, Missing>>,
 }
 
 impl ModuleOutcome {
-    /// The number of frames that were looked up without a result.
+    /// Returns the number of frames looked up without a result.
     pub fn unresolved(&self) -> u64 {
         self.asked - self.with_lines - self.with_names
     }
 }
 
 impl LookUp {
-    /// The number of frames that were looked up.
+    /// Returns the number of frames looked up.
     pub fn asked(&self) -> u64 {
         self.modules.iter().map(|module| module.asked).sum()
     }
@@ -71,7 +71,7 @@ impl LookUp {
         self.modules.iter().map(|module| module.with_lines + module.with_names).sum()
     }
 
-    /// Adds the result to the tables that it was looked up for.
+    /// Adds the result to the tables for which it was computed.
     pub fn apply(&self, tables: &mut Tables) {
         tables.strings.extend_from_slice(&self.strings);
         for found in &self.symbols {
@@ -135,10 +135,10 @@ pub fn look_up(tables: &Tables, asked: Asked, symbolizer: &mut Symbolizer) -> Lo
     found
 }
 
-/// How much of a frame's source location is known.
+/// The known part of a frame's source location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing.
+    /// Nothing is known.
     Bare,
     /// Functions, but neither files nor lines.
     Named,
@@ -179,7 +179,7 @@ fn request(tables: &Tables, module: &ModuleOutcome, frames: &[FrameId]) -> Reque
 /// The string table with new texts appended.
 struct Texts<'a> {
     known: HashMap<&'a str, StringId>,
-    /// The current number of texts in the table.
+    /// Number of texts in the table at present.
     count: usize,
     new: Vec<String>,
     new_rows: HashMap<String, StringId>,

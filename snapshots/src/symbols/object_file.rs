@@ -1,4 +1,4 @@
-//! Reads the headers of a binary, library or debug file: format, build id, segments.
+//! Reads the headers of a binary, library or debug file: format, build id, and segments.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,10 +15,10 @@ pub(super) struct Facts {
     pub(super) debug_link: Option<(PathBuf, u32)>,
 }
 
-/// The reason why a file's build id and format could not be read.
+/// The reason a file's build id and format could not be read.
 #[derive(Debug)]
 pub(super) enum Unread {
-    /// The file does not exist or may not be opened.
+    /// The file does not exist or cannot be opened.
     Unopened(String),
     /// The file is not a binary, or is damaged.
     Unparsed(String),
@@ -41,7 +41,8 @@ pub(super) fn inspect(path: &Path) -> Result<Facts, Unread> {
     read().map_err(|error| Unread::Unparsed(format!("cannot read {}: {error}", path.display())))
 }
 
-/// Opens a regular file, and nothing else: opening a pipe, whose path a recording may contain, would block.
+/// Opens a regular file. Other files are rejected, since a recording may contain the path of a pipe, whose opening
+/// would block.
 fn open(path: &Path) -> io::Result<File> {
     if std::fs::metadata(path)?.is_file() { File::open(path) } else { Err(io::Error::other("not a regular file")) }
 }

@@ -12,10 +12,11 @@ use super::object_file::{Facts, Unread, checksum, hex, inspect};
 /// The folder of separate debug files in Linux distributions.
 pub const SYSTEM_DEBUG_FOLDER: &str = "/usr/lib/debug";
 
-/// Where to search for symbols, in addition to the binaries themselves.
+/// The places that are searched for symbols, in addition to the binaries themselves.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    /// Folders that contain debug files as `.build-id/ab/cdef.debug`, or under the name in a debug link.
+    /// Folders that contain debug files under names such as `.build-id/ab/cdef.debug`, or under the name in a debug
+    /// link.
     pub(super) debug_folders: Vec<PathBuf>,
     /// Folders with binaries and debug files under any name.
     pub(super) copies: Copies,
@@ -24,7 +25,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Opens the best file for `binary`, or returns why there is none.
+    /// Opens the best file for `binary`, or returns the reason there is none.
     pub(super) fn open(&self, binary: &Binary) -> Result<(DebugInfo, Found), Missing> {
         let mut tried = Vec::new();
         let mut cause = Cause::NotThere;
@@ -80,13 +81,13 @@ impl Places {
         }
     }
 
-    /// Whether a file was changed after the recording started.
+    /// Returns whether a file was changed after the start of the recording.
     fn is_changed(&self, path: &Path) -> bool {
         let changed = std::fs::metadata(path).and_then(|facts| facts.modified()).ok();
         changed.zip(self.began).is_some_and(|(changed, began)| changed > began)
     }
 
-    /// The debug file of `binary`, found by build id, else by the name in its debug link.
+    /// Returns the debug file of `binary`, found by build id, or otherwise by the name in its debug link.
     fn separate_file(&self, binary: &Binary, own: Option<&Facts>) -> Option<PathBuf> {
         let id = hex(&binary.build_id);
         let belongs =

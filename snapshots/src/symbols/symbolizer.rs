@@ -23,7 +23,7 @@ pub struct Symbolizer {
     at_start: Option<fn()>,
 }
 
-/// The result for a module: the opened file, or why there is none.
+/// The result for a module: the opened file, or the reason there is none.
 type Opened = Result<(DebugInfo, Found), Missing>;
 
 impl fmt::Debug for Symbolizer {
@@ -37,13 +37,14 @@ impl fmt::Debug for Symbolizer {
 }
 
 impl Symbolizer {
-    /// Searches these folders for separate debug files, as `.build-id/ab/cdef.debug` and by debug link. A debug link is
-    /// also searched in the binary's folder and its subfolder `.debug`.
+    /// Searches these folders for separate debug files, by names such as `.build-id/ab/cdef.debug` and by debug link. A
+    /// debug link is also searched in the binary's folder and its subfolder `.debug`.
     pub fn new(debug_folders: Vec<PathBuf>) -> Self {
         Self { places: Places { debug_folders, ..Places::default() }, ..Self::default() }
     }
 
-    /// Also searches these folders, two levels deep, for binaries and debug files of any name, identified by build id.
+    /// Also searches these folders, two levels deep, for binaries and debug files of any name, which are identified by
+    /// build id.
     pub fn with_copies_in(mut self, folders: Vec<PathBuf>) -> Self {
         self.places.copies = Copies::new(folders);
         self
@@ -61,9 +62,9 @@ impl Symbolizer {
         self
     }
 
-    /// Returns the source lines for each address of each request: the innermost inlined function first, the function
-    /// that contains them last; empty if nothing is known. Modules are read in parallel, on separate threads, since the
-    /// program's thread pool may wait for a lock that the caller holds.
+    /// Returns the source lines for each address of each request: the innermost inlined function first, and the
+    /// function that contains them last; empty if nothing is known. Modules are read in parallel, on separate threads,
+    /// since the program's thread pool may wait for a lock that the caller holds.
     pub fn resolve(&mut self, requests: &[Request]) -> Vec<Vec<Vec<Line>>> {
         let mut jobs: Vec<Job<'_>> = requests.iter().map(|request| self.job(request)).collect();
         let places = &self.places;
@@ -95,7 +96,7 @@ impl Symbolizer {
         &self.problems
     }
 
-    /// Returns the file with the symbols of `binary`, or why there is none; `None` if it was not looked up.
+    /// Returns the file with the symbols of `binary`, or the reason there is none; `None` if it was not looked up.
     pub fn finding(&self, binary: &Binary) -> Option<Result<&Found, &Missing>> {
         self.modules.get(binary).map(|opened| opened.as_ref().map(|(_, found)| found))
     }
@@ -110,7 +111,7 @@ impl Symbolizer {
 struct Job<'a> {
     request: &'a Request,
     is_new: bool,
-    /// `None` until the module's file was searched for.
+    /// The opened file; `None` until the module's file has been searched for.
     opened: Option<Opened>,
 }
 

@@ -3,7 +3,7 @@
 use super::Trace;
 use crate::ids::DeviceId;
 
-/// The device setting, and its value, for recordings of a program's CUDA driver calls.
+/// The device setting, with its value, that marks recordings of a program's CUDA driver calls.
 pub const DRIVER_CALLS: (&str, &str) = ("recorded", "calls of the CUDA driver");
 
 /// The allocator of a recorded device.
@@ -11,20 +11,20 @@ pub const DRIVER_CALLS: (&str, &str) = ("recorded", "calls of the CUDA driver");
 pub enum Allocator {
     /// PyTorch's caching allocator, or one with the same rules, such as this project's.
     Caching,
-    /// The CUDA driver itself, called once per block.
+    /// The CUDA driver itself, which is called once per block.
     Driver,
     /// Another allocator, such as an arena, with or without segments.
     Other,
 }
 
 impl Allocator {
-    /// Whether it has the settings of PyTorch's allocator, such as expandable segments.
+    /// Returns whether the allocator has the settings of PyTorch's allocator, such as expandable segments.
     pub fn has_settings(self) -> bool {
         self == Self::Caching
     }
 
-    /// Returns the assumption that a replay of its requests makes, as a clause; `None` if the replay follows the
-    /// allocator's own rules.
+    /// Returns the assumption made by a replay of the allocator's requests, as a clause; `None` if the replay follows
+    /// the allocator's own rules.
     pub fn assumption(self) -> Option<&'static str> {
         match self {
             Self::Caching => None,

@@ -1,10 +1,10 @@
-//! Named time ranges that the program marked, and extra facts about single events, blocks and segments.
+//! Named time ranges marked by the program, and extra facts about individual events, blocks and segments.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{BlockId, DeviceId, EventId, SegmentId, StringId};
 
-/// A named range of events: a training step, a phase, or a region that the program marked. Ranges may nest and overlap.
+/// A named range of events: a training step, a phase, or a region marked by the program. Ranges may nest and overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Annotation {
     /// The name, as the program set it.
@@ -15,11 +15,11 @@ pub struct Annotation {
     pub start_ns: Option<u64>,
     /// End time; `None` if it was not recorded.
     pub end_ns: Option<u64>,
-    /// The first event within it.
+    /// The first event within the range.
     pub first: EventId,
-    /// One past the last event within it.
+    /// One past the last event within the range.
     pub end: EventId,
-    /// Whether it was guessed from stacks rather than marked by the program.
+    /// Whether the annotation was guessed from stacks rather than marked by the program.
     pub is_guessed: bool,
 }
 
@@ -34,7 +34,7 @@ pub enum Owner {
     Segment(SegmentId),
 }
 
-/// A fact without a column of its own, as name and value: PyTorch's `user_metadata`, `compile_context` …
+/// A fact that has no column, as a name and a value, such as PyTorch's `user_metadata` or `compile_context`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attribute {
     /// The event, block or segment that the attribute describes.

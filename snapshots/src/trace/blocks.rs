@@ -21,58 +21,58 @@ columns!(
         requested: u64,
         /// Bytes after rounding.
         allocated: u64,
-        /// The stream that it was allocated for.
+        /// The stream for which the block was allocated.
         stream: StreamId,
-        /// The pool that it came from.
+        /// The pool from which the block was allocated.
         pool: Pool,
         /// The category; the last one if it was changed.
         category: Category,
-        /// The operation that requested it.
+        /// The operation that requested the block.
         op: OpId,
         /// The module in which that operation ran.
         scope: ScopeId,
-        /// The stack that allocated it.
+        /// The stack that allocated the block.
         stack: StackId,
         /// The alloc event; [`EventId::NONE`] for blocks of the baseline.
         alloc: EventId,
-        /// The free-requested event; [`EventId::NONE`] if it is still live.
+        /// The free-requested event; [`EventId::NONE`] if the block is live at the end.
         free_requested: EventId,
-        /// The free-completed event; [`EventId::NONE`] if it is still active.
+        /// The free-completed event; [`EventId::NONE`] if the block is active at the end.
         free_completed: EventId,
         /// The last use; [`EventId::NONE`] if no use is recorded. Check
-        /// [`Trace::records_uses`](super::Trace::records_uses) first: most recordings have no uses.
+        /// [`Trace::records_uses`](super::Trace::records_uses) first, since most recordings have no uses.
         last_use: EventId,
     }
     beside {
-        /// In a window of a longer recording: the allocations of the baseline blocks that were allocated within the
+        /// In a window of a longer recording, the allocations of the baseline blocks that were allocated within the
         /// recording, by row. `None`, or past the end, for blocks from before the recording.
         births: Vec<Option<Outside>>,
-        /// In a window: the requested frees of blocks that are live at its end, ordered by id.
+        /// In a window, the requested frees of blocks that are live at its end, ordered by id.
         deaths: Vec<(BlockId, Outside)>,
     }
-    /// The allocation, if it is before the window that was read.
+    /// The allocation, if it is before the window.
     birth: Option<Outside> = Blocks::birth,
-    /// The requested free, if it is after the window that was read.
+    /// The requested free, if it is after the window.
     death: Option<Outside> = Blocks::death,
 );
 
 impl Block {
-    /// Whether it was live before the first event that was read.
+    /// Returns whether the block was live before the first event of the window.
     pub fn is_baseline(&self) -> bool {
         !self.alloc.is_some()
     }
 
-    /// Whether it was live before recording began.
+    /// Returns whether the block was live before recording began.
     pub fn is_from_before(&self) -> bool {
         self.is_baseline() && self.birth.is_none()
     }
 
-    /// Whether its free was requested in the recording.
+    /// Returns whether the block's free was requested in the recording.
     pub fn is_freed(&self) -> bool {
         self.free_requested.is_some() || self.death.is_some()
     }
 
-    /// Whether it is live after event `at` (from its alloc until its free is requested).
+    /// Returns whether the block is live after event `at`, that is, between its alloc and its free-requested event.
     pub fn is_live_after(&self, at: EventId) -> bool {
         (self.is_baseline() || self.alloc <= at) && self.free_requested > at
     }
@@ -94,19 +94,19 @@ impl Block {
 }
 
 impl Blocks {
-    /// The bytes of each block in `metric`: requested bytes for [`Metric::Requested`], else rounded bytes.
+    /// Returns the bytes of each block in `metric`: requested bytes for [`Metric::Requested`], else rounded bytes.
     #[inline]
     pub fn sizes(&self, metric: Metric) -> &[u64] {
         if metric == Metric::Requested { &self.requested } else { &self.allocated }
     }
 
-    /// The allocation of a block that is live at the start of the window that was read.
+    /// Returns the allocation of a block that is live at the start of the window.
     #[inline]
     fn birth(&self, id: BlockId) -> Option<Outside> {
         self.births.get(id.0 as usize).copied().flatten()
     }
 
-    /// The requested free of a block that is live at the end of the window that was read.
+    /// Returns the requested free of a block that is live at the end of the window.
     #[inline]
     fn death(&self, id: BlockId) -> Option<Outside> {
         let found = self.deaths.binary_search_by_key(&id, |(block, _)| *block).ok()?;

@@ -1,7 +1,7 @@
 //! Declares tables that are stored as columns.
 
 /// Declares a table as columns of equal length, indexed by an id, and the type of one row. `beside` lists fields of the
-/// table that are not columns, and how a row's part of them is looked up.
+/// table that are not columns, with the functions that look up a row's part of them.
 macro_rules! columns {
     (
         $(#[$table_meta:meta])* $table:ident by $id:ident,
@@ -39,7 +39,7 @@ macro_rules! columns {
                 (0..self.len() as u32).map($id)
             }
 
-            /// The row of `id`; panics if there is none.
+            /// Returns the row of `id`. Panics if it does not exist.
             #[inline]
             pub fn get(&self, id: $id) -> $row {
                 crate::yielding::tick();

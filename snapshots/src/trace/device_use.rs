@@ -10,7 +10,7 @@ use crate::ids::DeviceId;
 pub struct DeviceUse {
     /// The device.
     pub device: DeviceId,
-    /// Whether the recording has a block, a segment or a failed request on it.
+    /// Whether the recording has a block, a segment or a failed request on the device.
     pub has_memory: bool,
     /// Whether a request failed on the device.
     pub ran_out: bool,
@@ -19,8 +19,8 @@ pub struct DeviceUse {
 }
 
 impl DeviceUse {
-    /// The facts about `device`, of whose recording `has_event` is whether it has events of a kind, and `has_start`
-    /// whether it begins with live blocks or segments.
+    /// Determines the facts about `device`; `has_event` returns whether its recording has events of a kind, and
+    /// `has_start` states whether it begins with live blocks or segments.
     pub fn of(device: DeviceId, has_start: bool, has_event: impl Fn(EventKind) -> bool, peak: u64) -> Self {
         let of_memory = [EventKind::Alloc, EventKind::SegmentAlloc, EventKind::SegmentMap, EventKind::Oom];
         let has_memory = has_start || of_memory.into_iter().any(&has_event);
@@ -34,7 +34,7 @@ impl DeviceUse {
     }
 }
 
-/// The devices that a check covers: see [`Trace::covered_devices`](super::Trace::covered_devices).
+/// Returns the devices that a check covers; see [`Trace::covered_devices`](super::Trace::covered_devices).
 pub(crate) fn covered_devices(uses: &[DeviceUse], is_host: impl Fn(DeviceId) -> bool) -> Vec<DeviceId> {
     let Some(main) = DeviceUse::main(uses, &is_host) else { return vec![DeviceId::default()] };
     let kind = |one: &DeviceUse| (one.has_memory, is_host(one.device));

@@ -12,9 +12,9 @@ pub struct Events {
     pub device: Vec<DeviceId>,
     /// Time, in nanoseconds since the recording's origin.
     pub time_ns: Vec<u64>,
-    /// The call stack that caused it.
+    /// The call stack that caused the event.
     pub stack: Vec<StackId>,
-    /// The subject: a row of the table that depends on the kind; see [`Trace::subject`](super::Trace::subject).
+    /// The subject, as a row of the table that depends on the kind; see [`Trace::subject`](super::Trace::subject).
     pub subject: Vec<u32>,
 }
 
@@ -39,7 +39,8 @@ impl Events {
         id.index().and_then(|index| self.time_ns.get(index)).copied()
     }
 
-    /// The last event at or before `time_ns`, assuming that recorded times never decrease; `None` if there is none.
+    /// Returns the last event at or before `time_ns`, assuming that recorded times never decrease; `None` if there is
+    /// none.
     pub fn at_time(&self, time_ns: u64) -> Option<EventId> {
         let after = self.time_ns.partition_point(|&time| time <= time_ns);
         after.checked_sub(1).map(EventId::from_index)

@@ -6,26 +6,26 @@ use crate::ids::DeviceId;
 use crate::transition::Contradictions;
 use crate::units::{count_of, format_count};
 
-/// How a recording was made: the recorder, the program, the machine and the clock.
+/// The origin of a recording: the recorder, the program, the machine and the clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// The program that recorded, with its version, such as `highwater 0.1.0`.
     pub recorder: String,
     /// The command line of the recorded program, or the known part of it.
     pub program: String,
-    /// The name of the machine that the program ran on.
+    /// The name of the machine on which the program ran.
     pub host: String,
     /// The id of the recorded process.
     pub pid: u32,
     /// The rank of this process in its process group; `None` if unknown.
     pub rank: Option<u32>,
-    /// The world size: the number of processes that train together.
+    /// The world size, which is the number of processes that train together.
     pub world_size: Option<u32>,
     /// The origin of all times: Unix time in microseconds at which recording began.
     pub started_unix_us: u64,
-    /// The clock that times were read from.
+    /// The clock from which times were read.
     pub clock: String,
-    /// The level of detail: `state`, `events` or `stacks`.
+    /// The level of detail, which is `state`, `events` or `stacks`.
     pub level: String,
     /// The maximum number of events kept; `None` if unbounded.
     pub ring_capacity: Option<u64>,
@@ -42,13 +42,13 @@ pub const SIMULATION: &str = "simulation";
 /// The name of the fact that lists the program's references to memory at the end, as JSON.
 pub const HOLDERS: &str = "holders";
 
-/// The name of the fact that counts events that are missing because no allocator was registered for their device.
+/// The name of the fact that counts missing events, whose device had no registered allocator.
 pub const UNREGISTERED: &str = "unregistered_events";
 
 /// The name of the fact that counts blocks that were omitted because they are small.
 pub const LEFT_OUT: &str = "blocks_left_out";
 
-/// The name of the fact that marks a recording as an excerpt of another one: which events it has, and out of how many.
+/// The name of the fact that marks a recording as an excerpt of another one, with its events and the total number.
 pub const EXCERPT: &str = "excerpt";
 
 impl Header {
@@ -74,10 +74,10 @@ impl Header {
 /// allocator but does not compute.
 pub const PINNED_DRIVER: &str = "host";
 
-/// The device number of pinned memory in recordings of PyTorch and of the engine: above all GPU ordinals.
+/// The device ordinal of pinned memory in recordings of PyTorch and of the engine, which is above all GPU ordinals.
 pub const PINNED_DEVICE: DeviceId = DeviceId(255);
 
-/// The device number of a program's heap in recordings: above all GPU ordinals, and below [`PINNED_DEVICE`].
+/// The device ordinal of a program's heap in recordings, which is above all GPU ordinals and below [`PINNED_DEVICE`].
 pub const HEAP_DEVICE: DeviceId = DeviceId(127);
 
 /// The facts about a device.
@@ -98,31 +98,31 @@ pub struct DeviceFacts {
 /// The limits of a trace's accuracy. If all fields are zero and false, the recording is complete and exact.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trust {
-    /// Events lost because the ring buffer was full or the disk too slow.
+    /// Number of events lost because the ring buffer was full or the disk too slow.
     pub events_lost: u64,
-    /// Frees and tags of blocks whose allocation was not recorded.
+    /// Number of frees and tags of blocks whose allocation was not recorded.
     pub unmatched_frees: u64,
-    /// Allocations of a block that was already live.
+    /// Number of allocations of a block that was already live.
     pub repeated_allocs: u64,
-    /// Uses of unknown blocks, or of blocks whose free was already requested. Not stored in files: counted when a trace
-    /// is built.
+    /// Number of uses of unknown blocks, or of blocks whose free was already requested. Not stored in files, but
+    /// counted when a trace is built.
     #[serde(skip)]
     pub unmatched_uses: u64,
-    /// Releases of segments that were not recorded as reserved.
+    /// Number of releases of segments that were not recorded as reserved.
     pub unmatched_releases: u64,
-    /// The starting state was reconstructed from the final one, not recorded.
+    /// Whether the starting state was reconstructed from the final state instead of recorded.
     pub baseline_inferred: bool,
-    /// Blocks whose rounded size was computed by the allocator's rules.
+    /// Number of blocks whose rounded size was computed by the allocator's rules.
     pub sizes_inferred: u64,
-    /// Categories were guessed from stacks and lifetimes.
+    /// Whether categories were guessed from stacks and lifetimes.
     pub categories_guessed: bool,
-    /// The recording ends before the program finished it.
+    /// Whether the recording ends before the program finished it.
     pub unfinished: bool,
 }
 
 impl Trust {
-    /// Raises the counts to at least those in `counted`. A file may state larger ones: a trace that was written again
-    /// no longer has all contradictory events.
+    /// Raises the counts to at least those in `counted`. A file may state larger counts, since a trace that was written
+    /// again no longer contains all contradictory events.
     pub(crate) fn count_at_least(&mut self, counted: impl IntoIterator<Item = Contradictions>) {
         let mut sums = [0; 4];
         for one in counted {
@@ -143,7 +143,8 @@ impl Trust {
         *self == Self::default()
     }
 
-    /// Returns each limit of the accuracy as a sentence: first [`Self::limits`], then [`Self::routine`].
+    /// Returns each limit of the accuracy as a sentence: first those of [`Self::limits`], then those of
+    /// [`Self::routine`].
     pub fn sentences(&self) -> Vec<String> {
         let mut sentences = self.limits();
         sentences.extend(self.routine());

@@ -1,4 +1,4 @@
-//! A recording, or a window of one, in memory. It is immutable once built, and all analysis reads it.
+//! A recording, or a window of one, in memory. A trace is immutable once built, and all analysis reads it.
 
 mod columns;
 mod allocator;
@@ -66,7 +66,7 @@ impl Deref for Trace {
 /// An event with its subject looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// The block that an alloc, free-requested, free-completed or use event concerns.
+    /// The block to which an alloc, free-requested, free-completed or use event refers.
     Block(BlockId),
     /// A segment or mapping.
     Segment(SegmentId),
@@ -147,7 +147,7 @@ impl Trace {
         transition(kind, named)
     }
 
-    /// The block that event `id`, an allocation, shows to be free because it reuses the block's key.
+    /// Returns the block that event `id`, an allocation, shows to be free, because the event reuses the block's key.
     #[inline]
     pub fn replaced_by(&self, id: EventId) -> Option<BlockId> {
         if self.replaced.is_empty() {
@@ -157,7 +157,7 @@ impl Trace {
         Some(self.replaced[found].1)
     }
 
-    /// The state before event `id` of `block`, which the event concerns.
+    /// Returns the state before event `id` of `block`, to which the event refers.
     #[inline]
     fn named_at(&self, block: BlockId, id: EventId) -> Named {
         let Some(row) = block.index() else { return Named::Unknown };
@@ -168,12 +168,13 @@ impl Trace {
         }
     }
 
-    /// The number of event `id` in the whole recording, of which this trace may be a window.
+    /// Returns the index of event `id` in the whole recording, of which this trace may be a window.
     pub fn number(&self, id: EventId) -> u64 {
         self.start.events + u64::from(id.0)
     }
 
-    /// The number, in the whole recording, of the event that allocated block `id`; `None` if it is from before.
+    /// Returns the index, in the whole recording, of the event that allocated block `id`; `None` if it is from before
+    /// the recording.
     pub fn alloc_number(&self, id: BlockId) -> Option<u64> {
         let row = id.0 as usize;
         let alloc = self.blocks.alloc[row];
@@ -181,12 +182,12 @@ impl Trace {
         if alloc.is_some() { Some(self.number(alloc)) } else { birth() }
     }
 
-    /// The number of a block in the whole recording.
+    /// Returns the id of a block in the whole recording.
     pub fn block_number(&self, id: BlockId) -> BlockId {
         self.start.blocks.get(id.0 as usize).copied().unwrap_or(id)
     }
 
-    /// The number of an operation in the whole recording.
+    /// Returns the id of an operation in the whole recording.
     pub fn op_number(&self, id: OpId) -> OpId {
         self.start.ops.get(id.0 as usize).copied().unwrap_or(id)
     }
@@ -204,7 +205,8 @@ impl Trace {
         self.failed_requests().filter(move |(_, at)| *at == device).map(|(event, _)| event)
     }
 
-    /// Whether the recording has memory but no events: the state of its devices at one time.
+    /// Returns whether the recording has memory but no events, and therefore only shows the state of its devices at one
+    /// time.
     pub fn is_state(&self) -> bool {
         self.event_count() == 0 && !(self.blocks.is_empty() && self.segments.is_empty())
     }
@@ -237,13 +239,13 @@ impl Trace {
         }
     }
 
-    /// The result of the sum rule on each device: blocks that do not fit into the segments, or segments that overlap.
-    /// Meaningless if [events are missing](Trust::has_all_segments).
+    /// Returns the result of the sum rule on each device, which reports blocks that do not fit into the segments, and
+    /// segments that overlap. Not meaningful if [events are missing](Trust::has_all_segments).
     pub fn sums(&self) -> &[(DeviceId, SumRule)] {
         &self.sums
     }
 
-    /// The first row of the block table that is not also in the window before this one; 0 for the first window.
+    /// Returns the first row of the block table that is not also in the previous window; 0 for the first window.
     pub fn first_new_row(&self) -> usize {
         if self.start.events > 0 { self.blocks.alloc.partition_point(|alloc| !alloc.is_some()) } else { 0 }
     }
@@ -271,7 +273,7 @@ impl Trace {
         }
     }
 
-    /// Whether steps or phases were guessed from stacks, that is, are derived from guessed annotations.
+    /// Returns whether steps or phases were guessed from stacks, and are therefore derived from guessed annotations.
     pub fn phases_are_guessed(&self) -> bool {
         self.spans.are_guessed()
     }
@@ -281,7 +283,7 @@ impl Trace {
         self.trust.is_complete() && !self.phases_are_guessed() && self.header.unregistered_events() == 0
     }
 
-    /// Whether part of the file could not be read: it is truncated, still being written, or damaged.
+    /// Returns whether part of the file could not be read, because it is truncated, still being written, or damaged.
     pub fn is_partial(&self) -> bool {
         self.trust.unfinished || self.problems.iter().any(|problem| problem.offset.is_some())
     }
@@ -292,7 +294,8 @@ impl Trace {
         !self.trust.unfinished && unread.peek().is_some() && unread.all(|problem| problem.is_index_only)
     }
 
-    /// Whether too little of the file could be read to analyze the run: no event of a truncated or damaged recording.
+    /// Returns whether too little of the file could be read to analyse the run, which means no event of a truncated or
+    /// damaged recording.
     pub fn is_unreadable(&self) -> bool {
         let is_empty = self.blocks.is_empty() && !self.problems.is_empty();
         self.event_count() == 0 && (self.is_partial() || self.trust.events_lost > 0 || is_empty)
@@ -315,7 +318,7 @@ impl Trace {
         sentences
     }
 
-    /// The ordinals of all devices that occur in device facts, blocks, segments, failed requests or samples, in order.
+    /// Returns the ordinals of all devices in device facts, blocks, segments, failed requests or samples, in order.
     pub fn device_ids(&self) -> Vec<DeviceId> {
         let mut is_named = vec![false; usize::from(u16::MAX) + 1];
         let of_start = self.start.devices.iter().map(|start| &start.device);
@@ -336,30 +339,32 @@ impl Trace {
         step_names::Meaning::of(self.tables.string(name)) != step_names::Meaning::default()
     }
 
-    /// The phase that annotations named `name` denote; `None` if they denote none.
+    /// Returns the phase that annotations named `name` denote; `None` if they do not denote a phase.
     pub fn phase_named(&self, name: StringId) -> Option<Phase> {
         step_names::Meaning::of(self.tables.string(name)).phase
     }
 
-    /// Whether an annotation named `name` was derived from allocation tags, and so only repeats steps and phases.
+    /// Returns whether an annotation named `name` was derived from allocation tags, and therefore only repeats steps
+    /// and phases.
     pub fn is_tag(&self, name: StringId) -> bool {
         let name = self.tables.string(name);
         name.starts_with(TAGGED_STEP) || name.starts_with(TAGGED_PHASE)
     }
 
-    /// The facts of a device, if the recording has them.
+    /// Returns the facts about a device, if the recording contains any.
     pub fn device_facts(&self, device: DeviceId) -> Option<&DeviceFacts> {
         self.devices.iter().find(|facts| facts.device == device)
     }
 
-    /// The default device: the one that ran out of memory, else the one with the highest peak of requested bytes; if
-    /// several ran out of memory, the one of them with the highest peak. Host memory only if no GPU has any memory.
+    /// Returns the default device: the one that ran out of memory, else the one with the highest peak of requested
+    /// bytes. If several ran out of memory, the one among them with the highest peak is chosen. Host memory is chosen
+    /// only if no GPU has any memory.
     pub fn main_device(&self) -> DeviceId {
         DeviceUse::main(&self.device_uses, |device| self.is_host_memory(device)).unwrap_or_default().device
     }
 
-    /// The devices that checks cover: the GPUs that have memory; host memory if there are none; all GPUs if nothing has
-    /// memory. At least one.
+    /// Returns the devices that checks cover: the GPUs with memory, host memory if there are none, or all GPUs if
+    /// nothing has memory. There is at least one.
     pub fn covered_devices(&self) -> Vec<DeviceId> {
         covered_devices(&self.device_uses, |device| self.is_host_memory(device))
     }
@@ -369,7 +374,7 @@ impl Trace {
         self.device_uses.iter().any(|one| one.device == device && one.has_memory)
     }
 
-    /// Whether the recording has times. If not, all times are 0 and must be ignored.
+    /// Returns whether the recording has times. If not, all times are 0 and must be ignored.
     pub fn has_times(&self) -> bool {
         self.has_times
     }
@@ -385,7 +390,7 @@ impl Trace {
         self.device_facts(device).is_some_and(|facts| facts.driver == PINNED_DRIVER)
     }
 
-    /// The event in the form in which it was recorded. Unknown blocks have the key `u64::MAX`.
+    /// Returns the event in the form in which it was recorded. Unknown blocks have the key `u64::MAX`.
     pub fn what(&self, id: EventId) -> What {
         let index = id.index().expect("an event id names an event");
         let kind = self.events.kind[index];

@@ -27,7 +27,7 @@ columns!(
         range: Range,
         /// The meaning of the row.
         role: SegmentRole,
-        /// The event that reserved, mapped or unmapped it; [`EventId::NONE`] for the baseline.
+        /// The event that reserved, mapped or unmapped the range; [`EventId::NONE`] for the baseline.
         alloc: EventId,
         /// The event that released the segment; [`EventId::NONE`] if it is still reserved, and for mappings.
         free: EventId,

@@ -1,10 +1,10 @@
-//! The text of source files, stored in a recording so that it can be shown where the files are not available.
+//! The text of source files, stored in a recording so that it can be shown where the files are unavailable.
 
 use serde::{Deserialize, Serialize};
 
 use super::Trace;
 
-/// The text of a source file, as it was when the recording was made.
+/// The text of a source file at the time of the recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceText {
     /// The path, as in stack frames.

@@ -1,6 +1,6 @@
 //! Steps and phases as ranges of events.
 //!
-//! They are computed from the step and phase events if there are any, else from the annotations, by these rules:
+//! Steps and phases are computed from their events if there are any, or otherwise from the annotations, by these rules:
 //!
 //! - **Steps** are the annotations named as steps: first by tags of allocations, else by `torch.profiler`'s spelling,
 //!   else by words, else guessed ones; `step_names` defines the names. Of nested annotations the outermost counts; if
@@ -15,7 +15,7 @@
 //! - **Elsewhere** the phase is [`Phase::Other`], but [`Phase::Setup`] before the first step.
 //! - An event outside all step annotations has no step. The device of an annotation does not matter.
 //!
-//! If there are no step or phase annotations, everything is setup, as before the first step event.
+//! Without step or phase annotations, everything is setup, as before the first step event.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -61,7 +61,7 @@ struct StepRange {
     end: u32,
 }
 
-/// The origin of a step or a phase, least reliable first.
+/// The origin of a step or a phase, ordered from least to most reliable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Source {
     Guess,
@@ -78,7 +78,7 @@ struct PhaseRange {
     end: u32,
 }
 
-/// The steps found in annotations, disjoint and in order.
+/// The steps found in annotations, without overlap and in order.
 #[derive(Clone, Debug, Default)]
 struct Steps {
     rows: Vec<StepRange>,
@@ -87,8 +87,8 @@ struct Steps {
 }
 
 impl Spans {
-    /// Computes the spans from the step and phase events. Before the first of them the phase is [`Phase::Setup`]; a
-    /// step starts in phase [`Phase::Other`]; setup is outside of steps.
+    /// Computes the spans from the step and phase events. Before the first event, the phase is [`Phase::Setup`]; a step
+    /// starts in phase [`Phase::Other`]; setup is outside of steps.
     pub(crate) fn from_events(events: &Events, start: &Start) -> Self {
         let mut rows = Vec::new();
         let names_steps = events.kind.contains(&EventKind::Step) || start.stage.step.is_some();
@@ -119,7 +119,8 @@ impl Spans {
     }
 
     /// Computes the spans of `events` events from annotations, by the rules above; `None` if no annotation denotes a
-    /// step or phase. `annotations` must be ordered by their first events, outer before inner ones. O(n log n).
+    /// step or phase. `annotations` must be ordered by their first events, outer before inner ones. Takes O(n log n)
+    /// time.
     pub(crate) fn from_annotations(annotations: &[Annotation], tables: &Tables, events: usize) -> Option<Self> {
         let events = u32::try_from(events).ok()?;
         let mut names = HashMap::new();
@@ -206,12 +207,13 @@ impl Spans {
         self.is_tagged
     }
 
-    /// Whether steps are named, by events or by the names of annotations. If not, steps just end with the optimizer.
+    /// Returns whether steps are named, by events or by the names of annotations. If not, steps are only delimited by
+    /// the optimizer.
     pub fn names_steps(&self) -> bool {
         self.names_steps
     }
 
-    /// Whether the recording has no steps or phases at all.
+    /// Returns whether the recording has no steps or phases.
     pub fn is_all_setup(&self) -> bool {
         !self.has_stages && self.rows.iter().all(|span| span.step.is_none() && span.phase == Phase::Setup)
     }
@@ -234,7 +236,7 @@ impl Spans {
         steps
     }
 
-    /// Returns the events of step `step`: first and one past the last; `None` if there is no such step.
+    /// Returns the events of step `step` as a half-open range; `None` if there is no such step.
     pub fn step_range(&self, step: u32) -> Option<std::ops::Range<u32>> {
         let of_step = |span: &&Span| span.step == Some(step);
         let first = self.rows.iter().find(of_step)?.first.0;

@@ -6,19 +6,19 @@ use crate::stage::Stage;
 /// The state before the first event; empty for a whole recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Start {
-    /// The number of events of the recording before this trace's first.
+    /// Number of events of the recording before this trace's first event.
     pub events: u64,
-    /// The number of events of the whole recording; `None` if this trace is the whole recording.
+    /// Number of events of the whole recording; `None` if this trace is the whole recording.
     pub all_events: Option<u64>,
     /// Step and phase before the first event.
     pub stage: Stage,
-    /// Whether the recording has steps or phases anywhere.
+    /// Whether the whole recording has steps or phases.
     pub has_stages: bool,
     /// The devices of the recording, with the totals that are not sums over the baseline.
     pub devices: Vec<DeviceStart>,
-    /// The numbers of the blocks in the whole recording, by row; empty if unknown, or if they equal the rows.
+    /// The ids of the blocks in the whole recording, by row; empty if unknown, or if they equal the rows.
     pub blocks: Vec<BlockId>,
-    /// The numbers of the operations in the whole recording, by row; empty if they equal the rows.
+    /// The ids of the operations in the whole recording, by row; empty if they equal the rows.
     pub ops: Vec<OpId>,
 }
 
@@ -34,7 +34,7 @@ pub struct DeviceStart {
 }
 
 impl Start {
-    /// The state of `device` at the start; `None` if its totals are the sums over the baseline.
+    /// Returns the state of `device` at the start; `None` if its totals are the sums over the baseline.
     pub fn device(&self, device: DeviceId) -> Option<DeviceStart> {
         self.devices.iter().find(|start| start.device == device).copied()
     }

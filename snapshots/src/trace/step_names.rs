@@ -1,18 +1,19 @@
 //! Recognizes steps and phases in the names of annotations.
 //!
-//! A name is taken apart into words: runs of letters or of digits, without regard to case; a capital within a run
-//! begins a new word as in `ForwardPass`. Of a very long name only the beginning counts.
+//! A name is split into words, which are runs of letters or of digits, ignoring case. A capital within a run begins a
+//! new word, as in `ForwardPass`. Only the beginning of a very long name is used.
 //!
-//! **Tags.** `highwater.step#7` and `highwater.phase#backward`, which are made from the tags of allocations, outweigh
-//! all other names.
+//! **Tags.** `highwater.step#7` and `highwater.phase#backward`, which are derived from the tags of allocations, take
+//! precedence over all other names.
 //!
-//! **Step.** `ProfilerStep#7`, as `torch.profiler` names its steps, is step 7. Less surely, a word `step`,
-//! `iteration`, `iter` or `batch` followed by a number is: `step 3`, `train_step_3`, `iteration: 7`, `## step 4 ##`;
-//! but not in a name that says a phase, as `forward step 3` does.
+//! **Step.** `ProfilerStep#7`, the name that `torch.profiler` gives to a step, is step 7. With less certainty, a word
+//! `step`, `iteration`, `iter` or `batch` followed by a number denotes a step, as in `step 3`, `train_step_3`,
+//! `iteration: 7` or `## step 4 ##`, but not in a name that denotes a phase, such as `forward step 3`.
 //!
-//! **Phase.** `Optimizer.step#…` and `Optimizer.zero_grad#…`, as PyTorch names these calls itself. Else by words:
-//! `optimizer`, `optim` and a call `step()`; `zero_grad`; `forward`, `fwd`; `backward`, `bwd`. A name with words of two
-//! phases says none, except that `zero_grad` outweighs `optimizer`. All other names, loading data among them, say none.
+//! **Phase.** `Optimizer.step#…` and `Optimizer.zero_grad#…`, the names that PyTorch itself gives to these calls;
+//! otherwise by the words `optimizer`, `optim` and a call `step()`; `zero_grad`; `forward`, `fwd`; `backward`, `bwd`. A
+//! name with words of two phases denotes no phase, except that `zero_grad` takes precedence over `optimizer`. All other
+//! names, including those of data loading, denote no phase.
 
 use crate::Phase;
 
@@ -21,13 +22,13 @@ use crate::Phase;
 pub(super) struct Meaning {
     /// The step that the name denotes, if any.
     pub(super) step: Option<StepName>,
-    /// The phase that it denotes, if any: forward, backward, optimizer or zero_grad.
+    /// The phase that the name denotes, if any: forward, backward, optimizer or zero_grad.
     pub(super) phase: Option<Phase>,
-    /// Whether it was derived from allocation tags.
+    /// Whether the name was derived from allocation tags.
     pub(super) is_tag: bool,
 }
 
-/// The number of a step, by how reliably the name denotes a step.
+/// The step number, by how reliably the name denotes a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StepName {
     /// Named by allocation tags.

@@ -20,7 +20,7 @@ impl Windows {
         RotatedFiles::find(path).filter(|files| !path.is_dir() || is_one_run(files))
     }
 
-    /// The path of the recording whose files are exactly `files`; `None` if they do not belong to a single run.
+    /// Returns the path of the recording whose files are exactly `files`; `None` if they do not belong to a single run.
     pub fn rotated_of(files: &[PathBuf]) -> Option<PathBuf> {
         let recording = RotatedFiles::all_of(files)?;
         let found = RotatedFiles::find(&recording)?;
@@ -32,7 +32,7 @@ impl Windows {
     ///
     /// # Errors
     ///
-    /// Fails like [`Self::open_files`], and if one of the files cannot be opened.
+    /// Fails like [`Self::open_files`], or if one of the files cannot be opened.
     pub fn open_rotated(files: &RotatedFiles, store: &dyn ComputedStore, watch: Watch<'_>) -> Result<Self> {
         let Run { mut sources, others, empty, begins_run } = last_run(files)?;
         let mut problems: Vec<String> = empty.iter().map(|name| format!("{name} is empty and is left out")).collect();
@@ -63,11 +63,11 @@ impl Windows {
 struct Run {
     /// The files, each with its name.
     sources: Vec<NamedSource>,
-    /// The number of earlier files, which belong to other runs.
+    /// Number of earlier files, which belong to other runs.
     others: usize,
     /// The names of later files, which have no complete header.
     empty: Vec<String>,
-    /// Whether the first of the files is the first of its run.
+    /// Whether the first of these files is the first of its run.
     begins_run: bool,
 }
 
@@ -75,7 +75,7 @@ fn is_one_run(files: &RotatedFiles) -> bool {
     files.files.len() > 1 && last_run(files).is_ok_and(|run| run.others == 0)
 }
 
-/// Opens the files of the same run as the last one: a program that is restarted continues the numbering.
+/// Opens the files of the last run. Earlier runs may be present because a restarted program continues the numbering.
 fn last_run(files: &RotatedFiles) -> Result<Run> {
     let mut sources: Vec<(u32, Option<Header>, NamedSource)> = Vec::new();
     for (number, path) in &files.files {
@@ -103,12 +103,12 @@ fn last_run(files: &RotatedFiles) -> Result<Run> {
     Ok(Run { sources, others, empty, begins_run })
 }
 
-/// The number of a file within its run; `None` for the first file of a run.
+/// Returns the number of a file within its run; `None` for the first file of a run.
 fn part_of(header: &Header) -> Option<u32> {
     header.facts.iter().find(|(name, _)| name == PART).and_then(|(_, number)| number.parse().ok())
 }
 
-/// The header of a file; `None` if it is not complete yet.
+/// Returns the header of a file; `None` if it is not complete yet.
 fn header_of(source: &Arc<dyn ByteSource>) -> Result<Option<Header>> {
     let sections = match Sections::locate(Arc::clone(source)) {
         Err(Error::Empty) => return Ok(None),

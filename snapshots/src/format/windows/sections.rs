@@ -1,4 +1,4 @@
-//! Locates the sections of a file, by its index or by scanning it, and reads single sections.
+//! Locates the sections of a file, by its index or by scanning it, and reads individual sections.
 
 use std::io;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Found {
         Section { offset: self.offset, header: self.header, stored: &self.stored }
     }
 
-    /// Decodes its rows.
+    /// Decodes the rows of the section.
     pub(super) fn rows<T: DeserializeOwned>(&self, unpacker: &mut Unpacker) -> Result<Vec<T>> {
         let raw = unpacker.unpack(&self.section());
         let rows = raw.and_then(|raw| rows_from_bytes(raw, self.header.count));
@@ -106,7 +106,7 @@ impl Sections {
         self.rows.iter().filter(move |row| row.kind == kind.code())
     }
 
-    /// Reads the index at the end of the file; returns whether there is one.
+    /// Reads the index at the end of the file. Returns whether there is one.
     fn take_index(&mut self) -> Result<bool> {
         let Some(tail) = self.length.checked_sub(TAIL_BYTES as u64) else { return Ok(false) };
         let Some(offset) = read_tail(&self.read(tail..self.length)?) else { return Ok(false) };
@@ -125,7 +125,7 @@ impl Sections {
         }
     }
 
-    /// Scans the sections to the end of the file, or to where it is truncated.
+    /// Scans the sections up to the end of the file, or to the point of truncation.
     fn scan(&mut self) -> Result<()> {
         let (mut bytes, mut base, mut events) = (Vec::new(), 0_u64, 0);
         loop {

@@ -1,4 +1,4 @@
-//! Tensor shapes, the only attribute that is supported when a recording is read in parts.
+//! Tensor shapes, which are the only attribute supported when a recording is read in parts.
 
 use super::Windows;
 use crate::builder::StartingState;
@@ -10,20 +10,20 @@ use crate::trace::{Attribute, Owner, SHAPE, Trace};
 /// The allocation of a block, which identifies it in every window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Origin {
-    /// The number of the event that allocated it.
+    /// The index of the event that allocated the block.
     Event(u64),
-    /// It was allocated before the recording.
+    /// The block was allocated before the recording.
     Before(DeviceId, BlockKey),
 }
 
 /// Blocks and their shapes, sorted by block.
 pub(super) type ShapeRows = Vec<(Origin, StringId)>;
 
-/// Converts `attributes` of a file, which starts with `states`, to rows; event numbers are those within the file.
+/// Converts the `attributes` of a file, which starts with `states`, to rows. Event indices are those within the file.
 ///
 /// # Errors
 ///
-/// Fails if any attribute is not the shape of a block: such a file must be read as a whole.
+/// Fails if any attribute is not the shape of a block, since such a file must be read as a whole.
 pub(super) fn shape_rows(base: &Trace, states: &[StartingState], attributes: &[Attribute]) -> Result<ShapeRows> {
     let start: Vec<(DeviceId, BlockKey)> =
         if attributes.is_empty() { Vec::new() } else { start_keys(states).collect() };

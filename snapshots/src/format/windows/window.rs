@@ -17,23 +17,25 @@ use crate::stage::{Outside, Stage};
 use crate::trace::{Start, Trace};
 use crate::transition::{Named, Transition, transition};
 
-/// Maximum number of events for which memory is reserved in advance: a malicious file may claim to have any number.
+/// Maximum number of events for which memory is reserved in advance, since a malicious file may claim to have any
+/// number.
 const MAX_ROOM: u64 = 1 << 21;
 
 /// The blocks that are live at the end of a window, by device and key.
 type Open = HashMap<(DeviceId, BlockKey), BlockId>;
 
 impl Windows {
-    /// Reads the events of `events` and their context: the state before them, and when the blocks that are live at the
-    /// end are freed. Takes time in proportion to the window, plus the events since the last checkpoint before it.
+    /// Reads `events` and their context: the state before them, and the frees of the blocks that are live at their end.
+    /// The time is proportional to the size of the window, plus the number of events since the last checkpoint before
+    /// it.
     ///
     /// Differs from the same events of the whole recording in three respects: last uses are those within the window; a
-    /// category that a block gets after its free was requested is unknown before; and for blocks that wait for a stream
-    /// at the start, the time of their requested free is unknown.
+    /// category that a block gets after its free was requested is unknown before; and for blocks awaiting free at the
+    /// start, the time of their requested free is unknown.
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be read, or is damaged in the part that is read.
+    /// Fails if the file cannot be read, or if the part that is read is damaged.
     pub fn window(&self, events: Range<u64>) -> Result<Trace> {
         let start = events.start.min(self.files.count);
         let range = start..events.end.clamp(start, self.files.count);
@@ -62,7 +64,8 @@ impl Windows {
         Ok(trace)
     }
 
-    /// Restores the last intact checkpoint at or before event `number`, or the state before the first event.
+    /// Restores the last intact checkpoint at or before the event with index `number`, or the state before the first
+    /// event.
     pub(super) fn at_checkpoint(&self, number: u64) -> Summarizer {
         let earlier = (0..self.checkpoints.before(number).map_or(0, |last| last + 1)).rev();
         let mut restored =
@@ -126,7 +129,8 @@ impl Windows {
     }
 }
 
-/// Maximum number of checkpoints that are searched individually for the deaths of blocks before those of all are read.
+/// Maximum number of checkpoints that are searched individually for deaths of blocks before those of all checkpoints
+/// are read.
 const FEW_CHECKPOINTS: usize = 8;
 
 impl Windows {
@@ -163,7 +167,7 @@ impl Windows {
         self.files.read(range, &mut take)
     }
 
-    /// Step and phase before event `number`, which is the end of `trace` or a checkpoint.
+    /// Returns the step and phase before the event with index `number`, which is the end of `trace` or a checkpoint.
     fn at_checkpoint_stage(&self, trace: &Trace, number: u64) -> Stage {
         if number == trace.start.events + trace.events.len() as u64 {
             return trace.events.ids().next_back().and_then(|last| trace.stage_at(last)).unwrap_or(trace.start.stage);
@@ -205,7 +209,7 @@ impl Windows {
     }
 }
 
-/// The trace of a window while it is built.
+/// The trace of a window under construction.
 #[derive(Default)]
 struct Window {
     builder: Option<TraceBuilder>,
@@ -214,7 +218,7 @@ struct Window {
 }
 
 impl Window {
-    /// Starts the trace with the state of `summarizer`, unless that was done.
+    /// Starts the trace with the state of `summarizer`, unless it has already been started.
     fn begin(&mut self, windows: &Windows, summarizer: &Summarizer, range: &Range<u64>) {
         if self.builder.is_some() {
             return;

@@ -17,7 +17,7 @@ impl DebugFile {
         Ok(Self { loader: Loader::new(path)? })
     }
 
-    /// The source lines of an address, and whether the name of the last one's function includes its path.
+    /// Returns the source lines of an address, and whether the function name of the last one includes its path.
     pub(super) fn frames(&self, address: u64) -> (Vec<Line>, bool) {
         match self.loader.find_frames(address) {
             Ok(frames) => super::lines_of(frames),

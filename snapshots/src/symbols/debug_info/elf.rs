@@ -63,7 +63,7 @@ impl DebugFile {
         Ok(Self { context, symbols, bytes: bytes.clone() })
     }
 
-    /// Returns the source lines of an address, and whether the name of the last one's function includes its path. Split
+    /// Returns the source lines of an address, and whether the function name of the last one includes its path. Split
     /// debug information in separate files is not read.
     pub(super) fn frames(&self, address: u64) -> (Vec<Line>, bool) {
         match self.context.find_frames(address).skip_all_loads() {
@@ -82,7 +82,7 @@ impl DebugFile {
     }
 }
 
-/// The range of `part` within `whole`; `None` if it is not a part of it.
+/// Returns the range of `part` within `whole`; `None` if `part` is not inside `whole`.
 fn range_of(whole: &[u8], part: &[u8]) -> Option<Range<usize>> {
     let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
     let end = start.checked_add(part.len())?;

@@ -21,8 +21,8 @@ impl DebugInfo {
         Ok(Self { file: file::DebugFile::open(path)? })
     }
 
-    /// Returns the source lines of an address, innermost first: inlined functions before the function that contains
-    /// them. Empty if nothing is known.
+    /// Returns the source lines of an address, innermost first, so that inlined functions precede the function that
+    /// contains them. Empty if nothing is known.
     pub(super) fn lines(&self, address: u64) -> Vec<Line> {
         let (mut out, full_name) = self.file.frames(address);
         let symbol = self.file.symbol(address);
@@ -43,7 +43,7 @@ impl DebugInfo {
     }
 }
 
-/// Converts frames to source lines, and returns whether the name of the last one's function includes its path.
+/// Converts frames to source lines, and returns whether the function name of the last one includes its path.
 fn lines_of<R: Reader>(mut frames: addr2line::FrameIter<'_, R>) -> (Vec<Line>, bool) {
     let mut out = Vec::new();
     let mut full_name = false;
