@@ -24,7 +24,7 @@ pub(crate) fn bring_in() -> ArithmeticGuard {
 }
 
 /// Restores the previous setting when dropped. Not [`Send`].
-#[must_use = "what was before is restored when the guard is dropped"]
+#[must_use = "dropping the guard immediately restores the previous setting"]
 #[derive(Debug)]
 pub struct ArithmeticGuard {
     former: bool,

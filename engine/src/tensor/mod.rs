@@ -61,7 +61,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Tensor {
     /// Creates a leaf over existing memory.
     pub(crate) fn from_parts(storage: Arc<Storage>, layout: Layout, dtype: DType) -> Self {
-        debug_assert!(layout.end() * dtype.size() <= storage.bytes(), "a view ends within its storage");
+        debug_assert!(layout.end() * dtype.size() <= storage.bytes(), "a view extends past the end of its storage");
         Self(Arc::new(Inner { storage, layout, dtype, origin: Origin::Leaf(Leaf::default()), recipe: None }))
     }
 
@@ -77,7 +77,7 @@ impl Tensor {
 
     fn viewed(&self, layout: Layout, origin: Origin) -> Self {
         let (storage, dtype, recipe) = (self.0.storage.clone(), self.0.dtype, self.0.recipe.clone());
-        debug_assert!(layout.end() * dtype.size() <= storage.bytes(), "a view ends within its storage");
+        debug_assert!(layout.end() * dtype.size() <= storage.bytes(), "a view extends past the end of its storage");
         Self(Arc::new(Inner { storage, layout, dtype, origin, recipe }))
     }
 

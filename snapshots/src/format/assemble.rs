@@ -163,7 +163,7 @@ impl Assembler {
                     None => Ok(()),
                 };
                 if let Err(what) = taken {
-                    self.lose(offset, &header, &format!("{what}: it is left out"));
+                    self.lose(offset, &header, &format!("{what}: it is skipped"));
                 }
             }
             WalkItem::Damaged { offset, header } if self.is_index(Some(&header)) => self.note_index(offset),
@@ -173,7 +173,7 @@ impl Assembler {
                 }
             }
             WalkItem::Damaged { offset, header } => {
-                self.lose(offset, &header, "its content does not match its checksum: it is left out");
+                self.lose(offset, &header, "its content does not match its checksum: it is skipped");
             }
             WalkItem::Stray { offset, .. } if self.is_index(None) => self.note_index(offset),
             WalkItem::Stray { offset, bytes } => {

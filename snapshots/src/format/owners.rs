@@ -135,8 +135,8 @@ fn found_rows<T>(
     let found = rows.filter_map(|row| row.map_err(&mut count).ok()).collect();
     let left_out = |count: u64, [one, several]: [&str; 2], what: &str| match count {
         0 => None,
-        1 => Some(format!("1 {name} {one} {what}: it is left out")),
-        _ => Some(format!("{count} {name}s {several} {what}: they are left out")),
+        1 => Some(format!("1 {name} {one} {what}: it is skipped")),
+        _ => Some(format!("{count} {name}s {several} {what}: they are skipped")),
     };
     let missing = left_out(missing, ["refers", "refer"], "to missing rows");
     let lost = left_out(lost, ["belongs", "belong"], "to lost rows");

@@ -69,10 +69,10 @@ fn lengths_that_claim_gigabytes_are_refused_by_what_is_there() {
     for kind in SectionKind::ALL.iter().filter(|kind| !kind.is_repeated()) {
         let header = header_for(*kind, &ones);
         let text = problems(&file_with(header, &ones));
-        assert!(text.contains("left out"), "{}: {text}", kind.name());
+        assert!(text.contains("skipped"), "{}: {text}", kind.name());
         let many = SectionHeader { count: u32::MAX, ..header };
         let text = problems(&file_with(many, &ones));
-        assert!(text.contains("left out"), "{}: {text}", kind.name());
+        assert!(text.contains("skipped"), "{}: {text}", kind.name());
         let large = SectionHeader { raw: u32::MAX, compression: COMPRESSION_ZSTD, ..header };
         let text = problems(&file_with(large, &ones));
         assert!(text.contains("more than a section may"), "{}: {text}", kind.name());
@@ -165,8 +165,8 @@ fn annotations_and_attributes_of_what_is_not_there_are_left_out_and_counted() {
     assert_eq!(trace.attributes, [attribute(event, 0, 1), attribute(Owner::Block(BlockId(3)), 0, 1)]);
     let told: Vec<&str> = trace.problems.iter().map(|problem| problem.what.as_str()).collect();
     let expected = [
-        "5 annotations refer to missing rows: they are left out",
-        "7 attributes refer to missing rows: they are left out",
+        "5 annotations refer to missing rows: they are skipped",
+        "7 attributes refer to missing rows: they are skipped",
     ];
     assert_eq!(told, expected);
 }

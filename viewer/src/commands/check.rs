@@ -174,7 +174,7 @@ fn print(
     if let Some(file) = &arguments.markdown {
         let picture = arguments.picture.as_deref().map(|picture| from_file(picture, file));
         let what = match inputs {
-            [_, _] => "The baseline, the recording, and what makes the difference",
+            [_, _] => "The baseline, the recording, and their differences",
             _ => "The recording's timeline",
         };
         let text = markdown(report, picture.as_deref().map(|picture| (what, picture)));

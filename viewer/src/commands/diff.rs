@@ -301,7 +301,7 @@ impl<'a> DiffReport<'a> {
     fn hint(&self) -> String {
         let (a, given) = (self.arguments.a.as_path(), self.arguments.given());
         if self.is_equal() {
-            return given.about(&[a]).next("explain", &[], "for what would lower the peak");
+            return given.about(&[a]).next("explain", &[], "for ways to lower the peak");
         }
         // Most of reserved memory may be free, which has no origin.
         let is_reserved = self.arguments.metric == Metric::Reserved;
@@ -317,7 +317,7 @@ impl<'a> DiffReport<'a> {
             // The side that takes more.
             let is_a = self.comparison.diff.a.bytes >= self.comparison.diff.b.bytes;
             let larger = self.arguments.b.as_deref().filter(|_| !is_a).unwrap_or(a);
-            return given.about(&[larger]).next("explain", &[], "for what could be done");
+            return given.about(&[larger]).next("explain", &[], "for ways to lower the peak");
         }
         given.next("diff", &["--by", "frame"], "for the lines of code behind it")
     }
@@ -409,7 +409,7 @@ impl Report for DiffReport<'_> {
                 format_signed_bytes(self.comparison.diff.delta())
             ))?;
         } else {
-            page.line(if self.is_equal() { "No group differs." } else { "What makes the difference:" })?;
+            page.line(if self.is_equal() { "No group differs." } else { "Differences:" })?;
         }
         if !self.is_equal() {
             page.table(&self.table())?;

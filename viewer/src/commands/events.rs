@@ -214,10 +214,10 @@ impl<'a> EventsListing<'a> {
     fn hint(&self, last_listed: Option<(u64, Option<DeviceId>)>) -> String {
         let given = self.arguments.given();
         let Some((number, device)) = last_listed else {
-            return given.next("peak", &[], "for what is using memory at the peak");
+            return given.next("peak", &[], "to see what is using memory at the peak");
         };
         let device = device.filter(|_| self.trace.device_ids().len() > 1).map(|device| device.0);
-        let what_for = "for what is using memory after this event";
+        let what_for = "to see what is using memory after this event";
         given.on_device(device).next("peak", &["--at", &number.to_string()], what_for)
     }
 

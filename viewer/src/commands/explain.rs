@@ -188,7 +188,7 @@ impl<'a> ExplainReport<'a> {
             }
         };
         add(layers.rounding, "rounding");
-        add(layers.waiting, "waiting for a stream");
+        add(layers.waiting, "awaiting free");
         add(layers.free_in_segments, "free in segments");
         let reserved = layers.requested + layers.rounding + layers.waiting + layers.free_in_segments;
         add(layers.outside.unwrap_or(0), "outside the allocator");

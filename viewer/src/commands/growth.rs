@@ -301,10 +301,10 @@ impl<'a> GrowthReport<'a> {
         let given = self.arguments.given();
         let balance = &self.growth.balance;
         if self.trace.is_state() {
-            return given.next("peak", &[], "for what is using memory");
+            return given.next("peak", &[], "to see what is using memory");
         }
         if balance.born.blocks == 0 && balance.freed.blocks == 0 {
-            return given.next("phases", &[], "for what each step and phase did");
+            return given.next("phases", &[], "for the memory of each step and phase");
         }
         if self.measures_segments() {
             let options = ["--metric", "reserved", "--at", "end", "--by", "pool,stream,size"];
@@ -313,7 +313,7 @@ impl<'a> GrowthReport<'a> {
         }
         if !self.keys.contains(&GroupKey::Stack) {
             let options = ["--by", "stack"];
-            return given.next("growth", &options, "for the call stacks of what is still live");
+            return given.next("growth", &options, "for the call stacks of the blocks that are still live");
         }
         if self.growth.window.from() == self.growth.window.to() {
             let options = ["--at", "end", "--by", "frame"];

@@ -154,7 +154,7 @@ impl<'a> InfoReport<'a> {
             let bytes = format_bytes(summary.end.requested);
             let more = match waiting.len() as u64 {
                 0 => String::new(),
-                waiting => format!(", and {} freed but waiting for a stream", count_of(waiting, "block")),
+                waiting => format!(", and {} awaiting free", count_of(waiting, "block")),
             };
             return format!(
                 "{on}State at the dump, without events: {bytes} requested in {}{more}.",
@@ -352,11 +352,11 @@ impl Report for InfoReport<'_> {
         page.gap()?;
         let given = self.arguments.given();
         let what_for =
-            if self.trace.is_state() { "for what is using memory" } else { "for what is using memory at the peak" };
+            if self.trace.is_state() { "to see what is using memory" } else { "to see what is using memory at the peak" };
         page.hint(&if self.out_of_memory().is_none() {
             given.next("peak", &[], what_for)
         } else {
-            given.next("oom", &[], "for why the request failed, and what would have helped")
+            given.next("oom", &[], "for the cause of the failure, and possible fixes")
         })
     }
 }

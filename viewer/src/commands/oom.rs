@@ -160,14 +160,14 @@ impl<'a> OomReport<'a> {
         let given = self.arguments.given();
         let Some(Case { analysis: case, .. }) = self.cases.first() else {
             if self.trace.is_state() {
-                return given.next("peak", &[], "for what is using memory");
+                return given.next("peak", &[], "to see what is using memory");
             }
-            return given.next("explain", &[], "for the peak, and what would lower it");
+            return given.next("explain", &[], "for the peak, and ways to lower it");
         };
         let given = given.on_device((self.trace.device_ids().len() > 1).then_some(case.device.0));
         let event = case.number(case.request.event).to_string();
         match case.cause() {
-            Verdict::Capacity => given.next("explain", &[], "for what would lower the peak"),
+            Verdict::Capacity => given.next("explain", &[], "for ways to lower the peak"),
             _ => {
                 let options = ["--out", "segments.png", "--view", "segments", "--at", &event];
                 given.next("render", &options, "for a picture of the segments at that event")
@@ -217,7 +217,7 @@ impl Report for OomReport<'_> {
             Column::bytes("outside_bytes", "outside the allocator", move |row| request(row).outside),
             Column::bytes("reserved_bytes", "reserved", move |row| request(row).reserved),
             Column::bytes("allocated_bytes", "in live blocks", move |row| request(row).allocated),
-            Column::bytes("waiting_bytes", "waiting for a stream", move |row| request(row).waiting),
+            Column::bytes("waiting_bytes", "awaiting free", move |row| request(row).waiting),
             Column::bytes("free_in_pool_bytes", "free in the pool", move |row| request(row).free_in_pool),
             Column::bytes("free_elsewhere_bytes", "free elsewhere", move |row| request(row).free_elsewhere),
             Column::bytes("total_free_bytes", "free in all segments", move |row| {
@@ -337,7 +337,7 @@ fn sizes_table(request: &FailedRequest) -> Table<'static> {
     if is_caching {
         plain("reserved", request.reserved);
         plain("  in live blocks", request.allocated);
-        plain("  freed, waiting for a stream", request.waiting);
+        plain("  awaiting free", request.waiting);
         plain("  free in the request's pool and stream", request.free_in_pool);
         plain("  free in other pools or streams", request.free_elsewhere);
     } else {

@@ -227,9 +227,9 @@ impl<'a> PeakReport<'a> {
             return given.next("peak", &["--by", "frame"], "for the lines of code behind it");
         }
         if self.peak.moment.step.is_none() {
-            return given.next("explain", &[], "for what would lower the peak");
+            return given.next("explain", &[], "for ways to lower the peak");
         }
-        given.next("phases", &[], "for what each step and phase did")
+        given.next("phases", &[], "for the memory of each step and phase")
     }
 }
 

@@ -150,7 +150,7 @@ impl Report for PhasesReport<'_> {
         let is_filtered = self.arguments.blocks.filter.stated().is_some();
         let at = self.peak.number().filter(|_| is_filtered).map(|event| event.to_string());
         options.extend(at.iter().flat_map(|at| ["--at", at]));
-        page.hint(&given.next("peak", &options, "for what is using memory at the peak"))
+        page.hint(&given.next("peak", &options, "to see what is using memory at the peak"))
     }
 }
 

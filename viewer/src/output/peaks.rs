@@ -12,7 +12,7 @@ fn meaning(metric: Metric) -> &'static str {
     match metric {
         Metric::Requested => "requested by live blocks",
         Metric::Allocated => "after rounding",
-        Metric::Active => "plus waiting for a stream",
+        Metric::Active => "plus awaiting free",
         Metric::Reserved => "reserved from the driver",
         Metric::DeviceUsed => "in use on the whole device",
     }

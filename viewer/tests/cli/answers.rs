@@ -33,12 +33,12 @@ fn info_says_what_is_in_a_recording() {
               total           peak  of device  at event  step  phase            end  what it counts
               requested  20.98 KiB       0.3%        11     0  optimizer  12.98 KiB  requested by live blocks
               allocated  21.00 KiB       0.3%        11     0  optimizer  13.00 KiB  after rounding
-              active     21.00 KiB       0.3%        11     0  optimizer  13.00 KiB  plus waiting for a stream
+              active     21.00 KiB       0.3%        11     0  optimizer  13.00 KiB  plus awaiting free
               reserved    4.00 MiB      50.0%         9     0  optimizer   4.00 MiB  reserved from the driver
 
             Complete: nothing was lost, inferred or guessed.
 
-            Next: highwater peak step.snap   for what is using memory at the peak
+            Next: highwater peak step.snap   to see what is using memory at the peak
         "#]],
     );
 }
@@ -112,7 +112,7 @@ fn phases_say_what_each_did() {
                  0  zero_grad  16.00 KiB  16.00 KiB  ████▌     12.00 KiB  optimizer_state 8 KiB, parameter 4 KiB, gradient 4 KiB
                  1  other      12.00 KiB  12.98 KiB  ███▋      12.98 KiB  optimizer_state 8 KiB, parameter 4 KiB, input 1000 B
 
-            Next: highwater peak step.snap --by scope,op   for what is using memory at the peak
+            Next: highwater peak step.snap --by scope,op   to see what is using memory at the peak
         "#]],
     );
 }
@@ -127,7 +127,7 @@ fn phases_of_some_steps_are_listed_alone() {
           step  phase   start       peak                end  at its peak
              1  other  12 KiB  12.98 KiB  ██████  12.98 KiB  optimizer_state 8 KiB, parameter 4 KiB, input 1000 B
 
-        Next: highwater peak step.snap --by scope,op   for what is using memory at the peak
+        Next: highwater peak step.snap --by scope,op   to see what is using memory at the peak
     "#]],
     );
     let last = answer(trace(), "phases step.snap --to-step 0").unwrap();
@@ -188,7 +188,7 @@ fn events_print_as_text() {
                  20  0.000021  mark            half of a step
                  21  0.000022  alloc           b6 1000/1024 input large stream=3
 
-            Next: highwater peak step.snap --at 21   for what is using memory after this event
+            Next: highwater peak step.snap --at 21   to see what is using memory after this event
         "#]],
     );
 }
@@ -211,7 +211,7 @@ fn events_print_with_stacks_where_asked() {
                                < main
                   7  0.000008  free_completed  b2
 
-            Next: highwater peak step.snap --at 7 --where scope=layer   for what is using memory after this event
+            Next: highwater peak step.snap --at 7 --where scope=layer   to see what is using memory after this event
         "#]],
     );
 }
@@ -251,7 +251,7 @@ fn imported_events_have_their_attributes_and_marks_their_device() {
 
         Note: phases are guessed from stacks.
 
-        Next: highwater peak step.pickle --at 5 --device 0   for what is using memory after this event
+        Next: highwater peak step.pickle --at 5 --device 0   to see what is using memory after this event
     "#]]
     .assert_eq(&listed("events step.pickle --device 0 --stacks"));
     assert!(!listed("events step.pickle --device 1").contains("alloc           b0"));
@@ -290,7 +290,7 @@ fn verify_distinguishes_sound_recordings_from_others() {
         &expect![[r#"
             Sound: 22 events, 7 blocks; all checksums match, and no contradiction was found.
 
-            Next: highwater info step.snap   for what is in it
+            Next: highwater info step.snap   for its contents
         "#]],
     );
     let damaged = trace().edited(|damaged| {
@@ -304,7 +304,7 @@ fn verify_distinguishes_sound_recordings_from_others() {
 
         Trust: 12 events are missing: totals include events dropped from a full ring, but not events lost to a slow disk or damage.
 
-        Next: highwater info step.snap   for what is in it
+        Next: highwater info step.snap   for its contents
     "#]]
     .assert_eq(&answer(damaged, "verify step.snap").unwrap());
 }

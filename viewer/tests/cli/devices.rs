@@ -135,7 +135,7 @@ fn check_compares_each_device_with_the_same_device_of_the_baseline() {
     assert_eq!(output.status.code(), Some(1));
     let text = stdout(&output);
     assert!(text.starts_with("Failed: 1 of 1 budget exceeded on device 1 of 2.\n"), "{text}");
-    assert!(text.contains("On device 1 of 2: What makes the difference to the baseline at the peak:"), "{text}");
+    assert!(text.contains("On device 1 of 2: Differences from the baseline at the peak:"), "{text}");
     write("one.snap", "alloc a 500\n");
     let output = highwater(folder.path(), "check now.snap --baseline one.snap --max-growth 10%");
     assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));

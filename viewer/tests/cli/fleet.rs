@@ -73,7 +73,7 @@ fn a_folder_shows_which_rank_stands_out_which_is_missing_and_what_is_not_read() 
 
         Skipped: 1 file that is not a recording.
 
-        Next: highwater diff ranks   for what makes the difference between ranks
+        Next: highwater diff ranks   for the differences between ranks
     "#]]
     .assert_eq(&answer(folder.path(), "info ranks"));
     let told = object(folder.path(), "info ranks --json");

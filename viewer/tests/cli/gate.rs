@@ -34,7 +34,7 @@ fn check_says_which_budgets_are_kept_and_who_broke_the_others() {
             max-phase backward: 10.91 KiB over the limit, at event 5, step 0, backward.
               parameters of scope `layer` take 4 KiB of the 11.91 KiB at the peak of backward (34%).
 
-            Next: highwater explain step.snap   for what could be done about the peak
+            Next: highwater explain step.snap   for ways to lower the peak
             ::error title=highwater check max-peak::peak of requested is 20.98 KiB, the limit 20 KiB: optimizer states of scope `layer` take 8 KiB of the 20.98 KiB at the peak (38%25)
             ::error title=highwater check max-phase backward::peak of requested in backward is 11.91 KiB, the limit 1 KiB: parameters of scope `layer` take 4 KiB of the 11.91 KiB at the peak of backward (34%25)
         "#]],
@@ -56,7 +56,7 @@ fn check_compares_with_a_baseline() {
             max-growth: 3.15 KiB over the limit, at event 11, step 0, optimizer.
               temporaries grew 4 KiB at the peak (from 0 B to 4 KiB).
 
-            What makes the difference to the baseline at the peak:
+            Differences from the baseline at the peak:
               category       scope    baseline        now  difference
               temporary      (none)        0 B   4.00 KiB      +4 KiB
               4 more groups          16.98 KiB  16.98 KiB         0 B
@@ -74,7 +74,7 @@ fn check_compares_with_a_baseline() {
                    rule        what                                                    limit     actual  headroom   baseline
               met  max-growth  peak of requested, at most 1 MiB above the baseline  1.02 MiB  20.98 KiB  1020 KiB  16.98 KiB
 
-            What makes the difference to the baseline at the peak:
+            Differences from the baseline at the peak:
               category       scope    baseline        now  difference
               temporary      (none)        0 B   4.00 KiB      +4 KiB
               4 more groups          16.98 KiB  16.98 KiB         0 B
@@ -199,7 +199,7 @@ fn check_draws_the_picture_that_the_markdown_shows() {
     let words = "check step.snap --baseline step.snap --max-growth 0% --markdown told.md --picture both.svg";
     assert_eq!(highwater(folder.path(), words).status.code(), Some(0));
     let markdown = std::fs::read_to_string(folder.path().join("told.md")).unwrap();
-    assert!(markdown.contains("what makes the difference](<both.svg>)"), "{markdown}");
+    assert!(markdown.contains("their differences](<both.svg>)"), "{markdown}");
     let picture = std::fs::read_to_string(folder.path().join("both.svg")).unwrap();
     assert!(picture.contains("(A)") && picture.contains("(B)"), "both recordings are drawn");
     let mut piped = std::process::Command::new(env!("CARGO_BIN_EXE_highwater"));
@@ -262,7 +262,7 @@ fn growth_says_what_lives_on_from_step_to_step() {
               forward
               main
 
-            Next: highwater growth leaky.snap --by stack   for the call stacks of what is still live
+            Next: highwater growth leaky.snap --by stack   for the call stacks of the blocks that are still live
         "#]],
     );
     check(

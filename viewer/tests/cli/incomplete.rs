@@ -214,7 +214,7 @@ fn a_state_is_not_called_a_peak() {
     let waiting = trace_from_text("baseline a 4096\nbaseline b 512 waiting\nbaseline c 512 waiting\n").unwrap();
     let info = answer(waiting, "info a.snap").unwrap();
     let told =
-        "State at the dump, without events: 4 KiB requested in 1 block, and 2 blocks freed but waiting for a stream.";
+        "State at the dump, without events: 4 KiB requested in 1 block, and 2 blocks awaiting free.";
     assert!(info.starts_with(told), "{info}");
     assert!(!info.contains("baseline") && !info.contains("peak  "), "{info}");
 }
@@ -285,6 +285,6 @@ fn a_state_is_not_replayed_and_has_no_peak() {
     assert!(!told.contains("peak") && !told.contains("expandable") && !told.contains("before recording"), "{explain}");
     for command in ["oom", "growth", "whatif"] {
         let text = stdout(&highwater(folder.path(), &format!("{command} state.snap")));
-        assert!(text.contains("Next: highwater peak state.snap   for what is using memory"), "{text}");
+        assert!(text.contains("Next: highwater peak state.snap   to see what is using memory"), "{text}");
     }
 }

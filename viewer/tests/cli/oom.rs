@@ -319,12 +319,12 @@ fn oom_says_why_a_request_failed_and_who_stood_in_its_way() {
               free on the device                        6 MiB  of 70 MiB
               reserved                                 64 MiB
                 in live blocks                         40 MiB
-                freed, waiting for a stream               0 B
+                awaiting free                             0 B
                 free in the request's pool and stream  24 MiB
                 free in other pools or streams            0 B
               outside the allocator                       0 B
 
-            The fewest bytes of live blocks to free: 16 MiB in 2 blocks. Without them, a range of 24 MiB at 0x0 becomes free.
+            Smallest set of live blocks to free: 16 MiB in 2 blocks. Without them, a range of 24 MiB at 0x0 becomes free.
               category    frame  bytes  blocks
               activation  op_b   8 MiB       1
               activation  op_c   8 MiB       1
@@ -359,7 +359,7 @@ fn oom_shows_one_event_where_it_is_asked_and_says_so_where_there_is_none() {
     expect![[r#"
             No request failed in this recording.
 
-            Next: highwater explain step.snap   for the peak, and what would lower it
+            Next: highwater explain step.snap   for the peak, and ways to lower it
         "#]]
     .assert_eq(&told);
     assert!(answer(trace(), "oom step.snap --event 3").unwrap_err().to_string().contains("no request failed"));

@@ -181,7 +181,7 @@ fn diff_says_what_makes_the_difference() {
               0     backward   11.91 KiB  14.84 KiB   +2.93 KiB
               0     optimizer  20.98 KiB  16.98 KiB   −4.00 KiB
 
-            What makes the difference:
+            Differences:
               category                 A          B  difference
               temporary         4.00 KiB        0 B      −4 KiB  only in A
               optimizer_state   8.00 KiB   8.00 KiB         0 B
@@ -249,7 +249,7 @@ fn diff_of_one_recording_compares_its_last_two_whole_steps() {
         A: step.snap, at event 11, step 1, forward.
         B: step.snap, at event 17, step 2, forward.
 
-        What makes the difference:
+        Differences:
           category          A         B  difference
           input      1.95 KiB  2.93 KiB     +1000 B
           parameter  4.00 KiB  4.00 KiB         0 B

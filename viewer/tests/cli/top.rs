@@ -308,7 +308,7 @@ fn a_process_is_watched_by_the_recordings_that_it_writes() {
     reads.wait().unwrap();
     assert!(stdout(&found).starts_with("mlp.snap: "), "{}{}", stdout(&found), stderr(&found));
     let gone = highwater(folder.path(), &format!("top {}", reads.id()));
-    assert!(stderr(&gone).contains("no process"), "{}", stderr(&gone));
+    assert!(stderr(&gone).contains("no such process or file"), "{}", stderr(&gone));
 }
 
 /// Compares a rotation with the same recording in one file.

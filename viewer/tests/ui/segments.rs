@@ -131,7 +131,7 @@ fn the_headline_and_the_table_say_how_segments_are_used() {
     let five = 5 * 8_388_000 + 1000;
     assert_eq!(five, 41_941_000);
     harness.get_by_label_contains("Reserved 86 MiB: 40.00 MiB requested");
-    harness.get_by_label_contains("8 MiB waiting, 38.00 MiB free in 4 ranges");
+    harness.get_by_label_contains("8 MiB awaiting free, 38.00 MiB free in 4 ranges");
     harness.get_by_label_contains("largest request that fits: 20 MiB from the cache (stream 7)");
     harness.get_by_label("Segments: 3 rows");
     harness.get_by_label("small · 0 · 0x10000000 · 2 MiB · 0.0% · 2.00 MiB · 2.00 MiB · - · 1");

@@ -151,11 +151,11 @@ fn a_block_that_waits_for_a_stream_from_before_the_recording_is_explained() {
     let at = place_of(&mut harness, BlockId(0), 0);
     harness.hover_at(at);
     settle(&mut harness);
-    harness.get_by_label("Freed before the recording, waiting for a stream");
+    harness.get_by_label("Freed before the recording, awaiting free");
     click(&mut harness, at);
     harness.remove_cursor();
     settle(&mut harness);
-    harness.get_by_label("Freed before the recording, waiting for a stream");
+    harness.get_by_label("Freed before the recording, awaiting free");
     assert_eq!(harness.get_all_by_label("before the recording").count(), 2, "allocated and freed");
     press(&mut harness, Key::B);
 }

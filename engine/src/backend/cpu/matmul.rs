@@ -29,7 +29,7 @@ fn matmul_as<T: Product>(out: View<'_>, left: View<'_>, right: View<'_>, scale: 
     let (l, r) = (left.storage.read::<T>("matmul")?, right.storage.read::<T>("matmul")?);
     let mut o = out.storage.write::<T>("matmul")?;
     let fits = out.layout.end() <= o.len() && left.layout.end() <= l.len() && right.layout.end() <= r.len();
-    assert!(fits, "a view ends within its storage");
+    assert!(fits, "a view extends past the end of its storage");
     let rank = out.layout.shape().rank();
     let (m, n, k) = (out.layout.shape()[rank - 2], out.layout.shape()[rank - 1], left.layout.shape()[rank - 1]);
     assert!(

@@ -66,7 +66,7 @@ impl Columns {
         let ([rows, places], [down, right]) =
             ([0, 1].map(|axis| of_columns.shape()[axis]), [0, 1].map(|axis| of_columns.strides()[axis]));
         let reach = places.saturating_sub(1) * right;
-        assert!(rows <= 1 || down > reach, "rows of columns lie one after another");
+        assert!(rows <= 1 || down > reach, "rows of columns overlap");
         let strides = [0, 1, 2].map(|axis| of_image.strides()[axis]);
         let size = [of_image.shape()[1], of_image.shape()[2]];
         // A single row may have any stride.

@@ -41,7 +41,7 @@ pub(super) fn check_float(op: &'static str, dtype: DType) -> Result<()> {
 /// The address of a view's first element, in memory that is lent.
 pub(super) fn address_in(lent: &Lent<'_>, view: View<'_>) -> u64 {
     let bytes = view.dtype.size();
-    assert!(view.layout.end() * bytes <= view.storage.bytes(), "a view ends within its storage");
+    assert!(view.layout.end() * bytes <= view.storage.bytes(), "a view extends past the end of its storage");
     lent.address() + (view.layout.offset() * bytes) as u64
 }
 

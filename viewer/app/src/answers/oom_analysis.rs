@@ -294,7 +294,7 @@ impl OomAnalysis {
             Remedy::NoLimit => {
                 format!("a higher limit ({} was free on the device)", format_bytes(self.request.device_free))
             }
-            Remedy::Retry => "the same request again".to_owned(),
+            Remedy::Retry => "retrying the request".to_owned(),
             Remedy::Synchronize => "waiting for the other streams first".to_owned(),
             Remedy::AskFrom(home) => format!("the free memory of the {}", home.text()),
             Remedy::Settings(text) => text.clone(),
@@ -326,7 +326,7 @@ impl OomAnalysis {
         let count = smallest_eviction.blocks.len() as u64;
         let what = match (smallest_eviction.is_smallest, count) {
             (_, 1) => "The smallest live block to free".to_owned(),
-            (true, _) => "The fewest bytes of live blocks to free".to_owned(),
+            (true, _) => "Smallest set of live blocks to free".to_owned(),
             (false, _) => "Live blocks to free".to_owned(),
         };
         let tested = match self.eviction_outcome() {

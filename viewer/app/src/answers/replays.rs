@@ -93,7 +93,7 @@ pub fn predict(source: &Source<'_>, change: &Change) -> Result<Prediction, NoPre
     let (trace, device) = (source.facts(), change.device);
     let facts = trace.device_facts(device);
     if facts.is_some_and(|facts| facts.driver == PINNED_DRIVER) {
-        let text = "is pinned host memory, which another allocator serves: choose a GPU with --device";
+        let text = "is pinned host memory, whose allocator cannot be replayed: choose a GPU with --device";
         return Err(format!("device {} {text}", device.0).into());
     }
     if change.changes_anything() {

@@ -84,14 +84,14 @@ impl Preview {
         self.events_in_all.unwrap_or(guessed).max(self.events).max(1)
     }
 
-    /// The progress as text, such as `reading, 40%: 1,200 events, 3.1 GiB at most so far`.
+    /// The progress as text, such as `reading, 40%: 1,200 events, peak so far 3.1 GiB`.
     pub(crate) fn words(&self) -> String {
         let mut words = format!("reading, {:.0}%", self.fraction * 100.0);
         if self.events > 0 {
             words += &format!(": {} events", format_count(self.events));
         }
         if !self.points.is_empty() {
-            words += &format!(", {} at most so far", format_bytes(self.peak()));
+            words += &format!(", peak so far {}", format_bytes(self.peak()));
         }
         words
     }
@@ -130,7 +130,7 @@ mod tests {
         preview.take(progress(1000, -300, 50));
         preview.take(Progress { levels: None, events: 2000, ..progress(5000, 0, 0) });
         assert_eq!((preview.floor(), preview.peak()), (-300, 350));
-        assert_eq!(preview.words(), "reading, 50%: 2,000 events, 350 B at most so far");
+        assert_eq!(preview.words(), "reading, 50%: 2,000 events, peak so far 350 B");
         assert_eq!(preview.whole(), 4000);
     }
 }

@@ -132,7 +132,7 @@ impl Budgets {
             None => Metric::default(),
             Some(name) => Metric::from_name(&name.replace('-', "_")).ok_or_else(|| {
                 let known = Metric::ALL.map(Metric::name).join(", ");
-                format!("metric: unknown total '{name}': expected one of {known}")
+                format!("metric: invalid value '{name}': expected one of {known}")
             })?,
         };
         let mut rows = Vec::new();

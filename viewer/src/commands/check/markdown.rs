@@ -40,7 +40,7 @@ pub(crate) fn markdown(report: &CheckReport<'_>, picture: Option<(&str, &str)>) 
     }
     for (device, differences) in report.listed_differences() {
         let on = on_device(report.trace, *device);
-        let _ = writeln!(out, "\n{on}What makes the difference to the baseline at the peak:\n");
+        let _ = writeln!(out, "\n{on}Differences from the baseline at the peak:\n");
         let place = if report.keys[1] == GroupKey::Scope { "scope" } else { "line of code" };
         out.push_str(&report.differences_table(differences, place).markdown());
     }

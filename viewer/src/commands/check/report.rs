@@ -370,8 +370,8 @@ impl<'a> CheckReport<'a> {
             && let Some(doubt) = self.undecided().find_map(|outcome| self.doubt(outcome))
         {
             let (command, what_for) = match doubt {
-                Doubt::OutOfMemory(_) => ("oom", "for why memory ran out, and what would have helped"),
-                _ => ("info", "for what the recording has"),
+                Doubt::OutOfMemory(_) => ("oom", "for the cause of the failure, and possible fixes"),
+                _ => ("info", "for the contents of the recording"),
             };
             return FilesAndOptions::of(file).next(command, &[], what_for);
         }
@@ -381,14 +381,14 @@ impl<'a> CheckReport<'a> {
                 given.about(&[baseline, file]).next("diff", &["--by", place], what_for)
             }
             (None, false) if self.broken().any(|outcome| matches!(outcome.budget, Budget::StepGrowth(_))) => {
-                given.next("growth", &[], "for what is kept from step to step")
+                given.next("growth", &[], "for the memory kept from step to step")
             }
             (None, false) if self.broken().any(|outcome| matches!(outcome.budget, Budget::ReservedGrowth(_))) => {
                 let options = ["--metric", "reserved"];
                 given.without("metric").next("growth", &options, "for the segments that are kept")
             }
-            (None, false) => given.next("explain", &[], "for what could be done about the peak"),
-            (None, true) => given.next("peak", &["--by", place], "for what is using memory at the peak"),
+            (None, false) => given.next("explain", &[], "for ways to lower the peak"),
+            (None, true) => given.next("peak", &["--by", place], "to see what is using memory at the peak"),
         }
     }
 }
@@ -450,7 +450,7 @@ impl Report for CheckReport<'_> {
         for (device, differences) in self.listed_differences() {
             page.gap()?;
             let on_device = on_device(self.trace, *device);
-            page.line(&format!("{on_device}What makes the difference to the baseline at the peak:"))?;
+            page.line(&format!("{on_device}Differences from the baseline at the peak:"))?;
             page.table(&self.differences_table(differences, self.keys[1].name()))?;
         }
         let of_device = |(device, why): &(DeviceId, String)| format!("Not measured on device {}: {why}.", device.0);

@@ -98,9 +98,9 @@ impl Report for RanksReport<'_> {
         let given = self.arguments.given();
         let failed = fleet.ranks.iter().find(|rank| rank.failure.is_some());
         page.hint(&match (failed, fleet.ranks.as_slice()) {
-            (Some(rank), _) => given.about(&[&rank.path]).next("oom", &[], "for why memory ran out"),
-            (None, [one]) => given.about(&[&one.path]).next("peak", &[], "for what is using memory at the peak"),
-            (None, _) => given.next("diff", &[], "for what makes the difference between ranks"),
+            (Some(rank), _) => given.about(&[&rank.path]).next("oom", &[], "for the cause of the failure"),
+            (None, [one]) => given.about(&[&one.path]).next("peak", &[], "to see what is using memory at the peak"),
+            (None, _) => given.next("diff", &[], "for the differences between ranks"),
         })
     }
 

@@ -97,7 +97,7 @@ fn recordings_of(process: u32) -> Result<BTreeSet<PathBuf>, Failure> {
                     "cannot look into process {process}: it belongs to another user; name the file that it writes"
                 )));
             }
-            Err(_) => return Err(Failure::Usage(format!("no process {process}, and no file of that name"))),
+            Err(_) => return Err(Failure::Usage(format!("'{process}': no such process or file"))),
         };
         let links = opened.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
         found.extend(links.filter(|path| path.extension().is_some_and(|ending| ending == "snap") && path.is_file()));

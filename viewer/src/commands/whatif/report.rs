@@ -165,7 +165,7 @@ impl<'a> WhatIfReport<'a> {
         match (&self.written, &self.prediction.changed) {
             (Some((out, _)), _) => {
                 let out = quoted(out);
-                given.next("diff", &[out.as_str()], "for what makes the difference")
+                given.next("diff", &[out.as_str()], "for the differences")
             }
             (None, Some(_)) => {
                 let what_for = "to write the changed recording, to look at it and compare";
@@ -178,8 +178,8 @@ impl<'a> WhatIfReport<'a> {
                     let what_for = &format!("or {settings}--without, --scale: see --help");
                     given.next("whatif", &["--capacity", size], what_for)
                 }
-                None if self.trace.is_state() => given.next("peak", &[], "for what is using memory"),
-                None => given.next("explain", &[], "for what the peak is made of"),
+                None if self.trace.is_state() => given.next("peak", &[], "to see what is using memory"),
+                None => given.next("explain", &[], "for the composition of the peak"),
             },
         }
     }

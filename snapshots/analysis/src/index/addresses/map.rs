@@ -39,7 +39,7 @@ impl Content {
         match self {
             Self::Live(_) => "live block",
             Self::Rounding(_) => "rounding loss",
-            Self::Waiting(_) => "waiting for a stream",
+            Self::Waiting(_) => "awaiting free",
             Self::Hole => "free",
             Self::Unmapped => "not mapped",
         }

@@ -40,7 +40,7 @@ impl Checked<'_> {
             return Ok(Err(format!("{} is not a sum over blocks, so it has no categories", self.metric)));
         }
         if !self.has_categories && category != Category::Unknown {
-            return Ok(Err("the recording has no categories; infer them with --categories guess".to_owned()));
+            return Ok(Err("the recording has no categories; use --categories guess to infer them".to_owned()));
         }
         let largest = self.categories.get(category);
         let mut moment = self.moment(largest.event)?;

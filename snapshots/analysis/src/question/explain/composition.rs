@@ -30,7 +30,7 @@ impl PeakPiece {
         match self {
             Self::Blocks(cause) => cause.name(),
             Self::Rounding => "rounding".to_owned(),
-            Self::Waiting => "waiting for a stream".to_owned(),
+            Self::Waiting => "awaiting free".to_owned(),
             Self::Free => "free in segments".to_owned(),
             Self::Outside => "outside the allocator".to_owned(),
         }
@@ -130,7 +130,7 @@ mod tests {
             ("gradient from backward", 600),
             ("activation from forward", 700),
             ("rounding", 1024 - 1000 + 502 + 324 + 424),
-            ("waiting for a stream", 512),
+            ("awaiting free", 512),
             ("free in segments", 2_097_152 - 1024 - 512 - 1024 - 512 - 1024),
         ];
         assert_eq!(told, expected.map(|(name, bytes)| (name.to_owned(), bytes)));

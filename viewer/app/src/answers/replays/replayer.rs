@@ -61,7 +61,7 @@ impl Replayer {
     pub fn of(trace: &Trace, device: DeviceId) -> Result<Self, String> {
         let facts = trace.device_facts(device);
         if facts.is_some_and(|facts| facts.driver == PINNED_DRIVER) {
-            return Err(format!("device {} is pinned host memory, which another allocator serves", device.0));
+            return Err(format!("device {} is pinned host memory, whose allocator cannot be replayed", device.0));
         }
         check_events(trace)?;
         let (config, _) = recorded_config(facts);

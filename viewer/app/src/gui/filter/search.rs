@@ -291,7 +291,7 @@ impl Computed for Search {
 /// A summary of the search language.
 fn explained() -> String {
     format!(
-        "Conditions that blocks must all meet; all views follow.\n\
+        "Shows only blocks that meet every condition, in all views.\n\
          Keys: {}.\n\
          Operators: = != ~ (contains) !~ < <= > >=. Several values: category=gradient,activation",
         key_names().join(", ")

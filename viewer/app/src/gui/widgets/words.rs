@@ -69,7 +69,7 @@ pub(crate) fn title(recording: &Recording, id: BlockId) -> String {
 pub(crate) fn life(trace: &Trace, id: BlockId) -> String {
     // The free of such a block was requested before the recording, so that it has no event.
     if trace.was_waiting_at_start(id) {
-        return format!("Freed {}, waiting for a stream", before(trace));
+        return format!("Freed {}, awaiting free", before(trace));
     }
     let block = trace.blocks.get(id);
     let made = match block.birth {

@@ -36,7 +36,7 @@ pub(crate) fn preview_ui(ui: &mut Ui, name: &str, preview: &Preview) {
     if peak > 0 {
         let line = y(preview.floor().saturating_add_unsigned(peak));
         painter.hline(rect.left()..=left, line, Stroke::new(1.0, shades.peak));
-        let text = format!("{} at most so far", format_bytes(peak));
+        let text = format!("peak so far {}", format_bytes(peak));
         let text = painter.layout_no_wrap(text, FontId::proportional(13.0), shades.strong);
         let at = pos2((left - text.size().x - 6.0).max(rect.left() + 6.0), line - text.size().y - 2.0);
         painter.galley(at, text, shades.strong);

@@ -235,7 +235,7 @@ pub(super) fn columns<'a>() -> Vec<super::column::Column<EventRows<'a>>> {
         Column::running("allocated_bytes", "Total after the event: the same blocks after rounding", |r, row| {
             number(r.total(row)?.allocated)
         }),
-        Column::running("active_bytes", "Total after the event: plus blocks awaiting a stream", |r, row| {
+        Column::running("active_bytes", "Total after the event: plus blocks awaiting free", |r, row| {
             number(r.total(row)?.active)
         }),
         Column::running("reserved_bytes", "Total after the event: reserved from the driver", |r, row| {

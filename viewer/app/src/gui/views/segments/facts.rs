@@ -20,7 +20,7 @@ pub(super) fn content_lines(
         Some(Content::Unmapped) => vec!["not mapped: address space without memory".to_owned()],
         Some(Content::Live(block)) => block_lines(trace, block, ""),
         Some(Content::Rounding(block)) => block_lines(trace, block, "rounding loss of "),
-        Some(Content::Waiting(block)) => block_lines(trace, block, "waiting for a stream: "),
+        Some(Content::Waiting(block)) => block_lines(trace, block, "awaiting free: "),
     };
     let place = address.map_or_else(String::new, |address| format!("address {address:#x}, "));
     let moment = match (moment.checked_sub(1), trace.start.events) {
@@ -67,7 +67,7 @@ pub(super) fn segment_lines(segment: &ReservedSegment) -> Vec<String> {
             segment.home.text()
         ),
         format!(
-            "{} allocated in {}, {} rounding, {} waiting",
+            "{} allocated in {}, {} rounding, {} awaiting free",
             format_bytes(usage.allocated()),
             count_of(usage.blocks, "block"),
             format_bytes(usage.rounding),

@@ -369,7 +369,7 @@ fn headline(state: &State) -> String {
         0 => String::new(),
         unmapped => format!(", plus {} of unmapped addresses", bytes(unmapped)),
     };
-    let waiting = if usage.waiting > 0 { format!("{} waiting, ", bytes(usage.waiting)) } else { String::new() };
+    let waiting = if usage.waiting > 0 { format!("{} awaiting free, ", bytes(usage.waiting)) } else { String::new() };
     format!(
         "Reserved {}: {} requested, {} rounding, {waiting}{} free in {}{unmapped}; {fits}{with}",
         bytes(usage.reserved()),
@@ -399,7 +399,7 @@ fn room_text(room: &PoolFit) -> String {
     let with =
         room.fits_with_driver.map_or_else(String::new, |most| format!(", with the driver {}", format_bytes(most)));
     format!(
-        "{}: {} in {}, {} allocated, {} waiting, {} free; fits {}{with}",
+        "{}: {} in {}, {} allocated, {} awaiting free, {} free; fits {}{with}",
         room.home.text(),
         format_bytes(usage.reserved()),
         count_of(room.segments, "segment"),

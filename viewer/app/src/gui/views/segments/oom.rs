@@ -138,7 +138,7 @@ fn facts_ui(ui: &mut Ui, failed: &FailedRequest) {
         ("needed from the driver", needed),
         ("free on the device", free),
         ("allocated", format!("{} of {} reserved", bytes(failed.allocated), bytes(failed.reserved))),
-        ("waiting for streams", bytes(failed.waiting)),
+        ("awaiting free", bytes(failed.waiting)),
         ("free in its pool", bytes(failed.free_in_pool)),
         ("free elsewhere", bytes(failed.free_elsewhere)),
     ];

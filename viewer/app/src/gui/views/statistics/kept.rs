@@ -131,7 +131,7 @@ fn columns(key: GroupKey, between: Between) -> Vec<Heading> {
             "Per step",
             "Steps",
             "Bytes leaked per step, on average; 0 without a leak.",
-            "Bytes leaked over the steps searched for leaks: the second to the last whole step.",
+            "Bytes leaked from the second step to the last complete step.",
             "Number of steps with bytes that are never freed.",
             "These steps, each with its bytes.",
         ],

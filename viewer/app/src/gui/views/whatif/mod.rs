@@ -187,7 +187,7 @@ impl WhatIfView {
     /// If the result does not match the form, shows a warning and greys out everything below it.
     fn grey_out_former(&self, ui: &mut Ui) {
         if let Some(input) = self.former_input() {
-            let why = if self.form.has_mistakes() { "the input has an error" } else { "the input has changed" };
+            let why = if self.form.has_mistakes() { "the input is invalid" } else { "the input has changed" };
             let text = RichText::new(format!("Result for {input}: {why}"));
             ui.add(Label::new(text.color(Shades::in_ui(ui).warning)).wrap());
             ui.multiply_opacity(FORMER_OPACITY);

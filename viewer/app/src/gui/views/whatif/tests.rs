@@ -342,7 +342,7 @@ fn a_result_of_a_former_input_is_stated_to_be_one() {
     enter(&mut harness, "Device size", "1GiB");
     assert!(harness.query_by_label_contains("Result for ").is_none());
     enter(&mut harness, "Device size", "1 elephant");
-    harness.get_by_label("Result for 1 GiB of memory: the input has an error");
+    harness.get_by_label("Result for 1 GiB of memory: the input is invalid");
     enter(&mut harness, "Device size", "1GiB");
     assert!(harness.query_by_label_contains("Result for ").is_none());
 }
