@@ -1,4 +1,5 @@
-//! Among all sets of recomputed modules, each of them run, none is cheaper or lower than a plan's.
+//! Tests that no other set of recomputed modules is cheaper or has a lower peak than that of a plan, by running every
+//! set.
 
 use highwater_tests::brute_force::{Comparison, compare, compare_scenario};
 use highwater_tests::random_block::NetKind;

@@ -1,5 +1,5 @@
-//! Checks that no package grows: source lines and types of one name have budgets that only fall. Also, that no
-//! identifier says nothing.
+//! Checks that no package exceeds its budget of source lines or of types with the same name; the budgets may only fall.
+//! Also checks identifiers for meaningless names.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! A program that is killed while it records leaves a file that opens.
+//! Tests that the file of a program killed during a recording can be opened.
 
 use std::io::Read;
 use std::process::{Command, Stdio};

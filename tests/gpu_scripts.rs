@@ -1,4 +1,4 @@
-//! The scripts for a machine with a GPU (`tests/gpu`) are sound, and run without one.
+//! Tests that the scripts for a machine with a GPU (`tests/gpu`) are valid and run without one.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -1,4 +1,5 @@
-//! Memory that a program keeps without need shows in a recording with uses, and a careful program is not blamed.
+//! Tests that memory kept by a program without need is found in a recording with uses, and that a careful program is
+//! not blamed.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;

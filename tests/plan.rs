@@ -1,5 +1,5 @@
-//! The linear program of a recording gives the peak of every set of recomputed modules, and its solution is the
-//! cheapest.
+//! Tests that the linear program of a recording gives the peak of every set of recomputed modules, and that its
+//! solution is the cheapest.
 
 use highwater_analysis::plan::{Candidate, Program, model};
 use highwater_analysis::recompute::modules;

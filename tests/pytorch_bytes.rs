@@ -1,4 +1,4 @@
-//! PyTorch's bytes: no scenario takes more at any stage.
+//! Tests that no scenario uses more memory than in PyTorch at any stage.
 
 use highwater_tests::pytorch_table::Comparison;
 use highwater_tests::{recording_turn, workspace_root};

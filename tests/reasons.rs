@@ -1,4 +1,4 @@
-//! What an explanation says about a cause is what a run without that cause measures.
+//! Tests that the effect of a cause stated in an explanation equals that measured by a run without the cause.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Recomputing modules in a recording predicts the memory of a run in which they are recomputed.
+//! Tests that recomputing modules in a recording predicts the memory of a run in which they are recomputed.
 
 use highwater_analysis::recompute::{Members, apply, effects};
 use highwater_analysis::{Metric, Series};

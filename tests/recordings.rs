@@ -1,4 +1,4 @@
-//! The engine's allocator, the file and the analysis agree on every count.
+//! Tests that the engine's allocator, the file and the analysis agree on every count.
 
 use std::path::Path;
 

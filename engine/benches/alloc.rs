@@ -1,5 +1,5 @@
-//! Alloc: what a cached malloc and its free cost, uncontended, while nothing is recorded: on the accounting device, and
-//! on a GPU where there is one.
+//! Measures an uncontended cached malloc and its free while no recording is active, on the accounting device and, if
+//! available, on a GPU.
 
 use std::hint::black_box;
 use std::sync::Arc;

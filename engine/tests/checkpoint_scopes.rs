@@ -1,4 +1,5 @@
-//! Checkpoint scopes: every scope that a pattern names is recomputed, keeps its inputs alone, and changes no gradient.
+//! Tests that every scope matched by a checkpoint pattern is recomputed, keeps only its inputs, and leaves the
+//! gradients unchanged.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};

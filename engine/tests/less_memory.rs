@@ -1,4 +1,4 @@
-//! The ways of the scenarios to use less memory: checkpointing by path, micro-batches, 8-bit optimizer state.
+//! Tests of the scenarios' options that reduce memory: checkpointing by path, micro-batches, and 8-bit optimizer state.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};

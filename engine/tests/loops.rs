@@ -1,5 +1,5 @@
-//! Loops: radiance field, product chain, recurrent network and frozen branch take no more than in PyTorch, stage by
-//! stage, and compute what they say.
+//! Tests that the radiance field, product chain, recurrent network and frozen branch use no more memory than in PyTorch
+//! in any stage, and compute the right values.
 
 use std::path::PathBuf;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};

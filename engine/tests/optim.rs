@@ -1,4 +1,4 @@
-//! Optim: optimizers have PyTorch's numbers, and take no more memory than PyTorch's.
+//! Tests that the optimizers have PyTorch's values, and use no more memory than PyTorch's.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

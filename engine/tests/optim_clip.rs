@@ -1,4 +1,4 @@
-//! Tests that clipping gives PyTorch's numbers and takes the memory of one number.
+//! Tests that gradient clipping has PyTorch's results and allocates the memory of one number.
 
 mod optim_harness;
 

@@ -1,4 +1,5 @@
-//! Optim forms: fused, per tensor or all together, the numbers are PyTorch's and the memory is no more than PyTorch's.
+//! Tests that the fused, per-tensor and multi-tensor forms of the optimizers have PyTorch's values, and use no more
+//! memory than PyTorch's.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

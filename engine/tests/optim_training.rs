@@ -1,4 +1,4 @@
-//! Optim training: accumulation, loss scaling, master weights and 8-bit averages in use.
+//! Tests training with gradient accumulation, loss scaling, master weights and 8-bit averages.
 
 mod optim_harness;
 

@@ -1,4 +1,4 @@
-//! Phases: the steps and phases of programs that mark none, or only some.
+//! Tests the steps and phases of programs that mark none or only some of them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

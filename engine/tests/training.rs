@@ -1,4 +1,5 @@
-//! Training: models learn, runs repeat, every device sees the same events, and no stage takes more than in PyTorch.
+//! Tests that models learn, runs are reproducible, every device sees the same events, and no stage uses more memory
+//! than in PyTorch.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};

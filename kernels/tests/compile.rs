@@ -1,4 +1,4 @@
-//! Every kernel compiles for the supported GPUs without a message of the compiler, and keeps its variables in
+//! Tests that every kernel compiles for the supported GPUs without compiler messages and keeps its variables in
 //! registers. Needs NVRTC, but no GPU.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! Matrix products as the library computes them, beside plain sums: on a GPU where HIGHWATER_TEST_GPU is 1, else on the
-//! stand-in for CUDA's libraries.
+//! Tests matrix products of the library against plain sums. The tests run on a GPU if HIGHWATER_TEST_GPU is 1,
+//! otherwise on the stand-in for CUDA's libraries.
 #![expect(unsafe_code, reason = "multiplies memory by its address")]
 
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Stack capture: nanoseconds from "where am I" to a key, beside the standard library's backtrace and the C unwinder.
+//! Measures the time to capture a stack and return its key, compared with the standard library's backtrace and the C
+//! unwinder.
 //!
 //! Run this: `cargo bench -p highwater-recorder --bench stack`. `same` captures one stack again and again; a round of
 //! `step` makes 256 captures of as many stacks, in the order of a training step: criterion's throughput is captures

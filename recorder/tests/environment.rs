@@ -1,4 +1,4 @@
-//! Recordings that the environment requests, beside those that the program makes itself.
+//! Tests of recordings that are requested by environment variables, in addition to those started by the program.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

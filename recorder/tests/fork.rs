@@ -1,4 +1,4 @@
-//! A program that forks while it records: the child records nothing, and leaves the parent's file alone.
+//! Tests that a child forked during a recording records nothing and leaves the parent's file unchanged.
 
 #![cfg(unix)]
 #![expect(unsafe_code, reason = "forks, which Rust has no safe call for")]

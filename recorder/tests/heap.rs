@@ -1,4 +1,4 @@
-//! A program's own heap on the timeline, through the global allocator.
+//! Tests that a program's heap is recorded through the global allocator.
 
 use std::hint::black_box;
 use std::sync::{Mutex, MutexGuard, PoisonError};

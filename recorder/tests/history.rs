@@ -1,4 +1,4 @@
-//! Recordings of an allocator that is not ours, through the neutral entry points alone.
+//! Tests of recordings of other allocators, through the allocator-neutral functions only.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,5 @@
-//! What keeps a recording whole and small: several files, switches from outside, a disk that is full, a path that is
-//! not writable.
+//! Tests that recordings stay complete and small: rotated files, external start and stop, a full disk, and a path that
+//! is not writable.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};

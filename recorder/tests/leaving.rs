@@ -1,4 +1,4 @@
-//! What a recording contains when its program leaves without finishing it, in each way that there is.
+//! Tests the contents of a recording when its program exits without finishing the recording, for every way to exit.
 
 #![cfg(unix)]
 #![expect(unsafe_code, reason = "leaves by _exit, which Rust has no safe call for")]

@@ -1,4 +1,4 @@
-//! Stacks: what capture finds agrees with the platform's unwinder, frame by frame, wherever it is called from.
+//! Tests that captured stacks agree with the platform's unwinder for every frame, wherever the capture happens.
 
 #[path = "stacks/foreign.rs"]
 mod foreign;

@@ -1,4 +1,4 @@
-//! Events of allocators that are not registered: what is missing is counted and reported.
+//! Tests that events of allocators that are not registered are counted and reported as missing.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! Spans: steps and phases by annotations, where the events themselves say nothing of them.
+//! Tests that steps and phases are found from annotations if the events do not have them.
 
 use std::fmt::Write as _;
 

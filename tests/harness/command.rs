@@ -1,4 +1,4 @@
-//! A scenario and its options as words, as after `highwater record`.
+//! A scenario and its options as arguments, as after `highwater record`.
 
 use std::str::FromStr;
 

@@ -1,4 +1,4 @@
-//! Whether two recordings have the same events, ignoring times and addresses.
+//! Compares the events of two recordings, ignoring times and addresses.
 
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::text::event_text;

@@ -1,4 +1,5 @@
-//! Events: what the allocator reports to a recording, in PyTorch's order, and that recordings may begin in the middle.
+//! Tests that the allocator reports events to a recording in PyTorch's order, and that a recording can start at any
+//! time.
 //!
 //! Recordings are global: the tests take turns.
 

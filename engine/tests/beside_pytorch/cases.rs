@@ -1,4 +1,4 @@
-//! Cases: what PyTorch computed, as `testdata/pytorch/ops/make.py` wrote it.
+//! Reads the cases computed by PyTorch, as written by `testdata/pytorch/ops/make.py`.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;

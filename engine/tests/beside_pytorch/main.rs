@@ -1,4 +1,4 @@
-//! Beside PyTorch: every operation's results and gradients, on every shape that PyTorch was asked about.
+//! Tests the results and gradients of every operation against PyTorch, for every shape in the PyTorch cases.
 //!
 //! Each case is run in several ways that must all come to the same: with inputs stored in another order, with a
 //! gradient stored in another order, on top of gradients that are there already, and with one input's gradient wanted

@@ -1,4 +1,4 @@
-//! Operations: what the engine does for each name in PyTorch's cases.
+//! Maps each operation name in PyTorch's cases to the engine's operation.
 
 use highwater_engine::ops::{BatchStatistics, RotaryOptions};
 use highwater_engine::{Result, Tensor};

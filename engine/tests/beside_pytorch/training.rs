@@ -1,4 +1,5 @@
-//! Training: whole runs have PyTorch's losses, step by step, as `testdata/pytorch/training/make.py` wrote them.
+//! Tests that complete training runs have PyTorch's losses at every step, as written by
+//! `testdata/pytorch/training/make.py`.
 
 use highwater_engine::autograd::no_recompute;
 use highwater_engine::nn::{Child, Embedding, Init, LayerNorm, Linear, Module, Sequence, Visitor};

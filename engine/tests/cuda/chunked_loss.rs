@@ -1,4 +1,4 @@
-//! Cross-entropy of some rows of logits, which become their own gradient.
+//! Cross-entropy of some rows of logits, which are overwritten with their gradients.
 
 use highwater_engine::DType;
 use highwater_engine::backend;

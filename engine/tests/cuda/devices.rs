@@ -1,4 +1,4 @@
-//! Several devices in one program and one recording, and copies between them.
+//! Tests of several devices in one program and one recording, and of copies between them.
 
 use highwater_engine::ops::AttentionOptions;
 use highwater_engine::{DType, Device, Error, Tensor};

@@ -1,4 +1,4 @@
-//! Failures on a device are reported by the operation that waits for them, and never as another failure.
+//! Tests that a failure on a device is reported by the operation that waits for it, and always with the right cause.
 #![expect(unsafe_code, reason = "takes memory away from under a tensor, to see what becomes of it")]
 
 use highwater_allocator::AllocError;

@@ -1,5 +1,5 @@
-//! A full device, of whatever size: the allocator gives its cache back before it says that there is no memory. On a GPU
-//! nothing else may use it meanwhile, since this takes nearly all of it.
+//! Tests on a full device of any size that the allocator frees its cache before it reports that memory is exhausted. On
+//! a GPU nothing else may use the device during the test, which allocates nearly all of its memory.
 
 use highwater_allocator::{AllocError, OomReport};
 use highwater_engine::device::WORKSPACE_BYTES;

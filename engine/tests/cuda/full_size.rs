@@ -1,6 +1,6 @@
-//! Full size: scenarios as they are by default make the same events on a CUDA device as where these are only counted,
-//! on a stand-in that hands out what they take and computes nothing. What depends on sizes is as on a GPU: how work is
-//! cut, what waits in the workspace, which segments there are.
+//! Tests that scenarios of default size produce the same events on a CUDA device as on the accounting device. The CUDA
+//! device is a stand-in that allocates memory but computes nothing. Behavior that depends on sizes is the same as on a
+//! GPU: how work is split, which workspaces are needed, and which segments are allocated.
 
 use highwater_analysis::verify;
 use highwater_engine::DType;

@@ -1,4 +1,4 @@
-//! Test harness: equal tensors on the CPU device and on a CUDA device, and comparisons of the results.
+//! Test helpers that create equal tensors on the CPU device and a CUDA device and compare the results.
 
 use highwater_engine::backend::View;
 use highwater_engine::{DType, Device, Result, Rng, Shape, Tensor};

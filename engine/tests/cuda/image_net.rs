@@ -1,4 +1,5 @@
-//! A network of grouped, dilated convolutions and group norms: its losses and memory equal those on other devices.
+//! Tests that a network of grouped, dilated convolutions and group norms has the same losses and memory as on other
+//! devices.
 
 #[allow(dead_code, reason = "the example's own loop")]
 #[path = "../../examples/resnext.rs"]

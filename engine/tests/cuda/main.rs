@@ -1,5 +1,5 @@
-//! CUDA devices: every kernel against its plain loop on the CPU device, and memory, streams and failures; on a GPU
-//! where HIGHWATER_TEST_GPU is 1, else on the stand-in for CUDA's libraries.
+//! Tests every CUDA kernel against the loop of the CPU device, and memory, streams and failures. The tests run on a GPU
+//! if HIGHWATER_TEST_GPU is 1, otherwise on the stand-in for CUDA's libraries.
 
 mod harness;
 mod elementwise;

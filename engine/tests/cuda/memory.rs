@@ -1,4 +1,4 @@
-//! The ways in which a device runs out of memory, and the error messages.
+//! Tests of how a device runs out of memory, and of the error messages.
 
 use highwater_allocator::{Advice, AllocConfig, AllocError, Capacity, OomReport};
 use highwater_engine::device::WORKSPACE_BYTES;

@@ -1,4 +1,5 @@
-//! Many calls at once: each gives the same result as alone, and calls of one kind share a launch.
+//! Tests that each of many calls gives the same result as on its own, and that calls of the same kind share a kernel
+//! launch.
 
 use highwater_engine::backend::{self, AdamStep, Binary, CODE_BLOCK, Call, SgdStep, Ternary, Unary};
 use highwater_engine::{DType, Shape};

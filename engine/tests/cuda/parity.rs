@@ -1,5 +1,6 @@
-//! Parity: a scenario makes the same events on a CUDA device as where these are only counted, its losses are the cpu's,
-//! and what the driver says is in use is what the allocator holds and what is known to stand beside it.
+//! Tests that a scenario on a CUDA device produces the same events as on the accounting device and the same losses as
+//! on the CPU device, and that the driver's memory in use equals the allocator's reserved memory plus the known other
+//! memory.
 
 use std::collections::BTreeSet;
 

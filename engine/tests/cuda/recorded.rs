@@ -1,4 +1,4 @@
-//! Records parts of tests, and formats their events.
+//! Test helpers that record parts of tests and format their events.
 
 use highwater_recorder::snapshots::Trace;
 use highwater_recorder::snapshots::event::What;

@@ -1,4 +1,4 @@
-//! Scenarios: losses and gradients of whole training steps are those of the cpu device.
+//! Tests that the losses and gradients of complete training steps equal those on the CPU device.
 
 use highwater_engine::DType;
 use highwater_engine::scenario::{DeviceChoice, Options, Session, Sizes};

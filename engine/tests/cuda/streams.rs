@@ -1,4 +1,5 @@
-//! Streams: where work goes, what waits for what, and that memory in use on another stream is not reused.
+//! Tests on which stream work runs, which streams wait for each other, and that memory in use on another stream is not
+//! reused.
 
 use expect_test::expect;
 use highwater_engine::device::Stream;

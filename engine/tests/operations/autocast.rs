@@ -1,4 +1,4 @@
-//! Autocast: products in half precision train parameters in single, and keep nothing twice.
+//! Tests that matrix products in half precision train single-precision parameters, and that no tensor is kept twice.
 
 use highwater_engine::autograd::{autocast, checkpoint};
 use highwater_engine::models::{Gpt2, Gpt2Size, LanguageModel};

@@ -1,4 +1,4 @@
-//! Autograd block: what an encoder block keeps for backward, to the byte, and that every device allocates the same.
+//! Tests how many bytes an encoder block keeps for backward, and that every device makes the same allocations.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! Autograd memory: what forward keeps, when backward frees it, and how much both need, to the byte.
+//! Tests which bytes forward keeps, when backward frees them, and the peak of both.
 //!
 //! Everything runs on the accounting device. Sizes are multiples of the allocator's rounding, so that bytes asked for
 //! and bytes allocated are the same.

@@ -1,4 +1,4 @@
-//! Checkpoint: parts that run again in backward give the same gradients from less memory.
+//! Tests that parts recomputed in backward give the same gradients with less memory.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Choosing: operations that choose, compare, pick, and run along an axis, against differences and PyTorch's values.
+//! Tests operations that select, compare, index or scan elements, against finite differences and PyTorch's values.
 
 use highwater_engine::{DType, Device, Result, Shape, Tensor};
 

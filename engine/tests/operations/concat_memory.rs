@@ -1,4 +1,4 @@
-//! Concat memory: a concatenation is kept only where its parts are not, and never holds more than itself.
+//! Tests that a concatenation is kept for backward only if its parts are not, and that it allocates only its result.
 
 use highwater_engine::autograd::no_recompute;
 use highwater_engine::{DType, Device, Tensor};

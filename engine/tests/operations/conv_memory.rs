@@ -1,4 +1,4 @@
-//! Conv memory: what the operations of convolution nets keep and need, to the byte, on the accounting device.
+//! Tests how many bytes the operations of convolutional networks keep and need on the accounting device.
 
 use highwater_engine::ops::{BatchStatistics, ConvOptions, ConvTransposeOptions, PoolOptions};
 use highwater_engine::{DType, Device, Rng, Tensor, no_grad};

@@ -1,4 +1,5 @@
-//! Conv ops: what convolution nets are made of has PyTorch's results and gradients, and says what it cannot do.
+//! Tests that the operations of convolutional networks have PyTorch's results and gradients, and that unsupported
+//! arguments are rejected.
 
 use highwater_engine::nn::{
     BatchNorm2d, Conv2d, ConvTranspose2d, Dropout, Dropout2d, Filling, Init, LinearFilling, Module,

@@ -1,4 +1,4 @@
-//! Corners: cases in which a wrong answer would pass unseen.
+//! Tests of special cases that other tests do not cover.
 
 use highwater_engine::autograd::{autocast, checkpoint};
 use highwater_engine::ops::PoolOptions;

@@ -1,5 +1,5 @@
-//! Cpu kernels: at sizes of many tiles and threads, they compute what plain operations do, and the same with any number
-//! of threads.
+//! Tests that the CPU kernels give the results of plain loops for sizes of many tiles, and the same results with any
+//! number of threads.
 
 use highwater_engine::backend::kind::Mask;
 use highwater_engine::nn::{EncoderBlock, EncoderSize, Init, Module};

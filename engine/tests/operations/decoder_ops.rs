@@ -1,5 +1,5 @@
-//! Decoder ops: the operations of decoders have PyTorch's numbers, right gradients, and touch no more memory than they
-//! say.
+//! Tests that the operations of decoders have PyTorch's values and correct gradients, and use no more memory than
+//! documented.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! FCN: the segmentation networks have PyTorch's numbers, and no stage takes more memory than in PyTorch.
+//! Tests that the segmentation networks have PyTorch's values, and that no stage uses more memory than in PyTorch.
 
 use highwater_engine::models::{Fcn, FcnPadding, FcnSize, FcnStride};
 use highwater_engine::nn::{Init, Module, Parameter};

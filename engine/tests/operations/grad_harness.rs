@@ -1,4 +1,4 @@
-//! Grad harness: holds an operation's gradients against central differences.
+//! Test helpers that compare an operation's gradients with central differences.
 
 use highwater_engine::{DType, Device, Result, Rng, Shape, Tensor};
 

@@ -1,4 +1,4 @@
-//! Gradcheck: every operation's gradient against central differences.
+//! Tests the gradient of every operation against central differences.
 //!
 //! Differences are taken in double precision, where a step of 10⁻⁵ leaves about ten correct digits; the same gradients
 //! in single precision are then held against the double ones. Each operation is tried with a gradient that differs from

@@ -1,5 +1,5 @@
-//! Image nets: their operations need no more memory than in PyTorch, and a net of them, written with the public API
-//! alone, trains as there.
+//! Tests that the operations of image networks need no more memory than in PyTorch, and that such a network, written
+//! with the public API only, trains as in PyTorch.
 
 #[allow(dead_code, reason = "the example's own loop")]
 #[path = "../../examples/resnext.rs"]

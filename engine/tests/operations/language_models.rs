@@ -1,4 +1,4 @@
-//! Language models: decoders have PyTorch's numbers and sizes, and keep less than PyTorch does.
+//! Tests that decoders have PyTorch's values and sizes, and keep less memory than in PyTorch.
 
 use highwater_engine::models::{Falcon, FalconSize, Gpt2, Gpt2Size, LanguageModel, Llama, LlamaSize};
 use highwater_engine::nn::{Init, LoraOptions, Module, Parameter, checkpoint_scopes};

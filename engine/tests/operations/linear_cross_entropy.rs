@@ -1,4 +1,4 @@
-//! Linear cross-entropy: the last layer and the loss in one, held against the two apart.
+//! Tests that the fused last layer and loss give the same results as the two separate operations.
 
 use highwater_engine::autograd::no_recompute;
 use highwater_engine::{DType, Device, Rng, Tensor};

@@ -1,5 +1,5 @@
-//! What operations, layers and networks compute, and the memory that they need. Tests that record are programs of their
-//! own: a process has one recorder, which would record all of these too.
+//! Tests the results of operations, layers and networks, and the memory that they need. Tests that record are separate
+//! binaries, because a process has only one recorder, which would record the other tests as well.
 
 mod grad_harness;
 mod values_harness;

@@ -1,4 +1,4 @@
-//! Models: networks have PyTorch's numbers and sizes.
+//! Tests that the networks have PyTorch's values and parameter counts.
 
 use highwater_engine::models::{Perceptron, VisionTransformer, VitSize};
 use highwater_engine::nn::{Embedding, EncoderSize, Filling, Init, Linear, Module, Parameter, Visitor};

@@ -1,4 +1,4 @@
-//! Ops values: results and gradients against those of PyTorch, in `data/ops/ops.txt`.
+//! Tests results and gradients against PyTorch's in `data/ops/ops.txt`.
 
 use highwater_engine::ops::{AttentionOptions, ConvOptions};
 use highwater_engine::{DType, Device, Result, Shape, Tensor};

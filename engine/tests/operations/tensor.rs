@@ -1,4 +1,5 @@
-//! Tensor: looking at one leaves no trace, and what is made of nothing is what mathematics says.
+//! Tests that reading a tensor changes nothing, and that operations on empty tensors give the mathematically expected
+//! values.
 
 use half::bf16;
 use highwater_engine::{DType, Device, Error, Shape, Tensor};

@@ -1,4 +1,4 @@
-//! Values harness: holds operations against cases that PyTorch computed, as `data/ops/make_*.py` write them.
+//! Test helpers that compare operations with cases computed by PyTorch, as written by `data/ops/make_*.py`.
 
 use std::collections::BTreeMap;
 

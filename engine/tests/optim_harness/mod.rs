@@ -1,4 +1,4 @@
-//! Harness: what the tests of optimizers share: PyTorch's numbers, and parameters with gradients.
+//! Test helpers for optimizers: PyTorch's values, and parameters with gradients.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! Replays with blocks left out, shortened or smaller, and on smaller devices, against figures worked out by hand.
+//! Tests replays with blocks removed, shortened or reduced, and on smaller devices, against numbers calculated by hand.
 
 use highwater_allocator::AllocConfig;
 use highwater_allocator::replay::{BlockOverride, DeviceModel, Plan, Replay, Share, TieBreak, replay};

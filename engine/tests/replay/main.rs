@@ -1,4 +1,4 @@
-//! Replays of recordings, our own and PyTorch's, against what allocators really did.
+//! Tests replays of recordings, made by this engine and by PyTorch, against the behavior of the real allocators.
 
 mod changed;
 mod pytorch;

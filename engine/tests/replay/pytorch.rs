@@ -1,5 +1,5 @@
-//! PyTorch's recordings: replays come to the recorded segments and addresses, and to what PyTorch's allocator really
-//! does with other settings.
+//! Tests that replays of PyTorch's recordings give the recorded segments and addresses, and with other settings those
+//! that PyTorch's allocator gives.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! The engine's own scenarios: replays come to what was recorded, and to what other settings really do.
+//! Tests that replays of the engine's own scenarios give the recorded events, and with other settings those of a real
+//! run.
 
 use std::sync::{Mutex, PoisonError};
 

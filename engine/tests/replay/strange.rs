@@ -1,4 +1,5 @@
-//! Recordings that no allocator made: a replay bears them, keeps their order, and comes to an end.
+//! Tests that a replay of a recording that no allocator could have made keeps the order of events and ends without a
+//! panic.
 
 use highwater_allocator::AllocConfig;
 use highwater_allocator::replay::{BlockOverride, DeviceModel, Plan, Share, TieBreak, replay};

@@ -1,4 +1,4 @@
-//! A recording replayed as a stream of its events gives what its replay in memory gives.
+//! Tests that a recording replayed as a stream of events gives the same result as its replay in memory.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;

@@ -1,4 +1,4 @@
-//! Block: memory of a device for a test, and what a test does with it.
+//! Test helpers for blocks of device memory.
 #![expect(unsafe_code, reason = "gives devices addresses and launches kernels")]
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Kernels: what they compute, and what is said of those that cannot be compiled, found or run.
+//! Tests the results of kernels, and the errors for kernels that cannot be compiled, found or run.
 
 use bytemuck::Pod;
 use half::{bf16, f16};

@@ -1,4 +1,5 @@
-//! Devices from end to end, by this crate's own calls: on a GPU where HIGHWATER_TEST_GPU is 1, else on the stand-in.
+//! Tests of devices through the public functions of this crate. The tests run on a GPU if HIGHWATER_TEST_GPU is 1,
+//! otherwise on the stand-in.
 
 mod block;
 mod kernels;

@@ -1,4 +1,4 @@
-//! Memory: blocks of a device's and of the host's, until there are no more.
+//! Tests allocation of device and host memory until it is exhausted.
 #![expect(unsafe_code, reason = "gives addresses back")]
 
 use highwater_kernels::Error;

@@ -1,4 +1,4 @@
-//! Opening: which devices there are, and what is said of those that cannot be used.
+//! Tests which devices are listed, and the errors for devices that cannot be used.
 
 use std::process::Command;
 

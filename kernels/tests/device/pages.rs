@@ -1,4 +1,4 @@
-//! Pages: addresses without memory, and memory behind them page by page.
+//! Tests reserving address ranges and mapping memory into them page by page.
 #![expect(unsafe_code, reason = "maps memory behind addresses")]
 
 use highwater_kernels::{Error, Gpu};

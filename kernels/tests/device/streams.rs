@@ -1,4 +1,4 @@
-//! Streams: what runs when, and what waits for what.
+//! Tests the order of work on streams and the waits between streams.
 
 use std::sync::Arc;
 

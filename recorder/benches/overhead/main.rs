@@ -1,4 +1,5 @@
-//! What recording costs: nanoseconds an event, in bursts of a training step's pattern, on one thread and on several.
+//! Measures the time per recorded event, in nanoseconds, in bursts with the pattern of a training step, on one thread
+//! and on several.
 //!
 //! Run this: `cargo bench -p highwater-recorder --bench overhead`. It prints a table of thread CPU time: the median of
 //! many bursts of the same step (a chain of calls, then a tree with 128 leaves; at each leaf two allocations and two

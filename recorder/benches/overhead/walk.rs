@@ -1,4 +1,4 @@
-//! Walk: functions that call each other as a training step does, so that every frame of a stack is real.
+//! Functions that call each other as in a training step, so that every frame of a stack is real.
 
 use std::hint::black_box;
 

@@ -1,4 +1,4 @@
-//! Foreign: captures below C code, in signal handlers, in an allocator's hooks, and while a thread ends.
+//! Tests captures below C code, in signal handlers, in an allocator's hooks, and while a thread ends.
 
 #![expect(unsafe_code, reason = "calls C functions, and is an allocator")]
 

@@ -1,4 +1,4 @@
-//! Symbols: addresses come back as the functions and lines that the source has.
+//! Tests that addresses resolve to the functions and lines in the source.
 
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! The command line's groups, the app's trees and its legends give a group the same label, for every key and every kind
-//! of file.
+//! Tests that the command line's groups, the app's trees and its legends give a group the same label, for every key and
+//! every kind of file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;

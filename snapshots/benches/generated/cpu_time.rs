@@ -1,4 +1,4 @@
-//! The CPU time of all threads of the process: more reliable than a clock where a machine is shared.
+//! The CPU time of all threads of the process, which is more reliable than a clock on a shared machine.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Seeds: fills `corpus` with the small recordings of `testdata`, unpacked, so that every byte that is changed matters.
+//! Fills `corpus` with the small recordings of `testdata`, uncompressed, so that every changed byte affects the parser.
 
 use std::error::Error;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Fuzz: reads any bytes as JSON text with both readers, and checks the result.
+//! Parses arbitrary bytes as JSON with both readers and checks the result.
 #![no_main]
 
 use highwater_fuzz::{check_snapshot, go};

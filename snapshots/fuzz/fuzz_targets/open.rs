@@ -1,4 +1,4 @@
-//! Fuzz: opens any bytes, whole and as a stream; what can be opened is exported, and opened again.
+//! Opens arbitrary bytes as a file and as a stream; if they can be opened, exports the recording and opens it again.
 #![no_main]
 
 use highwater_fuzz::{check_trace, go};

@@ -1,4 +1,4 @@
-//! Fuzz: reads any bytes as a pickle from both sources, and checks the result.
+//! Parses arbitrary bytes as a pickle from both sources and checks the result.
 #![no_main]
 
 use highwater_fuzz::{check_snapshot, go};

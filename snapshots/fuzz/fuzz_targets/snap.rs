@@ -1,4 +1,4 @@
-//! Fuzz: reads any bytes as a `.snap` file, as they are and with corrected checksums.
+//! Parses arbitrary bytes as a `.snap` file, both unchanged and with corrected checksums.
 #![no_main]
 
 use highwater_fuzz::{check_trace, mended};

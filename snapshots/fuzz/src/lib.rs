@@ -1,4 +1,4 @@
-//! Checks that must hold for everything that was read, however malformed the file was.
+//! Checks that must hold for everything that was read, even from a malformed file.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,4 @@
-//! Memory: what opening a small file takes at most, whatever is cut or changed in it.
+//! Tests that the memory to open a small file stays below a limit, whichever bytes are cut or changed.
 
 #![expect(unsafe_code, reason = "is an allocator")]
 

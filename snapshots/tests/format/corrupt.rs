@@ -1,5 +1,5 @@
-//! Corrupt: a small recording cut at every byte and with every byte changed. What is whole is read, and what is not
-//! is named.
+//! Tests a small recording cut at every byte and with every byte changed: intact parts are read, and damaged parts are
+//! reported.
 
 use highwater_snapshots::format::{
     HEADER_BYTES, PREAMBLE_BYTES, SectionHeader, SectionKind, TAIL_BYTES, WalkItem, Walker, read_bytes, write_trace,

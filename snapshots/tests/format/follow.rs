@@ -1,4 +1,4 @@
-//! Follow: a recording fed piece by piece gives at each moment what reading the file so far would give.
+//! Tests that a recording read piece by piece always gives the same trace as reading the file up to that point.
 
 use highwater_snapshots::format::{Follower, read_bytes};
 

@@ -1,4 +1,4 @@
-//! Golden: files of every format version, kept and read for ever.
+//! Tests that files of every format version can still be read.
 //!
 //! `UPDATE_GOLDEN=1 cargo test -p highwater-snapshots --test format golden` writes the texts anew, and a recording
 //! where there is none yet. A recording that is there is never written again.

@@ -1,4 +1,4 @@
-//! Hostile: files made to mislead. Nothing panics, hangs, or asks for more memory than the file justifies.
+//! Tests that malicious files cause no panic, no endless loop, and no more memory use than their size justifies.
 
 use std::ops::ControlFlow;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Hostile: files that are read in parts, changed at every place, with checksums that fit.
+//! Tests files that are read in parts, with every byte changed and checksums that match.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

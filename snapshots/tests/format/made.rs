@@ -1,4 +1,4 @@
-//! Made: recordings made for tests, and a way to print traces.
+//! Test helpers that create recordings and print traces.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Format: what is true of `.snap` files, tested through the public interface alone.
+//! Tests of `.snap` files through the public interface.
 
 mod strange;
 mod made;

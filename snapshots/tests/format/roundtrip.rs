@@ -1,4 +1,4 @@
-//! Roundtrip: what was written is what is read, event by event and table by table.
+//! Tests that a written recording is read back unchanged, event by event and table by table.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

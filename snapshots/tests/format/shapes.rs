@@ -1,4 +1,4 @@
-//! Shapes: shapes of tensors and texts of source files, in recordings that are read whole and in parts.
+//! Tests tensor shapes and the text of source files, in recordings read as a whole and in parts.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Spec: the specification and the code say the same, number by number and byte by byte.
+//! Tests that the specification agrees with the code in every number and byte.
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,4 @@
-//! Strange: recordings whose events contradict each other, for properties that hold of any, and a way to compare
-//! traces.
+//! Creates recordings with contradictory events, for property tests on any recording, and compares traces.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

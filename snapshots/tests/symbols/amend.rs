@@ -1,4 +1,4 @@
-//! Amend: symbols are added to a file whose every other byte that says something stays.
+//! Tests that adding symbols to a file leaves its other contents unchanged.
 
 use highwater_snapshots::format::{
     Amendment, HEADER_BYTES, Index, PREAMBLE_BYTES, SectionHeader, SectionKind, Symbols, WalkItem, Walker, read_bytes,

@@ -1,4 +1,4 @@
-//! Library: a small one in C, built by the tests, with an inlined function and a build id of their choice.
+//! Builds a small C library with an inlined function and a chosen build id for the tests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

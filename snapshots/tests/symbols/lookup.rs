@@ -1,4 +1,4 @@
-//! Look-up: which file the lines are read from, and what is said where there is none.
+//! Tests which file the lines are read from, and the message if no file is found.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Made: recordings with bare addresses, and what is the same about two that differ in their lines alone.
+//! Test helpers that create recordings with unresolved addresses and compare recordings apart from their source lines.
 
 use std::path::Path;
 

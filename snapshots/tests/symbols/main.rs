@@ -1,5 +1,5 @@
-//! Symbols: bare addresses of a recording find their functions and lines, here, elsewhere, or not at all; and nothing
-//! else of the recording changes.
+//! Tests that unresolved addresses of a recording get functions and lines, on this machine or another, and that the
+//! rest of the recording is unchanged.
 
 mod library;
 mod made;

@@ -351,8 +351,11 @@ impl Report for InfoReport<'_> {
         caveats::print(self.trace, page)?;
         page.gap()?;
         let given = self.arguments.given();
-        let what_for =
-            if self.trace.is_state() { "to see what is using memory" } else { "to see what is using memory at the peak" };
+        let what_for = if self.trace.is_state() {
+            "to see what is using memory"
+        } else {
+            "to see what is using memory at the peak"
+        };
         page.hint(&if self.out_of_memory().is_none() {
             given.next("peak", &[], what_for)
         } else {

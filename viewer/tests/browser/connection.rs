@@ -1,4 +1,4 @@
-//! A connection to a browser: calls of methods, and the events that come between the answers.
+//! A connection to a browser, for calls of methods and the events between the answers.
 
 use std::net::TcpStream;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! Firefox, driven over WebDriver BiDi. Without a graphics card it has WebGL only in a window: it gets a screen.
+//! Firefox, driven over WebDriver BiDi. Without a graphics card, Firefox supports WebGL only in a window, so it gets a
+//! virtual screen.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Browser: the app in a page, in Chromium and Firefox. Skipped without them, or in a build without the app for
-//! browsers.
+//! Tests the app in a web page, in Chromium and Firefox. The tests are skipped if the browser is missing or the build
+//! does not include the app for browsers.
 
 mod connection;
 mod page;

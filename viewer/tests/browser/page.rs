@@ -1,4 +1,4 @@
-//! What can be done with the page in any browser.
+//! The operations on the page that work in any browser.
 
 use std::time::{Duration, Instant};
 

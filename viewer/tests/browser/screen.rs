@@ -1,4 +1,4 @@
-//! A screen without a display: Xvfb, whose pixels are in a file.
+//! A virtual screen of Xvfb, whose pixels are in a file.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};

@@ -1,4 +1,4 @@
-//! Answers: what each command prints for people.
+//! Tests the text output of each command.
 
 use expect_test::{Expect, expect};
 use highwater_notation::trace_from_text;

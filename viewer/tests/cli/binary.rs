@@ -1,4 +1,4 @@
-//! Binary: what the program `highwater` says to good input and to bad.
+//! Tests the output of the program `highwater` for valid and invalid input.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

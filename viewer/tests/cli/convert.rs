@@ -1,4 +1,4 @@
-//! Convert: what `highwater convert` writes, says and refuses.
+//! Tests the files and messages of `highwater convert`.
 
 use std::io::Read as _;
 

@@ -1,4 +1,4 @@
-//! The tables of answers as comma-separated values: the same figures as in JSON.
+//! Tests that tables as comma-separated values have the same numbers as in JSON.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Cuda: `record --device cuda` where something is missing, and on the stand-in for CUDA's libraries.
+//! Tests `record --device cuda` with missing libraries, and on the stand-in for CUDA's libraries.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -1,4 +1,4 @@
-//! Devices: which device is meant where none is named, and how answers name it.
+//! Tests which device is selected by default, and how the output names it.
 
 use highwater_notation::trace_from_text;
 use highwater_snapshots::format::write_trace;

@@ -1,4 +1,4 @@
-//! Figures: what each command prints for programs, and that it adds up.
+//! Tests the JSON output of each command, and that its numbers add up.
 
 use clap::CommandFactory as _;
 use highwater::Arguments;

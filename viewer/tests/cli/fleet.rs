@@ -1,4 +1,4 @@
-//! Fleet: what is told of a folder of recordings, one a rank, and of two such folders.
+//! Tests the output for a folder with one recording for each rank, and for two such folders.
 
 use std::fs;
 use std::path::Path;

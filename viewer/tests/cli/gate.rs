@@ -1,4 +1,4 @@
-//! Gate: what `check` and `growth` print, for people and for programs, and how `check` ends.
+//! Tests the text and JSON output of `check` and `growth`, and the exit codes of `check`.
 
 use expect_test::{Expect, expect};
 use highwater_notation::trace_from_text;

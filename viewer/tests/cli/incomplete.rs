@@ -1,4 +1,4 @@
-//! Incomplete: what commands say of recordings that lack events, times or memory, or that contradict themselves.
+//! Tests the output for recordings that lack events, times or memory, or that contradict themselves.
 
 use std::path::Path;
 
@@ -213,8 +213,7 @@ fn a_state_is_not_called_a_peak() {
     assert!(info.starts_with("State at the dump, without events: 4 KiB requested in 1 block."), "{info}");
     let waiting = trace_from_text("baseline a 4096\nbaseline b 512 waiting\nbaseline c 512 waiting\n").unwrap();
     let info = answer(waiting, "info a.snap").unwrap();
-    let told =
-        "State at the dump, without events: 4 KiB requested in 1 block, and 2 blocks awaiting free.";
+    let told = "State at the dump, without events: 4 KiB requested in 1 block, and 2 blocks awaiting free.";
     assert!(info.starts_with(told), "{info}");
     assert!(!info.contains("baseline") && !info.contains("peak  "), "{info}");
 }

@@ -1,4 +1,4 @@
-//! Join: what `highwater join` writes, says and refuses.
+//! Tests the files and messages of `highwater join`.
 
 use highwater_notation::trace_from_text;
 use highwater_snapshots::format::{read_file, write_trace};

@@ -1,4 +1,4 @@
-//! Long: a recording that is read in parts gives the answers of one that is read as a whole.
+//! Tests that a recording read in parts gives the same output as one read as a whole.
 
 use highwater_notation::trace_from_text;
 use highwater_snapshots::format::write_trace;

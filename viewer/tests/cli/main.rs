@@ -1,4 +1,4 @@
-//! Command line: what each command prints of a small recording, and what the binary says to bad input.
+//! Tests the output of each command for a small recording, and of the binary for invalid input.
 
 mod sample;
 mod answers;

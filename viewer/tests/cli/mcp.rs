@@ -1,4 +1,4 @@
-//! Mcp: the answers that an assistant gets over standard input and output.
+//! Tests the answers of the MCP server over standard input and output.
 
 use std::io::Write as _;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Names: what a file calls its frames, modules and ranges cannot change the lines, the terminal, or fill the disk.
+//! Tests that names of frames, modules and ranges in a file cannot inject lines or terminal sequences, or fill the
+//! disk.
 
 use highwater_notation::trace_from_text;
 use highwater_snapshots::Trace;

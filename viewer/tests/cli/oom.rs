@@ -1,4 +1,4 @@
-//! Oom: causes that replays decide, on recordings made by the allocator itself.
+//! Tests out-of-memory causes that need a replay, on recordings made by the allocator itself.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Partial: what every command says of a file that was cut off, and how it ends where nothing can be answered.
+//! Tests the output of every command for a truncated file, and the exit code if there is no answer.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! The lines of Rust that `plan` prints, pasted into a program: each function below contains them as they are printed,
-//! and the run has the peaks that the plan states.
+//! Tests that the Rust lines printed by `plan` can be pasted into a program: each function below contains the printed
+//! lines, and the run has the peaks stated by the plan.
 
 use std::error::Error;
 

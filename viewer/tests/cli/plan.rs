@@ -1,4 +1,4 @@
-//! `highwater plan`: the cheapest changes that fit a budget, run again as the plan says.
+//! Tests that `highwater plan` prints the cheapest changes that fit a budget, by running the program with them.
 
 use std::path::Path;
 

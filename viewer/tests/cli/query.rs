@@ -1,4 +1,4 @@
-//! Query: the recordings, tables and queries of `docs/ranks.md`, made and run as they stand there, in each engine.
+//! Tests the recordings, tables and queries in `docs/ranks.md`, run as written there, in each engine.
 //!
 //! The engines come as Python packages, and `query.py` runs queries in them. For example, `pip3 install --target
 //! target/duckdb duckdb` installs one, and `HIGHWATER_DUCKDB=target/duckdb` names its folder. Without the variable, and

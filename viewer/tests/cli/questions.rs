@@ -1,5 +1,4 @@
-//! Questions: what an assistant is asked about recordings, with the figures that the obvious call of a tool must
-//! answer.
+//! Tests that tools answer typical questions of an assistant with the right numbers.
 //!
 //! The figures do not come from this program: see the sources in `questions/questions.json`.
 

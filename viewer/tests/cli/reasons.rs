@@ -1,4 +1,4 @@
-//! Reasons: what `explain` and `diff` print, for people and for programs.
+//! Tests the text and JSON output of `explain` and `diff`.
 
 use expect_test::{Expect, expect};
 use highwater_notation::trace_from_text;

@@ -1,4 +1,4 @@
-//! Record: a built-in training step from the command line to an opened recording.
+//! Tests that a built-in training step can be recorded from the command line and opened.
 
 use crate::binary::{highwater, refused, stderr, stdout};
 use serde_json::Value;

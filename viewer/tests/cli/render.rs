@@ -1,4 +1,4 @@
-//! Render: what `highwater render` draws, says and refuses.
+//! Tests the pictures and messages of `highwater render`.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Reserved memory: by pool, and its growth.
+//! Tests the output about reserved memory by pool and its growth.
 
 use highwater_notation::trace_from_text;
 use highwater_snapshots::Trace;

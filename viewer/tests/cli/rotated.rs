@@ -1,4 +1,4 @@
-//! Rotated: the files that a recorder wrote one after another are one recording.
+//! Tests that files rotated by a recorder are opened as one recording.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;

@@ -1,4 +1,4 @@
-//! Sample: a small recording, and what a command says of it.
+//! Test helpers: a small recording, and the output of a command for it.
 
 use std::path::Path;
 

@@ -1,5 +1,4 @@
-//! The JSON Schemas of `docs/schema`: each describes the JSON object of a command, as printed about recordings of many
-//! kinds.
+//! Tests that the JSON Schemas in `docs/schema` describe the JSON output of each command for recordings of many kinds.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! Serve and pages for browsers: what is served and to whom, over real connections; what a page contains.
+//! Tests the contents of pages for browsers, and which requests `serve` answers over real connections.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;

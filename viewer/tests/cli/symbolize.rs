@@ -1,4 +1,4 @@
-//! Symbolize: what `highwater symbolize` writes, says and refuses.
+//! Tests the files and messages of `highwater symbolize`.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Tables: what `highwater convert` to Parquet writes, says and refuses; what stands in the tables is tested beside the
+//! Tests the files and messages of `highwater convert` to Parquet; the contents of the tables are tested next to the
 //! code.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! Top: what the terminal shows of recordings that are complete, that grow, and that become something else.
+//! Tests the screen of `top` for recordings that are complete, that grow, and that are replaced.
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;

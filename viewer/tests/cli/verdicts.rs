@@ -1,5 +1,5 @@
-//! Verdicts of `plan` and `whatif` on built-in steps that run out of memory at random capacities: none says that a step
-//! fits where recording it again so fails.
+//! Tests verdicts of `plan` and `whatif` on built-in steps that run out of memory at random capacities: no verdict says
+//! that a step fits if a new recording with the changes fails.
 
 use std::path::Path;
 

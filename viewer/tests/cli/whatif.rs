@@ -1,4 +1,4 @@
-//! What-if: replays of recordings from the command line.
+//! Tests `whatif` replays of recordings from the command line.
 
 use std::ops::ControlFlow;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Tests of what the pointer does directly to the timeline: lanes, the menu, zooming around a block, a chosen row.
+//! Tests of direct interaction with the timeline by pointer: lanes, the menu, zooming to a block, and a selected row.
 
 use eframe::egui::{Key, Modifiers, Pos2};
 use egui_kittest::Harness;

@@ -1,4 +1,4 @@
-//! Tests of recordings that are too long to be held in memory, of which parts are shown.
+//! Tests of recordings that are too long to be held in memory, of which only parts are shown.
 
 use std::fs::File;
 use std::ops::{ControlFlow, Range};

@@ -1,4 +1,4 @@
-//! Tests of a plan in the window: the same answer as on the command line, by keys alone and in a small window.
+//! Tests that the plan in the window equals that of the command line, with keys only and in a small window.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Tests of the timeline: its content, and navigation by pointer and keys.
+//! Tests the contents of the timeline, and navigation by pointer and keys.
 
 use super::harness::{click, harness, place_of, press, run, settle, steps, view};
 use eframe::egui::{Event, Key, Modifiers, MouseWheelSource, MouseWheelUnit, TouchPhase, vec2};

@@ -1,5 +1,5 @@
-//! Cases: how requests find their blocks, and how blocks come free, as scripts and what comes of them. The script's
-//! language is described in `script.rs`.
+//! Tests of where requested blocks are placed and how blocks are freed, as scripts with their expected results. The
+//! language of the scripts is described in `script.rs`.
 
 use expect_test::expect;
 

@@ -1,4 +1,4 @@
-//! Config: settings read and print as PyTorch's do, and errors name the key and what is allowed.
+//! Tests that settings are parsed and printed as in PyTorch, and that errors name the key and the accepted values.
 
 use expect_test::expect;
 use highwater_allocator::{

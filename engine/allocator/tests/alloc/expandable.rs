@@ -1,5 +1,5 @@
-//! Expandable: how expandable segments map and unmap pages, as scripts and what comes of them. The script's language is
-//! described in `script.rs`.
+//! Tests of how expandable segments map and unmap pages, as scripts with their expected results. The language of the
+//! scripts is described in `script.rs`.
 
 use expect_test::expect;
 

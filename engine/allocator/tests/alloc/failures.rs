@@ -1,4 +1,4 @@
-//! Failures: a driver that fails, blocks in the wrong hands, and many threads at once.
+//! Tests of driver failures, of blocks passed to the wrong allocator, and of use by many threads.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,5 @@
-//! Limits: what happens when memory is short or must not be held, as scripts and what comes of them. The script's
-//! language is described in `script.rs`.
+//! Tests of the allocator when memory is short or may not be cached, as scripts with their expected results. The
+//! language of the scripts is described in `script.rs`.
 
 use expect_test::expect;
 

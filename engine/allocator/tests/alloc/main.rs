@@ -1,4 +1,4 @@
-//! The allocator's tests that need no recording, in one binary.
+//! Tests of the allocator without a recording, in one binary.
 
 mod noting_driver;
 mod script;

@@ -1,5 +1,5 @@
-//! Model: random programs against plain books that know nothing of how the allocator works, with a full audit after
-//! every step.
+//! Runs random programs and compares the allocator with a simple model that does not know how the allocator works; a
+//! full audit follows every step.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

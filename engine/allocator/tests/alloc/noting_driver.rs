@@ -1,4 +1,5 @@
-//! NotingDriver: a driver that notes its calls, with names for addresses; shared by the scripts and PyTorch's fixtures.
+//! A driver that records its calls with names in place of addresses, shared by the script tests and the PyTorch
+//! fixtures.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! PyTorch: the allocator makes the same segments, places and statistics as PyTorch's, request for request.
+//! Tests that the allocator creates the same segments, block addresses and statistics as PyTorch's for every request.
 //!
 //! The files in `data/alloc` are what PyTorch 2.15 did, written by the script beside them.
 

@@ -1,4 +1,4 @@
-//! Script: requests to the allocator as text, one a line, and what came of them as text.
+//! Runs scripts of allocator requests, one request per line, and prints the results as text.
 //!
 //! | line | does |
 //! |---|---|

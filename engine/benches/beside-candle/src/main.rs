@@ -1,4 +1,5 @@
-//! Beside candle: the same training steps by this engine and by candle, in turn, with the same numbers and threads.
+//! Runs the same training steps with this engine and with candle in turn, with the same initial parameters and number
+//! of threads.
 //!
 //! `RAYON_NUM_THREADS=2 cargo run --release -- [gpt2|tiny-nerf-64|tiny-nerf-256 …]` prints the median of each phase in
 //! milliseconds. Both begin with the same parameters, and the run fails unless their losses agree.

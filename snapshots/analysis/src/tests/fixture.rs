@@ -1,4 +1,4 @@
-//! Recordings for tests.
+//! Test helpers that create recordings.
 
 use std::ops::ControlFlow;
 

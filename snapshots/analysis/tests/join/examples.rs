@@ -1,4 +1,4 @@
-//! Examples of joining: an allocator and the driver below it, ranks, different clocks, and a PyTorch recording.
+//! Examples of joined recordings: an allocator and its driver, ranks, different clocks, and a PyTorch recording.
 
 use std::path::Path;
 

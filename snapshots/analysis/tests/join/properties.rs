@@ -1,4 +1,4 @@
-//! Property tests of joining any recordings, sound or not.
+//! Property tests of joining arbitrary recordings, valid or contradictory.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

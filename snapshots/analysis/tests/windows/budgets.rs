@@ -1,4 +1,4 @@
-//! Budgets are measured in a recording that is read in parts as in the whole, and the same causes are named.
+//! Tests that budgets of a recording read in parts have the same measured values and causes as for the whole recording.
 
 use highwater_analysis::budget::{Allowance, Budget, Checked, Outcome, check};
 use highwater_analysis::{Metric, Source};

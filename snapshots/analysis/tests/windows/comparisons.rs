@@ -1,4 +1,5 @@
-//! Two recordings, or two moments of one, differ by the same whether they are in memory or read in windows.
+//! Tests that comparisons of two recordings, or of two moments of one, are the same for recordings in memory and
+//! recordings read in windows.
 
 use std::ops::AddAssign as _;
 

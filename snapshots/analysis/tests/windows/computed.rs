@@ -1,4 +1,4 @@
-//! Recordings without summaries, or with some, whose opening is helped by what was computed before.
+//! Tests of recordings with some or no summaries, which open faster with previously computed values.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;

@@ -1,4 +1,4 @@
-//! A recording of which only some blocks count has the same figures whether it is in memory or read in windows.
+//! Tests that a recording of which only some blocks are counted has the same totals in memory and read in windows.
 
 use highwater_analysis::phases::phases;
 use highwater_analysis::summary::summarize;

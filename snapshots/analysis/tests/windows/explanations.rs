@@ -1,4 +1,4 @@
-//! The peak of a recording that is read in parts has the explanation of the whole.
+//! Tests that the explanation of the peak is the same for a recording read in parts as for the whole recording.
 
 use highwater_analysis::explain::{Advice, Remedy};
 use highwater_analysis::peak::Query;

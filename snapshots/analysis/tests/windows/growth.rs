@@ -1,4 +1,4 @@
-//! Growth per step of a recording that is read in parts is that of the whole.
+//! Tests that growth per step is the same for a recording read in parts as for the whole recording.
 
 use highwater_analysis::growth::{Between, Growth, GrowthQuery, NoWindow, StepRange, growth};
 use highwater_analysis::{Filter, GroupKey, Metric, Source};

@@ -1,4 +1,4 @@
-//! A window of a recording has the totals, lifetimes and origins of the whole.
+//! Tests that a window of a recording has the same totals, lifetimes and origins as the whole recording.
 
 mod program;
 mod counted;

@@ -1,4 +1,4 @@
-//! A program that allocates and frees in every way, and recordings of it.
+//! A program that allocates and frees in every possible way, and recordings of it.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

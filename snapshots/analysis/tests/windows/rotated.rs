@@ -1,4 +1,4 @@
-//! The files of a rotation are one recording.
+//! Tests that rotated files are read as one recording.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

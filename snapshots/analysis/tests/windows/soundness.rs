@@ -1,4 +1,4 @@
-//! The contradictions of a recording are the same whether it is in memory or read in windows.
+//! Tests that the contradictions found in a recording are the same in memory and read in windows.
 
 use highwater_analysis::Source;
 use highwater_analysis::verify::verify;

@@ -1,4 +1,4 @@
-//! The steps of each device are counted without reading events.
+//! Tests that the steps of each device are counted without reading events.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,4 @@
-//! Formats: every kind of file through every door, and what is none of them.
+//! Tests that every public function opens every supported file format, and rejects other files.
 
 use std::io::{Read, Write as _};
 use std::ops::ControlFlow;

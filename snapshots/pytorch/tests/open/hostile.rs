@@ -1,4 +1,4 @@
-//! Hostile: whatever is cut or changed, a file opens or is refused.
+//! Tests that a file with cut or changed bytes is either opened or rejected with an error.
 
 use highwater_pytorch::open::open_bytes;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Json: snapshots as JSON text, whole, old, strange and wrong.
+//! Tests of snapshots as JSON: complete, old, unusual and invalid files.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,4 @@
-//! LiveBytes: what is told of a recording's memory while it is read is what the whole recording says.
+//! Tests that the live bytes reported while a recording is read equal those of the complete recording.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,4 @@
-//! Made: a snapshot with something of everything, as a value, and the files that hold it.
+//! Test helpers that create a snapshot with every kind of entry, as a value and as files.
 
 use std::fmt::Write as _;
 use std::io::Write as _;

@@ -1,4 +1,4 @@
-//! Open: what is true of every kind of file that can be opened, tested through the public interface alone.
+//! Tests of every supported file format through the public interface.
 
 mod made;
 mod json;

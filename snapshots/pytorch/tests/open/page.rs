@@ -1,4 +1,4 @@
-//! Page: web pages with a snapshot in them.
+//! Tests of web pages that contain a snapshot.
 
 use highwater_pytorch::open::{FileKind, open_bytes};
 

@@ -1,4 +1,4 @@
-//! Samples: snapshots that PyTorch itself made, in the folder that HIGHWATER_TORCH_SAMPLES names.
+//! Tests that snapshots made by PyTorch can be opened, from the folder given in HIGHWATER_TORCH_SAMPLES.
 
 use highwater_pytorch::open::open_file;
 

@@ -1,4 +1,4 @@
-//! Tagged: recordings of the Python package, made by `tests/data/make.py`, have their modules, phases and steps.
+//! Tests that recordings of the Python package, made by `tests/data/make.py`, have their modules, phases and steps.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;

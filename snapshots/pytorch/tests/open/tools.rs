@@ -1,5 +1,5 @@
-//! Tools: recordings of JAX, Nsight Systems, RMM and NCCL, and how they fail. `testdata/tools` has the files and the
-//! programs that made them.
+//! Tests that recordings of JAX, Nsight Systems, RMM and NCCL can be opened, and the errors if they cannot.
+//! `testdata/tools` has the files and the programs that made them.
 
 use std::io::Read as _;
 

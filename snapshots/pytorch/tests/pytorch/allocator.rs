@@ -1,4 +1,4 @@
-//! Allocator: carries out orders as a caching allocator does, and records that; for properties of sound recordings.
+//! A simulated caching allocator that executes requests and records them, for property tests with valid recordings.
 //!
 //! What a snapshot of PyTorch cannot say is not ordered. A traced free gives the requested size alone, so blocks that
 //! were there before the first event have their request rounded to 512 bytes, and no more; a block of the large pool

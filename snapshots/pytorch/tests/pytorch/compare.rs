@@ -1,4 +1,4 @@
-//! Compare: how a recording differs from what is expected, in words.
+//! Describes the differences between a recording and the expected one.
 
 use std::collections::BTreeMap;
 

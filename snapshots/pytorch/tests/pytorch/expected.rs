@@ -1,4 +1,4 @@
-//! Expected: what `expected.json` says of each file.
+//! Reads the expected values of each file from `expected.json`.
 
 use std::collections::BTreeMap;
 use std::fs;

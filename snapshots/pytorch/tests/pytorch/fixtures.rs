@@ -1,4 +1,4 @@
-//! Fixtures: the recordings of `testdata`, each opened as it is, and as `.snap`.
+//! Opens the recordings of `testdata`, each in its original format and as `.snap`.
 
 use std::collections::BTreeSet;
 use std::fs;

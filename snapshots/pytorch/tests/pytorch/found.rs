@@ -1,4 +1,4 @@
-//! Found: a recording as this crate opens it, and what it says of events in the terms of PyTorch's files.
+//! Describes the events of an opened recording in the terms of PyTorch's files.
 
 use std::ops::ControlFlow;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! PyTorch: what is found in recordings of real programs, against what PyTorch counted itself and a second replay.
+//! Tests recordings of real programs against PyTorch's own statistics and an independent replay.
 //!
 //! `testdata` has the recordings, the programs that made them, and `expected.json`, which `make.py` writes.
 

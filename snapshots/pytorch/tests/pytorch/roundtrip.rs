@@ -1,4 +1,4 @@
-//! Roundtrip: what was recorded is what an exported file gives back, with the recording that it carries and without.
+//! Tests that an exported file gives back the recording, with and without the embedded recording.
 
 use std::ops::ControlFlow;
 

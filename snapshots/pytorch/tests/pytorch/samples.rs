@@ -1,5 +1,5 @@
-//! Samples: recordings of other people's programs, in a folder that `HIGHWATER_TORCH_SAMPLES` names; not part of the
-//! project.
+//! Tests recordings of other people's programs, in the folder given in `HIGHWATER_TORCH_SAMPLES`; they are not part of
+//! the project.
 //!
 //! The folder has an `expected.json`: by file and device ordinal `events`, `allocs`, `baseline`, `requested_peak`,
 //! `requested_event` (its place in the device's trace), `requested_end`, `reserved_peak`, `reserved_end`, `oom_events`.

@@ -1,4 +1,4 @@
-//! Tests of matrix products against plain loops, and of what is refused.
+//! Tests of matrix products against plain loops, and of rejected arguments.
 #![expect(unsafe_code, reason = "calls functions as C does, with addresses")]
 
 use std::ffi::c_void;

@@ -1,4 +1,4 @@
-//! Run: `highwater run` on programs that use the CUDA driver, for which the stand-in takes its place.
+//! Tests `highwater run` on programs that use the CUDA driver, with the stand-in in its place.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

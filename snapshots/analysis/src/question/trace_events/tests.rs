@@ -1,4 +1,4 @@
-//! Tests of the traces that recordings are written as.
+//! Tests of recordings exported as trace events.
 
 use std::io;
 use std::ops::ControlFlow;

@@ -1,4 +1,4 @@
-//! Tests of the whole export: writes a small trace as pickle and as JSON and reads it back.
+//! Tests that a small trace can be exported as pickle and as JSON and read back.
 
 mod unpickle;
 

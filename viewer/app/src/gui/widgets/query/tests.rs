@@ -1,4 +1,4 @@
-//! Tests of questions: which are answered, shown and forgotten, and what follows a panic.
+//! Tests that queries are answered, shown and discarded, and that a panic in one is handled.
 
 use super::*;
 
