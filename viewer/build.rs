@@ -41,7 +41,7 @@ fn embed_library(out: &Path, feature: &str, name: &str, embedded: &str) {
         // As when building for another machine than this one: the binary then looks beside itself.
         println!("cargo::warning={name} is not carried in the binary, and has to lie beside it");
     }
-    let library = found.map(|path| std::fs::read(path).expect("a library that was just built can be read"));
+    let library = found.map(|path| std::fs::read(path).expect("the built library cannot be read"));
     let library = library.unwrap_or_default();
     // Computed here, since it would take longer than what many programs do that are run with the library.
     let mut content = DefaultHasher::new();
@@ -49,21 +49,21 @@ fn embed_library(out: &Path, feature: &str, name: &str, embedded: &str) {
     let name = format!("libhighwater-{:016x}-{embedded}", content.finish());
     std::fs::write(out.join(format!("{embedded}.name")), name)
         .and_then(|()| std::fs::write(out.join(embedded), library))
-        .expect("Cargo's folder can be written to");
+        .expect("Cargo's output folder is not writable");
 }
 
 /// Writes an array of the names and contents of the package's modules.
 fn embed_package(out: &Path) {
     println!("cargo::rerun-if-changed={PACKAGE}");
     let folder = Path::new(&variable("CARGO_MANIFEST_DIR")).join(PACKAGE);
-    let entries = std::fs::read_dir(&folder).expect("the package lies beside this crate");
+    let entries = std::fs::read_dir(&folder).expect("the Python package is not next to this crate");
     let mut names: Vec<String> =
         entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.retain(|name| name.ends_with(".py"));
     names.sort();
     let row = |name: &String| format!("    ({name:?}, include_str!({:?})),\n", folder.join(name));
     let rows: String = names.iter().map(row).collect();
-    std::fs::write(out.join("package.rs"), format!("[\n{rows}]")).expect("Cargo's folder can be written to");
+    std::fs::write(out.join("package.rs"), format!("[\n{rows}]")).expect("Cargo's output folder is not writable");
 }
 
 /// Embeds the app for browsers, if it was built. Releases set `HIGHWATER_REQUIRE_PAGE`.
@@ -75,13 +75,13 @@ fn embed_page(out: &Path) {
     let found = folders.iter().find(is_built);
     // A watched folder must exist, else Cargo runs this script every time.
     let watched = found.unwrap_or(&folders[0]);
-    std::fs::create_dir_all(watched).expect("Cargo's folder can be written to");
+    std::fs::create_dir_all(watched).expect("Cargo's output folder is not writable");
     println!("cargo::rerun-if-changed={}", watched.display());
     let is_required = std::env::var_os("HIGHWATER_REQUIRE_PAGE").is_some();
     assert!(found.is_some() || !is_required, "the app for browsers was not built: run `cargo page` first");
     for name in PAGE_FILES {
-        let bytes = found.map(|folder| std::fs::read(folder.join(name)).expect("a file that was built can be read"));
-        std::fs::write(out.join(name), bytes.unwrap_or_default()).expect("Cargo's folder can be written to");
+        let bytes = found.map(|folder| std::fs::read(folder.join(name)).expect("the built file cannot be read"));
+        std::fs::write(out.join(name), bytes.unwrap_or_default()).expect("Cargo's output folder is not writable");
     }
 }
 

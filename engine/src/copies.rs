@@ -7,7 +7,7 @@ use crate::{Error, Result};
 impl Storage {
     /// Copies host bytes to CUDA memory at offset `first`; `bytes` may be modified once this returns.
     pub(crate) fn copy_in(&self, op: &'static str, first: usize, bytes: &[u8]) -> Result<()> {
-        assert!(first + bytes.len() <= self.bytes(), "a copy ends within its storage");
+        assert!(first + bytes.len() <= self.bytes(), "a copy extends past the end of its storage");
         let place = self.lend_to_write(op)?;
         let gpu = self.device().gpu().ok_or(Error::NotOnHost { op })?;
         // SAFETY: the block belongs to this storage, and `bytes` fit. It was allocated for this stream, on which
@@ -18,7 +18,7 @@ impl Storage {
 
     /// Copies bytes of pinned memory, from offset `first`, to the start of `to` on its CUDA device, without waiting.
     pub(crate) fn copy_pinned_to(&self, op: &'static str, first: usize, to: &Self) -> Result<()> {
-        assert!(first + to.bytes() <= self.bytes(), "a copy ends within its storage");
+        assert!(first + to.bytes() <= self.bytes(), "a copy extends past the end of its storage");
         let stream = to.device().current_stream();
         let (from, place) = (self.lend(op)?, to.lend_to_write(op)?);
         let gpu = to.device().gpu().ok_or(Error::NotOnHost { op })?;
@@ -34,7 +34,7 @@ impl Storage {
     /// Copies bytes of one CUDA device's memory, from offset `first`, to the start of `to` on another, without waiting.
     /// The thread's current streams of both devices are synchronized.
     pub(crate) fn copy_across(&self, op: &'static str, first: usize, to: &Self) -> Result<()> {
-        assert!(first + to.bytes() <= self.bytes(), "a copy ends within its storage");
+        assert!(first + to.bytes() <= self.bytes(), "a copy extends past the end of its storage");
         let (from, place) = (self.lend(op)?, to.lend_to_write(op)?);
         let (Some(gpu), Some(other)) = (self.device().gpu(), to.device().gpu()) else {
             return Err(Error::NotOnHost { op });
@@ -49,7 +49,7 @@ impl Storage {
 
     /// Copies bytes of CUDA memory from offset `first` to the host, after waiting for all operations so far.
     pub(crate) fn copy_out(&self, op: &'static str, first: usize, bytes: &mut [u8]) -> Result<()> {
-        assert!(first + bytes.len() <= self.bytes(), "a copy ends within its storage");
+        assert!(first + bytes.len() <= self.bytes(), "a copy extends past the end of its storage");
         let place = self.lend(op)?;
         let gpu = self.device().gpu().ok_or(Error::NotOnHost { op })?;
         // SAFETY: the block belongs to this storage, and the bytes are within it.

@@ -104,7 +104,7 @@ pub(crate) mod tape {
         let result = part();
         match on.pop() {
             Some(Tape::Note(draws)) => (result, draws),
-            _ => unreachable!("tapes are taken off in the reverse of the order in which they were put on"),
+            _ => unreachable!("tapes were removed in a different order from that in which they were added"),
         }
     }
 

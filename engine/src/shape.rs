@@ -132,7 +132,7 @@ impl Deref for Shape {
 
 impl<const N: usize> From<[usize; N]> for Shape {
     fn from(lengths: [usize; N]) -> Self {
-        const { assert!(N <= MAX_RANK, "a tensor has at most 8 axes") };
+        const { assert!(N <= MAX_RANK, "a tensor has more than 8 axes") };
         Self::filled(&lengths)
     }
 }

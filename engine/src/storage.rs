@@ -89,7 +89,7 @@ impl Storage {
     }
 
     fn block(&self) -> &Block {
-        self.block.as_ref().expect("a storage keeps its block until it is dropped")
+        self.block.as_ref().expect("the storage has no block")
     }
 
     /// Returns the category of the memory; [`Category::Unknown`] if it is not known.

@@ -20,7 +20,7 @@ struct Bump {
 
 impl Bump {
     fn alloc(&self, bytes: u64) -> u64 {
-        let mut next = self.next.lock().expect("no holder panics");
+        let mut next = self.next.lock().expect("a thread panicked while it held the lock");
         let (block, address) = *next;
         *next = (block + 1, address + bytes.next_multiple_of(512));
         let allocated = next.1 - address;
@@ -30,7 +30,7 @@ impl Bump {
     }
 
     fn free(&self, block: u64) {
-        let _order = self.next.lock().expect("no holder panics");
+        let _order = self.next.lock().expect("a thread panicked while it held the lock");
         api::free_requested(DeviceId(0), block);
         api::free_completed(DeviceId(0), block);
     }
@@ -42,7 +42,7 @@ impl Source for Bump {
     }
 
     fn freeze(&self, read: &mut dyn FnMut(StartingState)) {
-        let _order = self.next.lock().expect("no holder panics");
+        let _order = self.next.lock().expect("a thread panicked while it held the lock");
         // This one keeps no list of its blocks; an allocator that does gives it here.
         read(StartingState::default());
     }

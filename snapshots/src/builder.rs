@@ -471,5 +471,5 @@ impl TraceBuilder {
 
 fn push_row<T>(rows: &mut Vec<T>, row: T) -> u32 {
     rows.push(row);
-    u32::try_from(rows.len() - 1).expect("a table holds fewer than 2^32 rows")
+    u32::try_from(rows.len() - 1).expect("a table holds more than 2^32 rows")
 }

@@ -28,7 +28,7 @@ macro_rules! handle {
             /// Returns the handle of row `index`. Panics if `index` is above 2³² − 2, the maximum size of a table.
             #[inline]
             pub fn from_index(index: usize) -> Self {
-                assert!(index < u32::MAX as usize, "a table holds at most 2^32 - 2 rows");
+                assert!(index < u32::MAX as usize, "a table holds more than 2^32 - 2 rows");
                 Self(index as u32)
             }
         }

@@ -22,7 +22,7 @@ impl<T: Clone + Eq + Hash> Interner<T> {
         if let Some(&position) = self.index.get(&value) {
             return position;
         }
-        let position = u32::try_from(self.rows.len()).expect("an interner holds fewer than 2^32 values");
+        let position = u32::try_from(self.rows.len()).expect("an interner holds more than 2^32 values");
         self.rows.push(value.clone());
         self.index.insert(value, position);
         position

@@ -125,7 +125,7 @@ pub(crate) fn whole_page(recordings: &[(String, Vec<u8>)]) -> Result<String, Fai
 /// Returns the element that lists the recordings. Names are untrusted text, and must not close the element.
 fn list(recordings: &[Listed]) -> String {
     let json =
-        serde_json::to_string(recordings).expect("texts and flags can be written as JSON").replace('<', "\\u003c");
+        serde_json::to_string(recordings).expect("a text or flag cannot be written as JSON").replace('<', "\\u003c");
     format!("<script type=\"application/json\" id=\"recordings\">{json}</script>\n")
 }
 

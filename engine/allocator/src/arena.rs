@@ -112,7 +112,7 @@ impl Arena {
     #[cold]
     fn push(&mut self, record: Record) -> BlockIndex {
         let index = u32::try_from(self.records.len()).ok().filter(|&index| index != u32::MAX);
-        let index = index.expect("an allocator holds at most 2^32 - 1 ranges");
+        let index = index.expect("an allocator holds more than 2^32 - 1 ranges");
         self.records.push(record);
         BlockIndex(index)
     }
@@ -139,7 +139,7 @@ impl Arena {
     /// index and shrinks to the rest.
     pub(super) fn cut_front(&mut self, index: BlockIndex, bytes: u64) -> BlockIndex {
         let rest = &mut self[index];
-        assert!(bytes < rest.bytes, "cutting {bytes} bytes off a range of {}", rest.bytes);
+        assert!(bytes < rest.bytes, "cannot cut {bytes} bytes off a range of {}", rest.bytes);
         let mut front = Record { other_streams: None, bytes, next: index, ..*rest };
         rest.address += bytes;
         rest.bytes -= bytes;
@@ -157,7 +157,7 @@ impl Arena {
     /// covers the rest and follows it.
     pub(super) fn cut_back(&mut self, index: BlockIndex, bytes: u64) -> BlockIndex {
         let front = &mut self[index];
-        assert!(bytes < front.bytes, "keeping {bytes} bytes of a range of {}", front.bytes);
+        assert!(bytes < front.bytes, "cannot keep {bytes} bytes of a range of {}", front.bytes);
         let back = Record {
             context: Context::NOTHING,
             other_streams: None,

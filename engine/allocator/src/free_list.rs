@@ -45,7 +45,7 @@ impl StreamRanges {
     fn insert(&mut self, key: FreeKey) {
         if let Some(former) = self.latest.replace(key) {
             let inserted = self.tree.insert(former);
-            assert!(inserted, "{former:?} is listed once");
+            assert!(inserted, "{former:?} is in the list more than once");
         }
     }
 
@@ -113,7 +113,7 @@ impl FreeList {
     pub(super) fn remove(&mut self, index: BlockIndex, record: &Record) {
         let ranges = self.streams.iter_mut().find(|(stream, _)| *stream == record.stream);
         let removed = ranges.is_some_and(|(_, ranges)| ranges.remove(&FreeKey::of(index, record)));
-        assert!(removed, "{index:?} is free, so it is listed");
+        assert!(removed, "{index:?} is free but not in the list");
     }
 
     /// Returns the stream's smallest range of at least `bytes`.
@@ -140,12 +140,12 @@ impl FreeList {
 
     pub(super) fn insert_unmapped(&mut self, index: BlockIndex, record: &Record) {
         let inserted = self.unmapped.insert((record.stream, record.address, index));
-        assert!(inserted, "{index:?} is listed once");
+        assert!(inserted, "{index:?} is in the list more than once");
     }
 
     pub(super) fn remove_unmapped(&mut self, index: BlockIndex, record: &Record) {
         let removed = self.unmapped.remove(&(record.stream, record.address, index));
-        assert!(removed, "{index:?} is unmapped, so it is listed");
+        assert!(removed, "{index:?} is unmapped but not in the list");
     }
 
     /// Returns the stream's unmapped ranges, lowest address first.

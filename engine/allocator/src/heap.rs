@@ -72,7 +72,7 @@ impl Heap {
         assert!(block.owner == self.number, "this block belongs to another allocator: {block:?}");
         debug_assert!(
             self.arena.get(block.index).is_some_and(|record| (record.used, record.key) == (Use::Allocated, block.key)),
-            "a block that was handed out is in use: {block:?}"
+            "the block is not in use: {block:?}"
         );
     }
 

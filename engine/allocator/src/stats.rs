@@ -26,7 +26,7 @@ impl Stat {
 
     #[inline]
     pub(super) fn decrease(&mut self, amount: u64) {
-        debug_assert!(amount <= self.current, "what goes down has gone up before");
+        debug_assert!(amount <= self.current, "a statistic fell below zero");
         self.current -= amount;
         self.freed += amount;
     }

@@ -87,7 +87,7 @@ fn walk(result: &Tensor, grad: Tensor) -> Result<()> {
         drop(stream);
         for edge in work.edges.iter().flatten() {
             if let Edge::Leaf(leaf) = edge {
-                let left = contributions.get_mut(&leaf.id()).expect("every reachable leaf was counted");
+                let left = contributions.get_mut(&leaf.id()).expect("a reachable leaf was not counted");
                 *left -= 1;
                 if *left == 0 && leaf.grad().is_some() {
                     leaf.run_hooks()?;

@@ -18,7 +18,7 @@ impl<const N: usize> Nest<N> {
     /// Builds the loops over `layouts`, which must have the same shape.
     pub(in crate::backend) fn new(layouts: [&Layout; N]) -> Self {
         let shape = layouts[0].shape();
-        debug_assert!(layouts.iter().all(|layout| layout.shape() == shape), "operands of one shape");
+        debug_assert!(layouts.iter().all(|layout| layout.shape() == shape), "the operands differ in shape");
         let mut axes: Vec<usize> = (0..shape.rank()).filter(|&axis| shape[axis] != 1).collect();
         axes.sort_by_key(|&axis| std::cmp::Reverse(layouts[0].strides()[axis]));
         let mut nest = Self {

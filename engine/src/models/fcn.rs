@@ -239,7 +239,7 @@ impl Eight {
         image: [usize; 2],
         padding: FcnPadding,
     ) -> Result<Tensor> {
-        let (pool4, pool3) = (pool4.expect("made with the fourth block"), pool3.expect("made with the third block"));
+        let (pool4, pool3) = (pool4.expect("the fourth block is missing"), pool3.expect("the third block is missing"));
         let scores = join(&self.upscore2, scores, pool4, (padding, 5))?;
         let scores = join(&self.upscore_pool4, scores, pool3, (padding, 9))?;
         let start = [0, 1].map(|axis| match padding {

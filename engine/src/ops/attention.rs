@@ -97,7 +97,7 @@ fn unpack(packed: &Tensor, [heads, key_heads]: [usize; 2]) -> Result<[Tensor; 3]
     let (batch, length) = (packed.shape()[0], packed.shape()[1]);
     let slots = heads + 2 * key_heads;
     let by_heads = Shape::from([batch, length, slots, packed.shape()[2] / slots]);
-    let layout = packed.layout().reshape(&by_heads).expect("the last axis is contiguous, so it can be split");
+    let layout = packed.layout().reshape(&by_heads).expect("the last axis is not contiguous");
     let transposed = layout.transpose(1, 2);
     let part =
         |start, count| -> Result<Tensor> { Ok(packed.with_layout(transposed.narrow("attention", 1, start, count)?)) };

@@ -135,7 +135,7 @@ struct BatchNorm {
 impl Gradient for BatchNorm {
     fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
         let Self { known, of_batch } = *self;
-        let spread = known.of_channels.expect("these are statistics of channels");
+        let spread = known.of_channels.expect("the channel statistics are missing");
         let values = known.values()?;
         drop(known);
         let grad = grad.into_order()?;

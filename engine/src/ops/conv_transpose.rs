@@ -183,7 +183,7 @@ impl Gradient for ConvTranspose {
         }
         match place {
             Some(Place { new: Some(sum), .. }) => inputs.give(0, sum),
-            Some(_) => inputs.give(0, input.expect("only memory that is there is taken over")),
+            Some(_) => inputs.give(0, input.expect("there is no memory to take over")),
             None => Ok(()),
         }
     }

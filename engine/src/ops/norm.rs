@@ -143,12 +143,12 @@ impl Recipe for Known {
 
 impl Values {
     pub(super) fn input(&self) -> &Tensor {
-        self.input.as_ref().expect("a norm keeps its input for what needs it")
+        self.input.as_ref().expect("the norm did not keep its input")
     }
 
     /// Mean and spread of channels.
     pub(super) fn statistics(&self) -> [View<'_>; 2] {
-        [self.mean.as_ref().expect("channels have a mean").view(), self.spread.view()]
+        [self.mean.as_ref().expect("the mean of the channels is missing").view(), self.spread.view()]
     }
 
     /// Passes on the gradients of weight and bias, if they are needed. `take` returns a tensor to add one to, and the

@@ -114,7 +114,7 @@ fn rotate(tensor: &Tensor, packing: Packing, options: RotaryOptions) -> Result<T
 
 /// Rotates the part of a contiguous tensor that `packing` describes.
 fn turn(tensor: &Tensor, packing: Packing, rotation: Rotation) -> Result<()> {
-    let heads = tensor.layout().reshape(&packing.heads).expect("a contiguous tensor takes any shape without a copy");
+    let heads = tensor.layout().reshape(&packing.heads).expect("the tensor is not contiguous");
     let layout = heads.narrow(OP, 2, 0, packing.rotated)?;
     backend::rotary(View { layout: &layout, ..tensor.view() }, rotation)
 }

@@ -113,7 +113,7 @@ impl Tensor {
         let was_repeated = |axis: usize| axis < shift || (shape[axis - shift] == 1 && self.shape()[axis] != 1);
         let summed: Vec<usize> = (0..self.rank()).filter(|&axis| was_repeated(axis)).collect();
         let sum = self.sum_over(&summed, 1.0)?;
-        let layout = sum.layout().reshape(shape).expect("axes of length 1 come and go without a copy");
+        let layout = sum.layout().reshape(shape).expect("the reshape needs a copy");
         Ok(sum.with_layout(layout))
     }
 

@@ -220,7 +220,7 @@ impl<'a> InputGradients<'a> {
         let Some(Some(edge)) = self.edges.get(input) else {
             return Ok(());
         };
-        assert_eq!(grad.shape(), edge.shape(), "expected a gradient of the tensor's shape");
+        assert_eq!(grad.shape(), edge.shape(), "the gradient differs from the tensor in shape");
         match edge {
             Edge::Leaf(leaf) => {
                 let sum = Sum::new(grad);
@@ -250,7 +250,7 @@ impl<'a> InputGradients<'a> {
                 if sum.is_usable() {
                     return Some(sum.tensor);
                 }
-                leaf.set_grad(sum.tensor).expect("a gradient goes back to where it was");
+                leaf.set_grad(sum.tensor).expect("the gradient cannot be put back");
                 None
             }
             Edge::Node(node) => {

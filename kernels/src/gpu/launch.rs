@@ -93,7 +93,7 @@ impl Arguments {
     fn add(&mut self, alignment: usize, bytes: &[u8]) {
         let start = self.bytes.next_multiple_of(alignment);
         let end = start + bytes.len();
-        assert!(alignment <= 8 && end <= MAX_BYTES && self.count < MAX_ARGUMENTS, "kernels take less");
+        assert!(alignment <= 8 && end <= MAX_BYTES && self.count < MAX_ARGUMENTS, "too many kernel arguments");
         if self.words.is_empty() {
             self.words.reserve(USUAL_WORDS);
         }

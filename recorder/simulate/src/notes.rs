@@ -41,7 +41,7 @@ fn notify(listener: Listener, kind: Kind, name: &str) {
 pub(crate) fn note(kind: Kind, name: &str) {
     match LISTENER.get() {
         Some(listener) => notify(*listener, kind, name),
-        None => EARLY.lock().expect("no thread panics with the lock").push((kind, name.to_owned())),
+        None => EARLY.lock().expect("a thread panicked while it held the lock").push((kind, name.to_owned())),
     }
 }
 
@@ -54,7 +54,7 @@ functions! {
     /// Sets the listener, which can be set once, and passes it the notes made before.
     fn highwater_simulate_listen(listener: Listener) {
         if LISTENER.set(listener).is_ok() {
-            let early = std::mem::take(&mut *EARLY.lock().expect("no thread panics with the lock"));
+            let early = std::mem::take(&mut *EARLY.lock().expect("a thread panicked while it held the lock"));
             early.iter().for_each(|(kind, name)| notify(listener, *kind, name));
         }
         crate::abi::SUCCESS

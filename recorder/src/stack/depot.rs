@@ -35,7 +35,7 @@ impl StackKey {
     }
 
     fn from_index(index: usize) -> Self {
-        Self(u32::try_from(index + 1).expect("the depot holds at most MAX_NODES nodes"))
+        Self(u32::try_from(index + 1).expect("the depot holds more than MAX_NODES nodes"))
     }
 }
 

@@ -117,7 +117,7 @@ impl Intake {
         let frames = &mut self.raw.frames;
         *self.frames.entry(frame).or_insert_with(|| {
             frames.push(frame);
-            u32::try_from(frames.len() - 1).expect("fewer than 2^32 frames")
+            u32::try_from(frames.len() - 1).expect("more than 2^32 frames")
         })
     }
 
@@ -177,7 +177,7 @@ impl Intake {
         let rows = &mut self.raw.extras;
         *self.extras.entry(extras).or_insert_with(|| {
             rows.push(extras);
-            u32::try_from(rows.len() - 1).expect("fewer than 2^32 combinations")
+            u32::try_from(rows.len() - 1).expect("more than 2^32 combinations")
         })
     }
 

@@ -46,7 +46,7 @@ impl Sequences {
         if let Some(&row) = index.find(hash, |&row| list_of(row) == list) {
             return row;
         }
-        let row = u32::try_from(ends.len()).expect("fewer than 2^32 lists");
+        let row = u32::try_from(ends.len()).expect("more than 2^32 lists");
         items.extend_from_slice(list);
         ends.push(items.len());
         index.insert_unique(hash, row, |&row| hasher.hash_one(slice(items, ends, row as usize)));

@@ -62,17 +62,17 @@ impl<'a> Cursor<'a> {
 
     /// The next two bytes as a little-endian number.
     pub(super) fn u16(&mut self) -> Option<u16> {
-        self.take(2).map(|bytes| u16::from_le_bytes(bytes.try_into().expect("two bytes were taken")))
+        self.take(2).map(|bytes| u16::from_le_bytes(bytes.try_into().expect("fewer than two bytes")))
     }
 
     /// The next four bytes as a little-endian number.
     pub(super) fn u32(&mut self) -> Option<u32> {
-        self.take(4).map(|bytes| u32::from_le_bytes(bytes.try_into().expect("four bytes were taken")))
+        self.take(4).map(|bytes| u32::from_le_bytes(bytes.try_into().expect("fewer than four bytes")))
     }
 
     /// The next eight bytes as a little-endian number.
     pub(super) fn u64(&mut self) -> Option<u64> {
-        self.take(8).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes were taken")))
+        self.take(8).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("fewer than eight bytes")))
     }
 
     /// The next LEB128 number; `None` if it is truncated or has more than 64 bits.

@@ -43,7 +43,7 @@ macro_rules! columns {
             #[inline]
             pub fn get(&self, id: $id) -> $row {
                 crate::yielding::tick();
-                let row = id.index().expect("an id names a row");
+                let row = id.index().expect("no row has this id");
                 $row { $($column: self.$column[row],)+ $($more: $of(self, id),)* }
             }
         }

@@ -100,7 +100,7 @@ impl Trace {
     ///
     /// Panics if there is no such event.
     pub fn subject(&self, id: EventId) -> Subject {
-        let index = id.index().expect("an event id names an event");
+        let index = id.index().expect("no event has this id");
         let subject = self.events.subject[index];
         match self.events.kind[index] {
             EventKind::Alloc | EventKind::FreeRequested | EventKind::FreeCompleted | EventKind::Used => {
@@ -132,7 +132,7 @@ impl Trace {
     // Walks over all events spend their time here.
     #[inline(always)]
     pub fn transition(&self, id: EventId) -> Transition {
-        let index = id.index().expect("an event id names an event");
+        let index = id.index().expect("no event has this id");
         let (kind, subject) = (self.events.kind[index], self.events.subject[index]);
         let named = match kind {
             EventKind::Alloc => self.replaced_by(id).map_or(Named::Unknown, |former| self.named_at(former, id)),
@@ -392,7 +392,7 @@ impl Trace {
 
     /// Returns the event in the form in which it was recorded. Unknown blocks have the key `u64::MAX`.
     pub fn what(&self, id: EventId) -> What {
-        let index = id.index().expect("an event id names an event");
+        let index = id.index().expect("no event has this id");
         let kind = self.events.kind[index];
         let key = |block: BlockId| block.index().map_or(u64::MAX, |index| index as u64);
         let of_block = || key(BlockId(self.events.subject[index]));

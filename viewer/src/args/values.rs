@@ -196,13 +196,13 @@ fn parser_of(metrics: &[Metric]) -> impl TypedValueParser<Value = Metric> + use<
         _ => PossibleValue::new(metric.name()),
     };
     PossibleValuesParser::new(metrics.iter().map(value))
-        .map(|name| Metric::from_name(&name.replace('-', "_")).expect("only names of metrics are possible"))
+        .map(|name| Metric::from_name(&name.replace('-', "_")).expect("the value is not the name of a metric"))
 }
 
 /// Returns a parser that accepts the names of all event kinds.
 pub(crate) fn kind_parser() -> impl TypedValueParser<Value = EventKind> {
     PossibleValuesParser::new(EventKind::ALL.iter().map(|kind| kind.name()))
-        .map(|name| EventKind::from_name(&name).expect("only names of kinds are possible"))
+        .map(|name| EventKind::from_name(&name).expect("the value is not the name of an event kind"))
 }
 
 #[cfg(test)]

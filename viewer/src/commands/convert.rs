@@ -271,7 +271,7 @@ fn progress_bar(destination: &Destination, events: u64) -> ProgressBar {
     }
     let style =
         ProgressStyle::with_template("{spinner} {msg} {wide_bar} {human_pos} of {human_len} events ({elapsed})");
-    spinner.set_style(style.expect("the template is well formed"));
+    spinner.set_style(style.expect("the template is malformed"));
     spinner.set_length(events);
     spinner
 }

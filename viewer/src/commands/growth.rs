@@ -117,7 +117,7 @@ impl<'a> GrowthReport<'a> {
             devices.swap(0, first);
         }
         let mut devices = devices.into_iter();
-        let growth = devices.next().expect("a device was chosen").map_err(|no| refused(&no, arguments))?;
+        let growth = devices.next().expect("no device was chosen").map_err(|no| refused(&no, arguments))?;
         // A device without these steps is left out.
         let others = devices.flatten().collect();
         let facts = trace.device_facts(growth.start.device);

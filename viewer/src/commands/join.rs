@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &JoinArguments, page: &mut Page<'_>) -> Result<Stat
     for file in &arguments.files {
         destination = Some(Destination::new(&arguments.out, file)?);
     }
-    let destination = destination.expect("the command line asks for two files");
+    let destination = destination.expect("fewer than two files");
     let recordings: Vec<Recording> =
         arguments.files.iter().map(|file| read_with(file, &arguments.categories)).collect::<Result<_, _>>()?;
     let offsets =

@@ -127,7 +127,7 @@ fn available_bytes() -> Option<u64> {
 pub(crate) fn reading_bar(doing: &str) -> ProgressBar {
     let bar = spinner(doing);
     let template = "{spinner} {msg} {bytes}{prefix} ({elapsed})";
-    bar.set_style(ProgressStyle::with_template(template).expect("the template is well formed"));
+    bar.set_style(ProgressStyle::with_template(template).expect("the template is malformed"));
     bar
 }
 
@@ -135,7 +135,7 @@ pub(crate) fn reading_bar(doing: &str) -> ProgressBar {
 pub(crate) fn show(bar: &ProgressBar, now: Progress) {
     if now.bytes != u64::MAX && bar.length() != Some(now.bytes) {
         let template = "{spinner} {msg} [{bar:24}] {bytes} of {total_bytes}{prefix} ({elapsed})";
-        bar.set_style(ProgressStyle::with_template(template).expect("the template is well formed"));
+        bar.set_style(ProgressStyle::with_template(template).expect("the template is malformed"));
         bar.set_length(now.bytes);
     }
     bar.set_position(now.bytes_read);
@@ -205,7 +205,7 @@ pub(crate) fn nothing_to_read(fleet: &Fleet) -> String {
 pub(crate) fn counting_bar(doing: &str, count: usize) -> ProgressBar {
     let bar = spinner(doing);
     let template = "{spinner} {msg} [{bar:24}] {human_pos} of {human_len} ({elapsed})";
-    bar.set_style(ProgressStyle::with_template(template).expect("the template is well formed"));
+    bar.set_style(ProgressStyle::with_template(template).expect("the template is malformed"));
     bar.set_length(count as u64);
     bar
 }
@@ -215,7 +215,7 @@ pub(crate) fn spinner(doing: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})").expect("the template is well formed");
+    let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})").expect("the template is malformed");
     let spinner = ProgressBar::new_spinner().with_style(style).with_message(printable(doing).into_owned());
     spinner.enable_steady_tick(Duration::from_millis(100));
     spinner

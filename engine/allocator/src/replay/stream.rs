@@ -71,7 +71,7 @@ impl<'a> Stream<'a> {
 
     /// The events of the replay that were not taken yet, in order.
     pub fn events(&mut self) -> &mut Vec<Event> {
-        self.run.output.made().expect("a stream keeps its events")
+        self.run.output.made().expect("the stream did not keep its events")
     }
 
     /// Replays the next event of the recording, with its number and the change to the block that it allocates, which

@@ -30,7 +30,7 @@ struct Heads<'a, T> {
 fn head_rows(view: View<'_>, [batch, head]: [usize; 2]) -> (impl Iterator<Item = usize>, usize) {
     let (shape, strides) = (view.layout.shape(), view.layout.strides());
     let width = shape.get(3).copied().unwrap_or(1);
-    assert!(width <= 1 || strides[3] == 1, "elements of a row are contiguous");
+    assert!(width <= 1 || strides[3] == 1, "the elements of a row are not contiguous");
     let (first, stride) = (view.layout.offset() + batch * strides[0] + head * strides[1], strides[2]);
     ((0..shape[2]).map(move |position| first + position * stride), width)
 }

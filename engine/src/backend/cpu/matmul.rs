@@ -34,7 +34,7 @@ fn matmul_as<T: Product>(out: View<'_>, left: View<'_>, right: View<'_>, scale: 
     let (m, n, k) = (out.layout.shape()[rank - 2], out.layout.shape()[rank - 1], left.layout.shape()[rank - 1]);
     assert!(
         left.layout.shape()[rank - 2..] == [m, k] && right.layout.shape()[rank - 2..] == [k, n],
-        "the shapes of a matrix product are checked by its operation"
+        "the shapes of a matrix product do not match"
     );
     if out.layout.elements() == 0 {
         return Ok(());
@@ -106,7 +106,7 @@ pub(super) fn multiply<R: Product<Real = R>>(
         if rows == 0 || columns == 0 { 0 } else { (rows - 1) * down + (columns - 1) * across + 1 }
     };
     let fits = end([m, k], left.strides) <= left.numbers.len() && end([k, n], right.strides) <= right.numbers.len();
-    assert!(fits && m * n <= out.len(), "matrices end within their slices");
+    assert!(fits && m * n <= out.len(), "a matrix extends past the end of its slice");
     let signed = |strides: [usize; 2]| strides.map(|stride| stride as isize);
     let product = Matrices {
         size: [m, k, n],

@@ -53,6 +53,6 @@ fn group_distance(view: View<'_>) -> usize {
         _ => strides[1],
     };
     let in_order = distance >= group && (shape[0] == 1 || strides[0] == shape[1] * distance) && strides[3] == 1;
-    assert!(in_order, "rotary turns tensors in the order batch, place, head, width");
+    assert!(in_order, "the axes of the tensor are not batch, position, head, width");
     distance
 }

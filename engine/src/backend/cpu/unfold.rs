@@ -30,7 +30,7 @@ pub(crate) fn fold_add(image: View<'_>, columns: View<'_>, window: Window) -> Re
         let rows_a_channel = window.kernel[0] * window.kernel[1];
         let at = columns.layout.offset();
         let columns = Columns::new(columns, image, window);
-        assert!(image.layout.shape()[0] <= 1 || columns.is_by_channels(), "channels of an image lie one after another");
+        assert!(image.layout.shape()[0] <= 1 || columns.is_by_channels(), "the channels of the image are not contiguous");
         // Each task has a channel of the image, and adds its rows of columns in order.
         let first = image.layout.offset().min(memory.len());
         let (count, distance) = (image.layout.shape()[0], image.layout.strides()[0]);

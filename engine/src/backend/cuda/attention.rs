@@ -117,7 +117,7 @@ impl Sight {
 /// Panics unless the elements of a row are contiguous.
 fn check_rows(views: &[View<'_>]) {
     let is_row = |view: &View<'_>| view.layout.shape()[3] <= 1 || view.layout.strides()[3] == 1;
-    assert!(views.iter().all(is_row), "numbers of a row lie one after another");
+    assert!(views.iter().all(is_row), "the elements of a row are not contiguous");
 }
 
 /// A step of attention, ready to be submitted to the stream.

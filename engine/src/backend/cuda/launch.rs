@@ -180,7 +180,7 @@ impl<'a> Launch<'a> {
         if self.written(view).is_none() {
             self.lent.push((view.storage, true, view.storage.lend_to_write(self.op)?));
         }
-        Ok(self.written(view).expect("it is lent"))
+        Ok(self.written(view).expect("the memory is not lent"))
     }
 
     /// Lends a view to be read, and returns its address.

@@ -15,9 +15,9 @@ impl Launch<'_> {
         let nest = self.nest_of_operands::<N>();
         let width = WIDE_BYTES / self.operands().take(N).map(|(_, dtype)| dtype.size()).max().unwrap_or(WIDE_BYTES);
         let (lengths, strides) = nest.axes();
-        let (&length, outer) = lengths.split_last().expect("a nest has a loop");
+        let (&length, outer) = lengths.split_last().expect("the nest has no loop");
         let is_packed = self.operands().zip(strides).enumerate().all(|(operand, ((address, dtype), strides))| {
-            let (&inner, outer) = strides.split_last().expect("a nest has a loop");
+            let (&inner, outer) = strides.split_last().expect("the nest has no loop");
             let is_in_order = inner == 1
                 && outer.iter().all(|stride| stride.is_multiple_of(width))
                 && address.is_multiple_of((width * dtype.size()) as u64);

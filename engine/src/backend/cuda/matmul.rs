@@ -99,7 +99,7 @@ impl Axes {
         assert!(
             layouts[LEFT].shape()[rank - 2..] == [rows, inner]
                 && layouts[RIGHT].shape()[rank - 2..] == [inner, columns],
-            "the shapes of a matrix product are checked by its operation"
+            "the shapes of a matrix product do not match"
         );
         if inner == 0 || layouts[OUT].elements() == 0 {
             return None;
@@ -190,7 +190,7 @@ fn multiply(axes: &Axes, views: [View<'_>; 3], bias: Option<View<'_>>, [scale, k
     let batch = longest.map_or(Axis { length: 1, strides: [0; 3] }, |axis| counted.remove(axis));
     let size = out.dtype.size() as u64;
     let matrix = |operand: usize, address: u64, offset: usize| {
-        let (order, leading) = axes.lines(operand).expect("joined axes are by lines");
+        let (order, leading) = axes.lines(operand).expect("the joined axes have no leading dimension");
         let address = address + offset as u64 * size;
         Matrix { address, order, leading: leading as u64, batch_stride: batch.strides[operand] as u64 }
     };

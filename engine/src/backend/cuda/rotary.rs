@@ -11,7 +11,7 @@ pub(crate) fn rotary(heads: View<'_>, rotation: Rotation) -> Result<()> {
         return Ok(());
     }
     let (lengths, strides) = (heads.layout.shape().lengths(), heads.layout.strides());
-    assert!(strides[3] == 1 || lengths[3] == 1, "a head's numbers lie one after another");
+    assert!(strides[3] == 1 || lengths[3] == 1, "the elements of a head are not contiguous");
     let mut words: Vec<u64> = lengths.iter().chain(&strides[..3]).map(|&number| number as u64).collect();
     let direction = if rotation.back { -1.0_f64 } else { 1.0 };
     words.extend([rotation.first as u64, rotation.base.to_bits(), direction.to_bits()]);

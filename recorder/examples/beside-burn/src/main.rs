@@ -53,7 +53,7 @@ fn train(options: HistoryOptions) -> Result<Recorded<Vec<f32>>> {
             };
             let _phase = scope::phase(Phase::Optimizer);
             weights = weights.map(|weight| {
-                let grad = weight.grad(&grads).expect("every weight takes part");
+                let grad = weight.grad(&grads).expect("a weight has no gradient");
                 (weight.inner() - grad * 0.05).autodiff().require_grad()
             });
         }

@@ -80,7 +80,7 @@ impl Memory {
 
     fn remove(&mut self, start: usize, kind: Kind) -> Result<Range, Status> {
         match self.ranges.get(&start) {
-            Some(range) if range.kind == kind => Ok(self.ranges.remove(&start).expect("was found")),
+            Some(range) if range.kind == kind => Ok(self.ranges.remove(&start).expect("the address was not found")),
             _ => Err(INVALID_VALUE),
         }
     }

@@ -110,10 +110,10 @@ fn load(names: &[String], first: u32) -> Result<(), String> {
     // each library has its own path.
     static LOADED: AtomicUsize = AtomicUsize::new(0);
     let apart = "./".repeat(LOADED.fetch_add(1, Ordering::Relaxed));
-    let path = CString::new(format!("/proc/self/fd/{apart}{descriptor}")).expect("has no zero");
+    let path = CString::new(format!("/proc/self/fd/{apart}{descriptor}")).expect("the name contains a zero byte");
     // SAFETY: the path ends with a zero; the library has no initializers.
     let loaded = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
-    let slot = CString::new(library::SLOT).expect("has no zero");
+    let slot = CString::new(library::SLOT).expect("the name contains a zero byte");
     // SAFETY: the handle is the loader's or null, which is refused below; the name ends with a zero.
     let slot = if loaded.is_null() { std::ptr::null_mut() } else { unsafe { libc::dlsym(loaded, slot.as_ptr()) } };
     if slot.is_null() {

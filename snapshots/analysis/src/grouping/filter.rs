@@ -217,15 +217,15 @@ fn split_terms(text: &str) -> (Vec<String>, bool) {
         match c {
             '"' => {
                 is_quoted = !is_quoted;
-                let term = terms.last_mut().expect("one term at least");
+                let term = terms.last_mut().expect("the filter has no term");
                 if term.is_empty() && is_quoted {
                     term.push(QUOTED);
                 }
             }
             // Distinguished from the commas between values until the values are split.
-            ',' if is_quoted => terms.last_mut().expect("one term at least").push(QUOTED_COMMA),
+            ',' if is_quoted => terms.last_mut().expect("the filter has no term").push(QUOTED_COMMA),
             ' ' | '\t' if !is_quoted => terms.push(String::new()),
-            c => terms.last_mut().expect("one term at least").push(c),
+            c => terms.last_mut().expect("the filter has no term").push(c),
         }
     }
     if is_quoted {

@@ -74,7 +74,7 @@ pub fn of_trace(trace: &Trace, device: DeviceId) -> DeviceSummary {
 /// Summarizes a device of a trace, using the indexes of `source`.
 pub fn of_indexed(source: &Source<'_>, trace: &Trace, device: DeviceId) -> DeviceSummary {
     let steps = device_steps(trace, device).len() as u64;
-    of_device(source, device, steps).expect("what is in memory is read without errors")
+    of_device(source, device, steps).expect("a recording in memory could not be read")
 }
 
 /// Summarizes a device that is active in `steps` steps.

@@ -93,7 +93,7 @@ impl Keys {
     pub(crate) fn new(intake: &mut Intake) -> Self {
         let ids: Vec<u32> = Key::ALL.iter().map(|key| intake.text(key.name()).0).collect();
         let first = ids[0];
-        debug_assert!(ids.iter().zip(first..).all(|(id, expected)| *id == expected), "no key was seen before");
+        debug_assert!(ids.iter().zip(first..).all(|(id, expected)| *id == expected), "a key was seen before");
         Self { first }
     }
 

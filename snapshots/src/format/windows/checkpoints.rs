@@ -155,7 +155,7 @@ impl Checkpoints {
             let damaged = |what: String| Error::Damaged { offset, what: format!("a checkpoint: {what}") };
             let raw = if place.is_computed {
                 let bytes = &self.computed[offset as usize..];
-                let header = SectionHeader::parse(bytes).expect("it was written here");
+                let header = SectionHeader::parse(bytes).expect("the checkpoint written here cannot be read");
                 let stored = &bytes[HEADER_BYTES..][..header.stored as usize];
                 unpacker.unpack(&Section { offset, header, stored }).map(<[u8]>::to_vec)
             } else {

@@ -242,6 +242,6 @@ impl Window {
         if let What::Alloc(alloc) = event.what {
             self.keys.push(alloc.block);
         }
-        self.builder.as_mut().expect("it has begun").push(event);
+        self.builder.as_mut().expect("the window has not begun").push(event);
     }
 }

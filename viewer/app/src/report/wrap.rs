@@ -9,7 +9,7 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     while let Some(word) = words.next() {
         let unit = words.next_if(|next| is_number(word) && is_unit(next));
         let word = unit.map_or_else(|| Cow::Borrowed(word), |unit| Cow::Owned(format!("{word} {unit}")));
-        let line = lines.last_mut().expect("there is always one");
+        let line = lines.last_mut().expect("there is no line");
         if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
             lines.push(word.into_owned());
         } else {

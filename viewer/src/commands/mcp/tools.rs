@@ -144,9 +144,9 @@ fn about_option(option: &Arg, default: Option<&str>) -> String {
 
 impl Tool {
     fn of(words: &'static str, about: &'static str, commands: &Command) -> Self {
-        let (name, words) = words.split_once(' ').expect("a name, and other words");
-        let (command, parameters) = words.split_once(' ').expect("a command, and parameters");
-        let options = commands.find_subcommand(command).expect("each tool is a command");
+        let (name, words) = words.split_once(' ').expect("the command line has no name");
+        let (command, parameters) = words.split_once(' ').expect("the tool has no command");
+        let options = commands.find_subcommand(command).expect("the tool is not a command");
         let parameters = parameters.split(' ').map(|one| Parameter::of(one, options)).collect();
         Self { name, command, about, parameters }
     }

@@ -125,7 +125,7 @@ impl Simulated {
     pub(super) fn main(&self) -> &Recorded {
         let peak =
             |one: &&Recorded| (one.summary.oom_events > 0, one.summary.peaks.iter().map(|moment| moment.bytes).max());
-        self.recorded.iter().max_by_key(peak).expect("there is a recording")
+        self.recorded.iter().max_by_key(peak).expect("there is no recording")
     }
 
     /// The recording that decides whether the program fits.

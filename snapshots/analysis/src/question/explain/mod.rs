@@ -123,7 +123,7 @@ impl Explanation {
         query: &Query<'_>,
         watch: Watch<'_>,
     ) -> Result<Self> {
-        assert!(metric.is_of_blocks(), "only a metric that is a sum over blocks can be explained");
+        assert!(metric.is_of_blocks(), "the metric is not a sum over blocks");
         let peak = source.peak(device, metric)?;
         let start = peak.number().unwrap_or(source.events().start);
         let window = source.window(start..start + EVENTS_FROM_PEAK)?;

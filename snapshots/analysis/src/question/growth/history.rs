@@ -43,7 +43,7 @@ pub fn growth(
     queries: &[GrowthQuery<'_>],
     watch: Watch<'_>,
 ) -> Result<Vec<OfDevices>> {
-    assert!(queries.iter().all(|query| query.metric != Metric::DeviceUsed), "only blocks and segments grow");
+    assert!(queries.iter().all(|query| query.metric != Metric::DeviceUsed), "the metric has no blocks or segments");
     let asked: Vec<(&GrowthQuery<'_>, DeviceId)> =
         queries.iter().flat_map(|query| devices.iter().map(move |device| (query, *device))).collect();
     let bursts: Option<Vec<Steps>> = match range.between {

@@ -243,7 +243,7 @@ impl Bench<'_> {
             Plan { target: Some(target), device_total: total, ..self.base.plan(config, bound, overrides.as_deref()) };
         debug_assert!(
             matches!(plan.answers, DeviceModel::Modelled(_)),
-            "a device that answers as recorded changes nothing"
+            "the replay does not model the device"
         );
         replay(self.base.trace, &plan)
     }
