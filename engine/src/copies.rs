@@ -5,7 +5,7 @@ use crate::storage::Storage;
 use crate::{Error, Result};
 
 impl Storage {
-    /// Copies host bytes to CUDA memory at offset `first`; `bytes` may be modified once this returns.
+    /// Copies host bytes to CUDA memory at offset `first`. `bytes` may be modified once the function returns.
     pub(crate) fn copy_in(&self, op: &'static str, first: usize, bytes: &[u8]) -> Result<()> {
         assert!(first + bytes.len() <= self.bytes(), "a copy extends past the end of its storage");
         let place = self.lend_to_write(op)?;

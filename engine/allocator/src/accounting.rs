@@ -7,11 +7,11 @@ use highwater_recorder::StreamId;
 
 use crate::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
 
-/// The first address: far from null, and easy to distinguish from host addresses.
+/// The first address, far from null and easy to distinguish from host addresses.
 const FIRST_ADDRESS: u64 = 0x10_0000_0000;
-/// The end of the address range, low enough that the sum of an address and a length cannot overflow.
+/// The end of the address range, low enough that an address plus a length cannot overflow.
 const LAST_ADDRESS: u64 = 1 << 63;
-/// Segments start at multiples of this, as in CUDA.
+/// Alignment of segments, as in CUDA.
 const GRANULARITY: u64 = 2 << 20;
 
 /// A device that has addresses and a capacity, but no memory. Addresses are deterministic: always the lowest ones that
@@ -44,7 +44,7 @@ impl AccountingDriver {
         Self::of_kind(DriverKind::Accounting, total)
     }
 
-    /// Creates `total` bytes of a kind of memory that recordings shall show, such as pinned memory.
+    /// Creates a device with `total` bytes of memory that recordings show as `kind`, such as pinned memory.
     pub fn of_kind(kind: DriverKind, total: u64) -> Self {
         Self { kind, books: Arc::new(Mutex::new(Books { total, ..Books::default() })) }
     }
@@ -59,7 +59,7 @@ impl AccountingDriver {
         self.books().outside = bytes;
     }
 
-    /// Returns the reserved bytes: segments and mapped pages.
+    /// Returns the reserved bytes of segments and mapped pages.
     pub fn used(&self) -> u64 {
         self.books().used
     }
@@ -97,8 +97,8 @@ impl Books {
         Ok(())
     }
 
-    /// Returns the lowest address with `bytes` of free address space, if there is one. Scans all reserved ranges: there
-    /// are few, and the allocator calls this rarely.
+    /// Returns the lowest address with `bytes` of free address space, if any. Scans all reserved ranges; they are few,
+    /// and the allocator calls this rarely.
     fn place(&self, bytes: u64) -> Result<u64, DriverError> {
         let (mut segments, mut addresses) = (self.segments.iter().peekable(), self.addresses.iter().peekable());
         let mut at = FIRST_ADDRESS;

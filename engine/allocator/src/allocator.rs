@@ -12,7 +12,7 @@ use super::heap::Heap;
 use super::state::SegmentState;
 use super::stats::AllocStats;
 
-/// A caching allocator for the memory of one device. See the [module](super) for how it works.
+/// A caching allocator for the memory of one device. See the [module](super) for a description.
 pub struct CachingAllocator {
     device: DeviceId,
     driver: Arc<dyn Driver>,
@@ -34,7 +34,7 @@ impl CachingAllocator {
         self.device
     }
 
-    /// Returns the driver that the memory comes from. Not public, since a caller could release live memory.
+    /// Returns the driver that provides the memory. Not public, since a caller could release live memory.
     pub(crate) fn driver(&self) -> &dyn Driver {
         &*self.driver
     }
@@ -46,8 +46,7 @@ impl CachingAllocator {
 
     /// Returns the total and free memory of the device, as reported by its driver.
     ///
-    /// # Errors
-    /// If the driver fails.
+    /// # Errors Returns an error if the driver fails.
     pub fn capacity(&self) -> Result<Capacity, DriverError> {
         self.driver.capacity()
     }
@@ -57,13 +56,13 @@ impl CachingAllocator {
         &self.config
     }
 
-    /// Allocates a block of at least `bytes` for work on `stream`, aligned to 512 bytes. Earlier work on `stream` may
-    /// still use the memory: it is safe for work submitted to `stream` from now on. Zero bytes return an empty block.
+    /// Allocates a block of at least `bytes` for work on `stream`, aligned to 512 bytes. Work submitted to `stream`
+    /// from now on may use the memory; earlier work on `stream` may still use it for a previous block. A request of
+    /// zero bytes returns an empty block.
     ///
-    /// # Errors
-    /// [`AllocError::OutOfMemory`] if releasing all cached memory did not make enough room; the recording gets an
-    /// out-of-memory event. Other errors for settings that the driver does not support, a request that is too large, or
-    /// a failing driver.
+    /// # Errors Returns [`AllocError::OutOfMemory`] if releasing all cached memory did not make enough room; the
+    /// recording gets an out-of-memory event. Returns other errors if the driver does not support the settings, the
+    /// request is too large, or the driver fails.
     #[inline]
     pub fn malloc(&self, bytes: u64, stream: StreamId) -> Result<Block, AllocError> {
         if bytes == 0 {
@@ -76,11 +75,10 @@ impl CachingAllocator {
         result
     }
 
-    /// Frees a block. Work that uses it need not be complete: later work on its own stream runs after it, and streams
-    /// added with [`record_stream`](Self::record_stream) are tracked with events.
+    /// Frees a block. Work that uses it need not be complete: later work on the block's stream runs after that work,
+    /// and streams added with [`record_stream`](Self::record_stream) are tracked with events.
     ///
-    /// # Panics
-    /// If the block belongs to another allocator.
+    /// # Panics Panics if the block belongs to another allocator.
     #[inline]
     #[expect(clippy::needless_pass_by_value, reason = "the block ends here")]
     pub fn free(&self, block: Block) {
@@ -91,10 +89,10 @@ impl CachingAllocator {
         }
     }
 
-    /// Records that work on `stream` uses the block: once freed, it is not reused before that work is complete.
+    /// Records that work on `stream` uses the block. After it is freed, the block is not reused before that work is
+    /// complete.
     ///
-    /// # Panics
-    /// If the block belongs to another allocator.
+    /// # Panics Panics if the block belongs to another allocator.
     pub fn record_stream(&self, block: &Block, stream: StreamId) {
         if !block.is_empty() {
             let mut heap = self.heap();
@@ -103,10 +101,9 @@ impl CachingAllocator {
         }
     }
 
-    /// Sets the category of a block, if it became known only after the allocation.
+    /// Sets the category of a block that was not known at the allocation.
     ///
-    /// # Panics
-    /// If the block belongs to another allocator.
+    /// # Panics Panics if the block belongs to another allocator.
     pub fn tag(&self, block: &Block, category: Category) {
         if !block.is_empty() {
             let mut heap = self.heap();
@@ -124,36 +121,32 @@ impl CachingAllocator {
         }
     }
 
-    /// Waits for all streams that freed blocks wait for, then releases all cached memory that consists of whole
+    /// Waits for all streams that still use freed blocks, then releases all cached memory that consists of whole
     /// segments or pages to the driver. Returns the bytes released.
     ///
-    /// # Errors
-    /// If the driver fails.
+    /// # Errors Returns an error if the driver fails.
     pub fn empty_cache(&self) -> Result<u64, AllocError> {
         Ok(self.heap().release_cached()?)
     }
 
-    /// Makes freed blocks available whose events have completed. Every [`malloc`](Self::malloc) does this first.
+    /// Makes freed blocks available once their events have completed. Every [`malloc`](Self::malloc) does this first.
     ///
-    /// # Errors
-    /// If the driver fails.
+    /// # Errors Returns an error if the driver fails.
     pub fn process_events(&self) -> Result<(), AllocError> {
         Ok(self.heap().process_events()?)
     }
 
-    /// Waits for all streams that freed blocks wait for, and makes those blocks available.
+    /// Waits for all streams that still use freed blocks, and makes those blocks available.
     ///
-    /// # Errors
-    /// If the driver fails.
+    /// # Errors Returns an error if the driver fails.
     pub fn synchronize_events(&self) -> Result<(), AllocError> {
         Ok(self.heap().synchronize_events()?)
     }
 
-    /// Limits reserved memory to a fraction of the device memory, from 0 to 1; 1 removes the limit. Memory that is
-    /// already reserved is not released.
+    /// Limits reserved memory to a fraction of the device memory, from 0 to 1, where 1 removes the limit. Memory that
+    /// is already reserved is not released.
     ///
-    /// # Errors
-    /// [`AllocError::Fraction`] if `fraction` is not between 0 and 1.
+    /// # Errors Returns [`AllocError::Fraction`] if `fraction` is not between 0 and 1.
     pub fn set_memory_fraction(&self, fraction: f64) -> Result<(), AllocError> {
         if !(0.0..=1.0).contains(&fraction) {
             return Err(AllocError::Fraction { fraction });
@@ -182,14 +175,14 @@ impl CachingAllocator {
         self.heap().state()
     }
 
-    /// Checks the allocator's data structures from scratch and returns one sentence per error; empty if there are none.
-    /// Takes time linear in the number of blocks; meant for tests and debugging.
+    /// Checks the allocator's data structures from scratch and returns one sentence per error. Takes time linear in the
+    /// number of blocks, so it is meant for tests and debugging.
     pub fn audit(&self) -> Vec<String> {
         self.heap().audit()
     }
 
-    /// Locks the heap. A panic under the lock leaves the data structures at worst between two steps; continuing is as
-    /// safe as the audit reports, and better than failing every later free.
+    /// Locks the heap. A panic under the lock can leave the data structures incompletely updated; to continue is better
+    /// than to make every later free fail, and the audit reports any error.
     #[inline]
     pub(super) fn heap(&self) -> MutexGuard<'_, Heap> {
         self.heap.lock().unwrap_or_else(PoisonError::into_inner)
@@ -197,7 +190,8 @@ impl CachingAllocator {
 }
 
 impl Drop for CachingAllocator {
-    /// Releases cached memory, so that a recording shows it. The driver frees the memory of blocks that are still live.
+    /// Releases cached memory, so that a recording shows the release. The driver frees the memory of blocks that are
+    /// still live.
     fn drop(&mut self) {
         // A driver error here was already reported by an earlier call, or there is no caller left to report it to.
         drop(self.empty_cache());

@@ -8,7 +8,7 @@ use highwater_recorder::{Pool, StreamId};
 pub(super) struct BlockIndex(u32);
 
 impl BlockIndex {
-    /// The index of no record.
+    /// The index that refers to no record.
     pub(super) const NONE: Self = Self(u32::MAX);
     /// The index that sorts first.
     pub(super) const FIRST: Self = Self(0);
@@ -22,7 +22,7 @@ impl BlockIndex {
 /// The state of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
-    /// None: the record is vacant and can be reused for another range.
+    /// The record is vacant and can be reused for another range.
     Vacant,
     /// Addresses of an expandable segment without mapped memory.
     Unmapped,
@@ -41,13 +41,13 @@ pub(super) struct Record {
     pub(super) bytes: u64,
     /// The first address of its segment or reservation.
     pub(super) base: u64,
-    /// Requested bytes; of a previous block if the range is free.
+    /// Requested bytes of the block, or of a previous block if the range is free.
     pub(super) requested: u64,
-    /// The key of the block; of a previous one if the range is free.
+    /// The key of the block, or of a previous block if the range is free.
     pub(super) key: u64,
-    /// A number that counts the allocator's segments and reservations: older ones have lower numbers.
+    /// Sequence number of the segment or reservation, where older segments and reservations have lower numbers.
     pub(super) registration: u64,
-    /// The pool's search count when this range was last put into the free list; its age counts from there.
+    /// The pool's search count when this range was last put into the free list; the range's age is counted from it.
     pub(super) listed_at: u64,
     pub(super) stream: StreamId,
     pub(super) pool: Pool,
@@ -58,32 +58,32 @@ pub(super) struct Record {
     pub(super) events: u32,
     pub(super) previous: BlockIndex,
     pub(super) next: BlockIndex,
-    /// The context of the block's allocation, for recordings that start later; of a previous block if the range is
-    /// free.
+    /// The context in which the block was allocated, for recordings that start later. If the range is free, the context
+    /// of a previous block.
     pub(super) context: Context,
     /// Other streams that use the block.
     pub(super) other_streams: Option<Box<OtherStreams>>,
 }
 
-/// Streams other than a block's own. Boxed, since few blocks have any.
+/// Streams other than a block's own. Stored in a box, since few blocks have any.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OtherStreams(pub(super) Vec<StreamId>);
 
 impl Record {
-    /// Returns whether it was split from a larger range, that is, has a neighbour.
+    /// Returns whether the range was split from a larger range, and thus has a neighbour.
     #[inline]
     pub(super) fn is_split(&self) -> bool {
         self.previous.is_some() || self.next.is_some()
     }
 
-    /// Returns the first address after it.
+    /// Returns the end of its addresses, exclusive.
     pub(super) fn end(&self) -> u64 {
         self.address + self.bytes
     }
 }
 
-/// All records. Indexing with the index of a removed record returns a vacant record or another range's; indices are
-/// stored only in the records themselves, in the free lists, in the event queues and in handles.
+/// All records. Indexing with the index of a removed record returns a vacant record or that of another range. Indices
+/// are stored only in the records, the free lists, the event queues and the handles.
 #[derive(Debug)]
 pub(super) struct Arena {
     records: Vec<Record>,
@@ -117,7 +117,7 @@ impl Arena {
         BlockIndex(index)
     }
 
-    /// Removes a record and links its neighbours to each other. Returns its address and bytes.
+    /// Removes a record and links its neighbours to each other. Returns its address and size in bytes.
     #[inline]
     pub(super) fn remove(&mut self, index: BlockIndex) -> (u64, u64) {
         let first_vacant = self.first_vacant;
@@ -135,8 +135,8 @@ impl Arena {
         range
     }
 
-    /// Splits the first `bytes` off a record: the new record covers them and precedes the old one, which keeps its
-    /// index and shrinks to the rest.
+    /// Splits the first `bytes` off a record. The new record covers these bytes and precedes the old record, which
+    /// keeps its index and shrinks to the rest.
     pub(super) fn cut_front(&mut self, index: BlockIndex, bytes: u64) -> BlockIndex {
         let rest = &mut self[index];
         assert!(bytes < rest.bytes, "cannot cut {bytes} bytes off a range of {}", rest.bytes);
@@ -153,8 +153,8 @@ impl Arena {
         front
     }
 
-    /// Splits all but the first `bytes` off a record: the old record keeps its index and its first `bytes`, the new one
-    /// covers the rest and follows it.
+    /// Splits all but the first `bytes` off a record. The old record keeps its index and its first `bytes`; the new
+    /// record covers the rest and follows it.
     pub(super) fn cut_back(&mut self, index: BlockIndex, bytes: u64) -> BlockIndex {
         let front = &mut self[index];
         assert!(bytes < front.bytes, "cannot keep {bytes} bytes of a range of {}", front.bytes);

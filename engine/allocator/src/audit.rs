@@ -1,4 +1,4 @@
-//! Checks every invariant of the heap from scratch, in time linear in the ranges; meant for tests and debugging.
+//! Checks every invariant of the heap from scratch, in time linear in the number of ranges, for tests and debugging.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ struct Sums {
 }
 
 impl Heap {
-    /// Returns one sentence per violated invariant; empty if there are none.
+    /// Returns one sentence per violated invariant.
     pub(super) fn audit(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let mut sums = Sums::default();

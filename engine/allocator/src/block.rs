@@ -4,15 +4,16 @@ use highwater_recorder::{Pool, StreamId};
 
 use super::arena::BlockIndex;
 
-/// The handle of one allocation; pass it to [`free`](super::CachingAllocator::free) exactly once.
+/// The handle of one allocation, to be passed to [`free`](super::CachingAllocator::free) exactly once.
 ///
-/// Not `Clone`: a block has one owner. Dropping it without freeing leaks its memory until the allocator is dropped,
-/// which is safe. A request of zero bytes returns an empty block, which has no memory and is not recorded.
+/// Not `Clone`, since a block has one owner. Dropping the handle without freeing the block leaks its memory until the
+/// allocator is dropped, which is safe. A request of zero bytes returns an empty block, which has no memory and is not
+/// recorded.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a block that is dropped without being freed leaks its memory"]
 pub struct Block {
     pub(super) index: BlockIndex,
-    /// The number of the heap that allocated it; 0 for an empty block, which has no heap.
+    /// The id of the heap that allocated the block; 0 for an empty block, which has no heap.
     pub(super) owner: u64,
     pub(super) key: u64,
     pub(super) address: u64,
@@ -42,14 +43,14 @@ impl Block {
         self.index == BlockIndex::NONE
     }
 
-    /// Returns the number that identifies the block in recordings: each allocator counts up from 0 and never reuses a
-    /// number; `u64::MAX` for an empty block.
+    /// Returns the id of the block in recordings. Each allocator counts up from 0 and never reuses an id. An empty
+    /// block has `u64::MAX`.
     #[inline]
     pub fn key(&self) -> u64 {
         self.key
     }
 
-    /// Returns the address of its first byte; 0 for an empty block.
+    /// Returns the address of its first byte, or 0 for an empty block.
     #[inline]
     pub fn address(&self) -> u64 {
         self.address
@@ -61,8 +62,8 @@ impl Block {
         self.requested
     }
 
-    /// Returns the allocated bytes, after rounding. A block that was not worth splitting may be larger than the rounded
-    /// request.
+    /// Returns the allocated bytes after rounding. They may exceed the rounded request if the block was not worth
+    /// splitting.
     #[inline]
     pub fn allocated(&self) -> u64 {
         self.allocated

@@ -1,4 +1,4 @@
-//! Serves requests: from the cache, from the driver, or after releasing cached memory.
+//! Serves requests from the cache, from the driver, or after releasing cached memory.
 
 use highwater_recorder::snapshots::event::Range;
 use highwater_recorder::{Pool, StreamId, api, context};
@@ -31,7 +31,7 @@ impl Heap {
         Ok(self.allocate_from(found, &request))
     }
 
-    /// Takes the best fit out of the cache. Considers only one candidate: if it may not be used, returns `None`.
+    /// Takes the best fit out of the cache. Considers only one candidate, and returns `None` if it may not be used.
     #[inline]
     pub(super) fn find(&mut self, request: &Request) -> Option<BlockIndex> {
         if self.collects_garbage() {
@@ -65,8 +65,9 @@ impl Heap {
         if self.config.expandable_segments() { Some(self.least_room(key, request)) } else { Some(key.index) }
     }
 
-    /// In an expandable segment, the unmapped range after a free one counts towards its room: starting from the
-    /// smallest range that fits, moves on to the next larger one as long as that has less room.
+    /// Selects a range in an expandable segment, where the unmapped range after a free range counts towards its size.
+    /// Starts from the smallest range that fits, and continues with the next larger one as long as that one has less
+    /// room.
     fn least_room(&self, first: FreeKey, request: &Request) -> BlockIndex {
         let room = |key: FreeKey| {
             let record = &self.arena[key.index];
@@ -116,7 +117,7 @@ impl Heap {
         Err(AllocError::OutOfMemory(Box::new(self.report(request, released)?)))
     }
 
-    /// Returns the most bytes that may be reserved, if there is a limit.
+    /// Returns the maximum number of bytes that may be reserved, if there is a limit.
     pub(super) fn limit(&self) -> Result<Option<u64>, DriverError> {
         if self.memory_fraction >= 1.0 {
             return Ok(None);
@@ -125,7 +126,8 @@ impl Heap {
         Ok(Some((self.memory_fraction * total as f64).round() as u64))
     }
 
-    /// Reserves a new range for the request from the driver; `None` if the limit or the device does not allow it.
+    /// Reserves a new range for the request from the driver. Returns `None` if the limit or the device does not allow
+    /// it.
     fn reserve(&mut self, request: &Request) -> Result<Option<BlockIndex>, DriverError> {
         let Rounded { segment, pool, block } = request.rounded;
         let reserved = self.stats.reserved_bytes.all.current;
@@ -163,7 +165,7 @@ impl Heap {
         }
     }
 
-    /// Allocates a free range that is in no list; the rest of it is split off and listed.
+    /// Allocates a free range that is in no list, and splits off and lists the rest.
     #[inline]
     fn allocate_from(&mut self, found: BlockIndex, request: &Request) -> Block {
         let Rounded { block: bytes, pool, .. } = request.rounded;

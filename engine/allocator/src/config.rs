@@ -4,7 +4,7 @@ use highwater_snapshots::suggest::did_you_mean;
 
 use super::driver::Driver;
 
-/// Bytes of a MiB, the unit of sizes in settings.
+/// The number of bytes in a MiB, the unit of sizes in settings.
 pub(super) const MIB: u64 = 1 << 20;
 /// The largest request, and the largest size in settings, in bytes.
 pub(super) const MAX_REQUEST: u64 = 1 << 60;
@@ -62,7 +62,7 @@ impl Default for AllocConfig {
 }
 
 impl AllocConfig {
-    /// Returns these settings with `key` reset to its default; an unknown key changes nothing.
+    /// Returns these settings with `key` reset to its default. An unknown key changes nothing.
     pub fn without(&self, key: &str) -> Self {
         let (mut config, default) = (self.clone(), Self::default());
         match key {
@@ -84,12 +84,12 @@ impl AllocConfig {
         self.large_segment_bytes
     }
 
-    /// Returns the size in bytes from which blocks are never split; `None`: all blocks may be split.
+    /// Returns the size in bytes from which blocks are never split; `None` if all blocks may be split.
     pub fn max_split_bytes(&self) -> Option<u64> {
         self.max_split_bytes
     }
 
-    /// Returns how many bytes larger than the request a block that is never split may be.
+    /// Returns the maximum number of bytes by which a block that is never split may exceed the request.
     pub fn max_non_split_rounding_bytes(&self) -> u64 {
         self.max_non_split_rounding_bytes.unwrap_or(self.large_segment_bytes)
     }
@@ -99,7 +99,8 @@ impl AllocConfig {
         &self.divisions
     }
 
-    /// Returns the fraction of the limit above which cached segments are garbage collected; `None`: never.
+    /// Returns the fraction of the limit above which cached segments are garbage collected, if garbage collection is
+    /// on.
     pub fn garbage_collection_threshold(&self) -> Option<f64> {
         self.garbage_collection_threshold
     }
@@ -116,9 +117,8 @@ impl AllocConfig {
 
     /// Checks that `driver` supports the settings.
     ///
-    /// # Errors
-    /// If expandable segments are on, and the device has no virtual memory management or its pages do not divide
-    /// `large_segment_size_mb`.
+    /// # Errors Returns an error if expandable segments are on, and the device has no virtual memory management or its
+    /// page size does not divide `large_segment_size_mb`.
     pub fn check_driver(&self, driver: &dyn Driver) -> Result<(), ConfigError> {
         if !self.expandable_segments {
             return Ok(());
@@ -141,8 +141,8 @@ impl AllocConfig {
     }
 }
 
-/// The number of divisions between powers of two when a request is rounded up: one number for each of the sixteen
-/// intervals from `[1 MiB, 2 MiB)` to `[32 GiB, ∞)`; sizes under 1 MiB use the first. 0 and 1 mean no division.
+/// The number of divisions between powers of two when a request is rounded up, for each of the sixteen intervals from
+/// `[1 MiB, 2 MiB)` to `[32 GiB, ∞)`. Sizes under 1 MiB use the first number. 0 and 1 mean no division.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Divisions(pub(super) [u64; 16]);
 

@@ -25,8 +25,7 @@ const WITHOUT_EFFECT: &[&str] = &[
 impl AllocConfig {
     /// Returns these settings, overridden by those in `text`, which is in PyTorch's grammar.
     ///
-    /// # Errors
-    /// If `text` has an unknown key or a value out of range.
+    /// # Errors Returns an error if `text` has an unknown key or a value out of range.
     pub fn with(&self, text: &str) -> Result<Self, ConfigError> {
         apply(self, text)
     }
@@ -109,7 +108,7 @@ fn apply(config: &AllocConfig, text: &str) -> Result<AllocConfig, ConfigError> {
     Ok(config)
 }
 
-/// Checks the limits that one setting puts on another.
+/// Checks limits on one setting that depend on another.
 fn check_together(config: &AllocConfig) -> Result<(), ConfigError> {
     let segment = config.large_segment_bytes / MIB;
     if segment <= 10 {
@@ -134,7 +133,7 @@ fn invalid(key: &'static str, value: &str, allowed: &str) -> ConfigError {
     ConfigError::Invalid { key, value: value.to_owned(), allowed: allowed.to_owned() }
 }
 
-/// A parser over text without white space.
+/// A parser for text without white space.
 struct Reader<'a> {
     text: &'a str,
     at: usize,
@@ -185,8 +184,8 @@ impl<'a> Reader<'a> {
         value.parse().ok().filter(|&share| inside(share)).ok_or_else(|| invalid(key, value, allowed))
     }
 
-    /// Reads a single number for all intervals, or a list: `[64:8,256:4,>:1]` sets 8 up to 127 MiB, none up to 255 MiB,
-    /// 4 up to 511 MiB, and 1 above.
+    /// Reads one number for all intervals, or a list. The list `[64:8,256:4,>:1]` sets 8 up to 127 MiB, no division up
+    /// to 255 MiB, 4 up to 511 MiB, and 1 above.
     fn divisions(&mut self) -> Result<Divisions, ConfigError> {
         const KEY: &str = "roundup_power2_divisions";
         self.expect(':')?;

@@ -10,7 +10,7 @@ pub enum DriverKind {
     Cpu,
     /// Memory of a CUDA device.
     Cuda,
-    /// Addresses without memory: everything is counted, nothing can be read.
+    /// Addresses without memory, which are counted but cannot be read.
     Accounting,
     /// Page-locked host memory, for direct copies from and to a device.
     Pinned,
@@ -40,21 +40,21 @@ pub struct Capacity {
 /// An error from a driver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DriverError {
-    /// There is not enough free memory. The allocator responds by releasing cached memory.
+    /// The device does not have enough free memory. The allocator responds by releasing cached memory.
     #[error("the device does not have enough free memory")]
     OutOfMemory,
-    /// Anything else; the request fails with it.
+    /// Any other error, which makes the request fail.
     #[error("{doing} failed: {message}")]
     Other {
-        /// The failed operation: "reserve", "record event" …
+        /// The failed operation, such as "reserve" or "record event".
         doing: &'static str,
         /// The driver's error message.
         message: String,
     },
 }
 
-/// A point in a stream's work that can be waited for. Consumed once [`Driver::query`] returns true or [`Driver::wait`]
-/// returns: the driver may then reuse it, and the allocator does not query it again.
+/// A point in a stream's work that can be waited for. Once [`Driver::query`] returns true or [`Driver::wait`] returns,
+/// the driver may reuse the event, and the allocator does not query it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DriverEvent(pub u64);
 
@@ -65,12 +65,13 @@ pub struct DriverEvent(pub u64);
 /// range of reserved addresses: each page is unmapped with the page size it was mapped with, though possibly together
 /// with its neighbours.
 ///
-/// An allocator does not release live memory when it is dropped: dropping the driver releases everything it reserved.
+/// An allocator does not release live memory when it is dropped. Dropping the driver releases everything that it
+/// reserved.
 pub trait Driver: Send + Sync {
-    /// Returns the kind of memory.
+    /// Returns the kind of memory that the driver reserves.
     fn kind(&self) -> DriverKind;
 
-    /// Returns the device's name, as given by its manufacturer, or else what its memory is.
+    /// Returns the device's name as given by its manufacturer, or a description of its memory.
     fn name(&self) -> String {
         let name = match self.kind() {
             DriverKind::Cpu => "host memory",
@@ -81,49 +82,46 @@ pub trait Driver: Send + Sync {
         name.to_owned()
     }
 
-    /// Returns facts about the driver for recordings, such as versions of libraries, as names and values.
+    /// Returns facts about the driver for recordings, such as the versions of libraries, as pairs of name and value.
     fn facts(&self) -> Vec<(String, String)> {
         Vec::new()
     }
 
     /// Returns the total and free memory of the device.
     ///
-    /// # Errors
-    /// If the driver call fails.
+    /// # Errors Returns an error if the driver call fails.
     fn capacity(&self) -> Result<Capacity, DriverError>;
 
     /// Reserves `bytes` of memory and returns the address of the first byte, aligned for any use (at least 512 bytes).
     ///
-    /// # Errors
-    /// [`DriverError::OutOfMemory`] if there is not enough free memory, and any failure of the driver.
+    /// # Errors Returns [`DriverError::OutOfMemory`] if there is not enough free memory, and other errors if the driver
+    /// fails.
     fn reserve(&self, bytes: u64) -> Result<u64, DriverError>;
 
     /// Releases memory from [`reserve`](Self::reserve), after waiting for the work that still uses it.
     ///
-    /// # Errors
-    /// If the driver call fails.
+    /// # Errors Returns an error if the driver call fails.
     fn release(&self, address: u64, bytes: u64) -> Result<(), DriverError>;
 
-    /// Returns the granularity of reserved addresses, or `None` if the device has no virtual memory management; then
-    /// expandable segments are rejected and the four methods below are not called.
+    /// Returns the granularity of reserved addresses, or `None` if the device has no virtual memory management. In that
+    /// case, expandable segments are rejected and the four methods below are not called.
     fn page_bytes(&self) -> Option<u64> {
         None
     }
 
     /// Reserves `bytes` of addresses, a multiple of [`page_bytes`](Self::page_bytes), without memory.
     ///
-    /// # Errors
-    /// If the device has no virtual memory management, or the driver call fails.
+    /// # Errors Returns an error if the device has no virtual memory management, or the driver call fails.
     fn reserve_addresses(&self, bytes: u64) -> Result<u64, DriverError> {
         let _ = bytes;
         Err(no_virtual_memory("reserve addresses"))
     }
 
-    /// Maps memory at reserved addresses, in pages of `page` bytes (a multiple of [`page_bytes`](Self::page_bytes)); on
-    /// error, nothing is mapped.
+    /// Maps memory at reserved addresses, in pages of `page` bytes (a multiple of [`page_bytes`](Self::page_bytes)). If
+    /// it fails, nothing is mapped.
     ///
-    /// # Errors
-    /// [`DriverError::OutOfMemory`] if there is not enough free memory, and any failure of the driver.
+    /// # Errors Returns [`DriverError::OutOfMemory`] if there is not enough free memory, and other errors if the driver
+    /// fails.
     fn map(&self, address: u64, bytes: u64, page: u64) -> Result<(), DriverError> {
         let _ = (address, bytes, page);
         Err(no_virtual_memory("map"))
@@ -131,17 +129,15 @@ pub trait Driver: Send + Sync {
 
     /// Unmaps the memory at these addresses, which stay reserved. No work may still use the memory.
     ///
-    /// # Errors
-    /// If the device has no virtual memory management, or the driver call fails.
+    /// # Errors Returns an error if the device has no virtual memory management, or the driver call fails.
     fn unmap(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
         let _ = (address, bytes);
         Err(no_virtual_memory("unmap"))
     }
 
-    /// Releases reserved addresses with no memory mapped.
+    /// Releases reserved addresses without mapped memory.
     ///
-    /// # Errors
-    /// If the device has no virtual memory management, or the driver call fails.
+    /// # Errors Returns an error if the device has no virtual memory management, or the driver call fails.
     fn release_addresses(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
         let _ = (address, bytes);
         Err(no_virtual_memory("release addresses"))
@@ -149,26 +145,22 @@ pub trait Driver: Send + Sync {
 
     /// Records an event after all work submitted to `stream` so far.
     ///
-    /// # Errors
-    /// If the driver call fails.
+    /// # Errors Returns an error if the driver call fails.
     fn record_event(&self, stream: StreamId) -> Result<DriverEvent, DriverError>;
 
     /// Returns whether the stream has reached the event, without waiting.
     ///
-    /// # Errors
-    /// If the driver call fails.
+    /// # Errors Returns an error if the driver call fails.
     fn query(&self, event: DriverEvent) -> Result<bool, DriverError>;
 
     /// Waits until the stream has reached the event.
     ///
-    /// # Errors
-    /// If the driver call fails.
+    /// # Errors Returns an error if the driver call fails.
     fn wait(&self, event: DriverEvent) -> Result<(), DriverError>;
 
     /// Waits until all work submitted to `stream` is complete.
     ///
-    /// # Errors
-    /// If the driver call fails.
+    /// # Errors Returns an error if the driver call fails.
     fn synchronize(&self, stream: StreamId) -> Result<(), DriverError>;
 }
 

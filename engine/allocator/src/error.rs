@@ -8,7 +8,7 @@ use super::oom::OomReport;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AllocError {
-    /// Not enough memory, even after releasing all cached memory. The report shows what uses it.
+    /// There is not enough memory, even after all cached memory was released. The report lists the uses of the memory.
     #[error("{0}")]
     OutOfMemory(Box<OomReport>),
     /// The request is larger than any device memory.

@@ -1,4 +1,4 @@
-//! Queues of the events that freed blocks wait for, in the order in which each stream will reach them.
+//! Queues of the events of freed blocks, in the order in which each stream will reach them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -33,7 +33,7 @@ impl EventQueues {
         self.queues.get(&stream).and_then(|queue| queue.front()).map(|(event, _)| *event)
     }
 
-    /// Removes the first event of `stream` and returns the block that waited for it.
+    /// Removes the first event of `stream` and returns its block.
     pub(super) fn pop(&mut self, stream: StreamId) -> Option<BlockIndex> {
         let queue = self.queues.get_mut(&stream)?;
         let block = queue.pop_front().map(|(_, block)| block);

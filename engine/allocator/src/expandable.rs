@@ -1,4 +1,5 @@
-//! Expandable segments: a large range of addresses is reserved once, and memory is mapped into it page by page.
+//! Expandable segments, each a large range of addresses that is reserved once and into which memory is mapped page by
+//! page.
 
 use highwater_recorder::snapshots::event::Range;
 use highwater_recorder::{Pool, StreamId, api};
@@ -18,8 +19,8 @@ impl Heap {
         }
     }
 
-    /// Maps pages until there is a free range of `bytes`, and takes it out of its list; `None` if there is not enough
-    /// memory or address space. Pages mapped before a failure stay mapped.
+    /// Maps pages until there is a free range of `bytes`, and takes it out of its list. Returns `None` if there is not
+    /// enough memory or address space. Pages mapped before a failure stay mapped.
     pub(super) fn grow(&mut self, stream: StreamId, pool: Pool, bytes: u64) -> Result<Option<BlockIndex>, DriverError> {
         let Some(mut candidate) = self.find_growable(stream, pool, bytes)? else {
             return Ok(None);
@@ -43,8 +44,8 @@ impl Heap {
         Ok(Some(candidate))
     }
 
-    /// Returns the first range of the lowest run of free and unmapped ranges of at least `bytes`; makes a new
-    /// reservation if there is none; `None` if even that is too small.
+    /// Returns the first range of the lowest run of free and unmapped ranges of at least `bytes`. Makes a new
+    /// reservation if there is no such run, and returns `None` if even that is too small.
     fn find_growable(&mut self, stream: StreamId, pool: Pool, bytes: u64) -> Result<Option<BlockIndex>, DriverError> {
         for unmapped in self.pool(pool).unmapped(stream) {
             let previous = self.arena[unmapped].previous;
@@ -106,8 +107,8 @@ impl Heap {
         Ok(true)
     }
 
-    /// Unmaps the whole pages of a free range; the remainders at both ends stay free. Releases the reservation if none
-    /// of its pages is mapped any more.
+    /// Unmaps the whole pages of a free range; the remainders at both ends stay free. Releases the reservation if no
+    /// page of it is mapped any more.
     pub(super) fn unmap(&mut self, index: BlockIndex) -> Result<(), DriverError> {
         let range = self.range(index);
         let page = self.page_bytes(range.pool);

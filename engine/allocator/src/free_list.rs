@@ -7,7 +7,7 @@ use highwater_recorder::StreamId;
 
 use super::arena::{BlockIndex, Record};
 
-/// The sort key of a stream's free ranges: by size, then the oldest segment, then the lowest address. The first range
+/// The sort key of a stream's free ranges, first by size, then by age of the segment, then by address. The first range
 /// that is large enough is the best fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct FreeKey {
@@ -31,9 +31,9 @@ impl FreeKey {
 
 /// The free ranges of one stream.
 ///
-/// The most recently freed range stays outside the tree until the next one is freed: a program that frees and allocates
-/// again, as training steps do, mostly gets the same range back, without a change to the tree. Ranges are still taken
-/// in the order of their keys.
+/// The most recently freed range stays outside the tree until the next one is freed. A program that frees and allocates
+/// again, such as a training step, usually gets the same range back, without a change to the tree. Ranges are still
+/// taken in the order of their keys.
 #[derive(Debug, Default)]
 struct StreamRanges {
     latest: Option<FreeKey>,
@@ -89,15 +89,15 @@ fn earlier(a: Option<FreeKey>, b: Option<FreeKey>) -> Option<FreeKey> {
 }
 
 /// The ranges of one pool that are not in use. Ranges are never shared between streams, so each stream has its own
-/// order.
+/// sorted set.
 #[derive(Debug, Default)]
 pub(super) struct FreeList {
     /// The free ranges of each stream, in stream order. Entries stay when they become empty, since there are few.
     streams: Vec<(StreamId, StreamRanges)>,
     /// Unmapped ranges of expandable segments, ordered by stream and address.
     unmapped: BTreeSet<(StreamId, u64, BlockIndex)>,
-    /// Searches since the allocator was created, counted while garbage collection is on; serves as the clock for the
-    /// age of cached ranges.
+    /// The number of searches since the allocator was created, counted while garbage collection is on. It serves as the
+    /// clock for the age of cached ranges.
     pub(super) searches: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The state of an allocator behind its lock; lists, coalesces and counts its free ranges.
+//! The state of an allocator behind its lock, which lists, coalesces and counts its free ranges.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -65,7 +65,7 @@ impl Heap {
         &mut self.pools[pool as usize]
     }
 
-    /// Checks that a block belongs to this heap. Its handle is not `Clone`, so it can be freed only once, but it may be
+    /// Checks that a block belongs to this heap. A handle is not `Clone`, so it can be freed only once, but it may be
     /// passed to the wrong allocator.
     #[inline]
     pub(super) fn check_owner(&self, block: &Block) {
@@ -95,7 +95,7 @@ impl Heap {
         }
     }
 
-    /// Adds a segment or reservation that was just reserved from the driver. It is not in any list yet.
+    /// Adds a segment or reservation that was just reserved from the driver, without listing it.
     pub(super) fn register(&mut self, range: Range, used: Use) -> BlockIndex {
         let registration = match self.tie_break {
             TieBreak::OldestSegment => self.next_registration,
@@ -173,13 +173,13 @@ impl Heap {
         self.join(index, self.arena[index].next);
     }
 
-    /// Makes a block available that no longer waits for any stream.
+    /// Makes a block available once it waits for no stream any more.
     pub(super) fn complete_free(&mut self, index: BlockIndex) {
         api::free_completed(self.device, self.arena[index].key);
         self.make_available(index);
     }
 
-    /// Makes a block available that is no longer in use.
+    /// Makes a block available once it is no longer in use.
     pub(super) fn make_available(&mut self, index: BlockIndex) {
         let record = &mut self.arena[index];
         let (pool, expandable) = (record.pool, record.expandable);

@@ -1,4 +1,4 @@
-//! A caching allocator for GPU memory, written once over the [`Driver`] of a device, and the replay of recordings
+//! A caching allocator for GPU memory, which is independent of the device's [`Driver`], and the replay of recordings
 //! through it.
 //!
 //! Reserving memory from a driver is slow, and releasing it waits for the whole device. Freed memory is therefore
@@ -38,7 +38,7 @@
 //! ([`record_stream`](CachingAllocator::record_stream)), freeing the block records an event on that stream, and the
 //! block is not reused until the event has completed (`streams`).
 //!
-//! When nothing in the cache fits, **memory is reserved** step by step; the request fails only after the last step
+//! If nothing in the cache fits, **memory is reserved** step by step. The request fails only after the last step
 //! (`caching`, `release`):
 //!
 //! 1. if more is reserved than the garbage collection threshold allows, release the segments that have been free

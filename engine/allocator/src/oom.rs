@@ -1,4 +1,5 @@
-//! The report of an out-of-memory error: the request, what uses the memory, why the cache did not help, and advice.
+//! The report of an out-of-memory error, with the request, the uses of the memory, the reason that the cache did not
+//! help, and advice.
 
 use std::fmt;
 
@@ -10,12 +11,12 @@ use super::driver::DriverError;
 use super::heap::Heap;
 use super::request::Request;
 
-/// A request that failed for lack of memory, and the state of the allocator at that time. All figures are in bytes.
+/// A request that failed for lack of memory, and the state of the allocator at that time. All sizes are in bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OomReport {
     /// The device of the allocator.
     pub device: DeviceId,
-    /// The name, as reported by the driver.
+    /// The name of the device, as reported by the driver.
     pub device_name: String,
     /// The stream of the request.
     pub stream: StreamId,
@@ -25,14 +26,14 @@ pub struct OomReport {
     pub requested: u64,
     /// The request after rounding.
     pub rounded: u64,
-    /// Bytes needed from the driver: a segment, or pages; a free range at the end of an expandable segment may reduce
+    /// Bytes needed from the driver for a segment or pages. A free range at the end of an expandable segment may reduce
     /// them.
     pub segment: u64,
     /// Total device memory.
     pub device_total: u64,
     /// Free device memory, as reported by the driver.
     pub device_free: u64,
-    /// Bytes that this allocator may reserve, if a memory fraction limits it.
+    /// The maximum number of bytes that this allocator may reserve, if a memory fraction limits it.
     pub limit: Option<u64>,
     /// Bytes reserved from the driver.
     pub reserved: u64,
@@ -40,19 +41,19 @@ pub struct OomReport {
     pub allocated: u64,
     /// Requested bytes of the allocated blocks.
     pub requested_live: u64,
-    /// `allocated` plus the blocks that wait for other streams.
+    /// `allocated` plus the bytes of blocks awaiting free.
     pub active: u64,
     /// Bytes released to the driver in the attempt to serve the request.
     pub released: u64,
     /// The largest free range of this pool and stream.
     pub largest_free: u64,
-    /// The reason that the rest of the reserved memory could not serve the request.
+    /// The rest of the reserved memory, by the reason that it could not serve the request.
     pub unusable: Unusable,
-    /// Known remedies.
+    /// Applicable advice.
     pub advice: Vec<Advice>,
 }
 
-/// Reserved bytes that are not allocated, by the reason why they could not serve the request. Sums to
+/// Reserved bytes that are not allocated, by the reason that they could not serve the request. They add up to
 /// `reserved - allocated`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unusable {
@@ -62,35 +63,35 @@ pub struct Unusable {
     pub other_stream: u64,
     /// Bytes cached in the other pool.
     pub other_pool: u64,
-    /// Bytes freed by the program, but still in use by another stream.
+    /// Bytes that the program has freed, but another stream still uses.
     pub waiting: u64,
 }
 
-/// Advice on an out-of-memory error, as far as the allocator's state decides it. Whether other settings or streams, or
-/// fewer live blocks, would have helped, only a replay of a recording shows.
+/// Advice on an out-of-memory error, as far as it follows from the allocator's state. Only a replay of a recording
+/// shows whether other settings or streams, or fewer live blocks, would have helped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// The request alone is larger than the device.
     LargerThanDevice,
-    /// The request would fit the device, but the segment of this many bytes that the allocator needs for it does not.
+    /// The request would fit the device, but the required segment of this many bytes does not.
     SegmentLargerThanDevice(u64),
-    /// The memory fraction prevents the request, not the device.
+    /// The memory fraction, not the device, prevents the request.
     RaiseMemoryFraction,
-    /// The request fails for lack of this much device memory, which is in use outside of this allocator.
+    /// The request would fit if this many bytes of device memory were not in use outside this allocator.
     OtherUsers(u64),
-    /// `highwater oom` tests remedies on a recording, which is not being made.
+    /// `highwater oom` can test remedies on a recording, but no recording is active.
     Record,
-    /// `highwater oom` tests remedies on the recording that is being made.
+    /// `highwater oom` can test remedies on the active recording.
     AnalyseRecording,
 }
 
 impl OomReport {
-    /// Returns the cached bytes: free for reuse, but not released to the driver.
+    /// Returns the cached bytes, which are free for reuse but not released to the driver.
     pub fn cached(&self) -> u64 {
         self.reserved - self.active
     }
 
-    /// Returns the bytes of the device that are used outside this allocator.
+    /// Returns the device's bytes in use outside this allocator.
     pub fn outside(&self) -> u64 {
         self.device_total.saturating_sub(self.device_free).saturating_sub(self.reserved)
     }
@@ -120,7 +121,7 @@ impl OomReport {
 }
 
 impl Heap {
-    /// Describes a request that failed after `released` bytes were released for it.
+    /// Describes a request that failed although `released` bytes were released for it.
     pub(super) fn report(&self, request: &Request, released: u64) -> Result<OomReport, DriverError> {
         let capacity = self.driver.capacity()?;
         let pool = request.rounded.pool;

@@ -1,4 +1,4 @@
-//! Releases cached memory to the driver: on request, by age, or because another request needs it.
+//! Releases cached memory to the driver when requested, when too old, or when another request needs it.
 
 use highwater_recorder::{Pool, StreamId, api};
 
@@ -8,8 +8,8 @@ use super::free_list::FreeKey;
 use super::heap::Heap;
 
 impl Heap {
-    /// Waits for all events, then releases every segment and every page that is not in use: first of the large pool,
-    /// then of the small one. Returns the bytes released.
+    /// Waits for all events, then releases every segment and every page that is not in use, first in the large pool,
+    /// then in the small one. Returns the bytes released.
     pub(super) fn release_cached(&mut self) -> Result<u64, DriverError> {
         self.synchronize_events()?;
         let before = self.stats.reserved_bytes.all.current;
@@ -49,9 +49,9 @@ impl Heap {
         Ok(())
     }
 
-    /// With a split limit, releases the smallest segment that could have served the request if splitting it were
-    /// allowed, or else the stream's largest ones until their sum suffices. Returns whether enough was released; if
-    /// not, the segments released so far stay released.
+    /// With a split limit, releases the smallest segment that could have served the request if splitting were allowed.
+    /// If there is none, releases the stream's largest segments until their sum suffices. Returns whether enough was
+    /// released; if not, the segments released so far stay released.
     pub(super) fn release_oversize(&mut self, stream: StreamId, pool: Pool, bytes: u64) -> Result<bool, DriverError> {
         let Some(limit) = self.config.max_split_bytes() else {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! A request for memory, as requested and as rounded.
+//! A request for memory, before and after rounding.
 
 use highwater_recorder::StreamId;
 
@@ -9,7 +9,7 @@ use super::rounding::Rounded;
 pub(super) struct Request {
     /// Bytes requested.
     pub(super) requested: u64,
-    /// The rounded size, with the pool that serves it.
+    /// The rounded size and the pool that serves it.
     pub(super) rounded: Rounded,
     /// The stream that the block will belong to.
     pub(super) stream: StreamId,

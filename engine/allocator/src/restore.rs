@@ -1,4 +1,4 @@
-//! Restores an allocator from a recorded state: segments and blocks at their recorded addresses.
+//! Restores an allocator from a recorded state, with segments and blocks at their recorded addresses.
 
 use std::sync::Arc;
 
@@ -25,11 +25,11 @@ pub(crate) struct RestoredSegment {
 /// A block of a recorded state, to be restored at its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RestoredBlock {
-    /// The caller's name for the block.
+    /// The caller's id of the block.
     pub(crate) name: u32,
     pub(crate) address: u64,
     pub(crate) requested: u64,
-    /// The size after rounding, in bytes; not 0.
+    /// The size after rounding, in bytes, which is not 0.
     pub(crate) allocated: u64,
 }
 
@@ -43,8 +43,8 @@ pub(crate) struct RestoredState {
 }
 
 impl CachingAllocator {
-    /// Creates an allocator with the given state, and returns it with the handles of the restored blocks and their
-    /// names. Does not call the driver for the restored memory, and the allocator's operations are not recorded.
+    /// Creates an allocator with the given state, and returns it with the handles of the restored blocks and their ids.
+    /// Does not call the driver for the restored memory, and does not record the allocator's operations.
     pub(crate) fn restored(
         driver: Box<dyn Driver>,
         config: AllocConfig,

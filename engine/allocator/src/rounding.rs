@@ -8,7 +8,7 @@ use super::config::{AllocConfig, MAX_REQUEST};
 pub(super) const MIN_BLOCK: u64 = 512;
 /// Rounded requests up to this size belong to the small pool.
 pub(super) const SMALL_REQUEST: u64 = 1 << 20;
-/// Bytes of a segment of the small pool, and of a page of its expandable segments.
+/// Size of a segment of the small pool, and of a page of its expandable segments, in bytes.
 pub(super) const SMALL_SEGMENT: u64 = 2 << 20;
 /// Rounded requests of at least this size get their own segment.
 pub(super) const OWN_SEGMENT_REQUEST: u64 = 10 << 20;
@@ -43,7 +43,8 @@ impl Rounded {
 }
 
 impl AllocConfig {
-    /// Returns the bytes of the block for a request of `bytes`, unless only a larger block is available.
+    /// Returns the size of the block for a request of `bytes`. A larger block may be allocated if no other is
+    /// available.
     pub fn rounded(&self, bytes: u64) -> u64 {
         block_bytes(bytes.min(MAX_REQUEST), self)
     }

@@ -1,4 +1,4 @@
-//! The allocator as a [`Source`] of a recording that starts while memory is already allocated.
+//! Provides the allocator's state as a [`Source`], for a recording that starts while memory is already allocated.
 
 use highwater_recorder::snapshots::event::{Alloc, Range};
 use highwater_recorder::snapshots::trace::DeviceFacts;

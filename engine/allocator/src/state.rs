@@ -1,11 +1,11 @@
-//! A view of the allocator's current state: every segment with its blocks.
+//! The allocator's current state, with every segment and its blocks.
 
 use highwater_recorder::{Pool, StreamId};
 
 use super::arena::Use;
 use super::heap::Heap;
 
-/// A range reserved from the driver: a segment, or a run of mapped pages of an expandable one.
+/// A range reserved from the driver, either a segment or a run of mapped pages of an expandable segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentState {
     /// The address of its first byte.
@@ -28,7 +28,7 @@ impl SegmentState {
         self.sum(|block| block.usage == BlockUsage::Allocated, |block| block.bytes)
     }
 
-    /// Returns the bytes of blocks that are allocated, or freed and waiting for other streams.
+    /// Returns the bytes of blocks that are allocated or awaiting free.
     pub fn active(&self) -> u64 {
         self.sum(|block| block.usage != BlockUsage::Free, |block| block.bytes)
     }
@@ -70,7 +70,7 @@ pub enum BlockUsage {
 }
 
 impl BlockUsage {
-    /// Returns PyTorch's name for it.
+    /// Returns PyTorch's name for this use.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Allocated => "active_allocated",

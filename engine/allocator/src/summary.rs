@@ -13,7 +13,7 @@ pub struct Summary<'a> {
 }
 
 impl AllocStats {
-    /// Returns a multi-line table: current value, peak and accumulated totals of each quantity, for both pools.
+    /// Returns a multi-line table with the current value, peak and accumulated totals of each quantity, for both pools.
     pub fn summary(&self) -> Summary<'_> {
         Summary { stats: self }
     }

@@ -1,4 +1,4 @@
-//! Backward: walks the graph from a result to the leaves.
+//! Backward, which walks the graph from a result to the leaves.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::{Error, Result, Tensor};
 
 impl Tensor {
     /// Computes the gradients of this scalar with respect to all leaves that require them, and adds each to its leaf.
-    /// Saved tensors are freed on the way; a second backward through the same operations fails.
+    /// Frees saved tensors as it goes, so a second backward through the same operations fails.
     ///
     /// # Errors
     /// Fails if the tensor has more than one element or no history, if a saved tensor was changed in place, or if
@@ -34,8 +34,8 @@ impl Tensor {
 
     /// Like [`Self::backward`], from a result of any shape whose own gradient is `grad`.
     ///
-    /// # Errors
-    /// Fails if shape, type or device of `grad` are not the result's, and as [`Self::backward`] does.
+    /// # Errors Fails if the shape, dtype or device of `grad` differ from those of the result, and for the reasons in
+    /// [`Self::backward`].
     pub fn backward_from(&self, grad: Self) -> Result<()> {
         let op = "backward_from";
         if grad.shape() != self.shape() {
@@ -52,7 +52,7 @@ impl Tensor {
     }
 }
 
-/// Enters phase backward, even within a phase that the program has marked.
+/// Enters phase backward, even within a phase marked by the program.
 pub(crate) fn backward_phase() -> PhaseGuard {
     scope::phase_of_call(Phase::Backward).unwrap_or_else(|| scope::phase(Phase::Backward))
 }
@@ -98,7 +98,8 @@ fn walk(result: &Tensor, grad: Tensor) -> Result<()> {
     Ok(())
 }
 
-/// Returns all nodes that gradients from `root` may reach, and how many operations may contribute to each leaf.
+/// Returns all nodes that gradients from `root` can reach, and the number of operations that can contribute to each
+/// leaf.
 fn reachable(root: &Arc<Node>) -> (Vec<Arc<Node>>, HashMap<usize, usize>) {
     let mut nodes = vec![root.clone()];
     let mut seen = HashSet::from([root.id()]);

@@ -1,19 +1,18 @@
-//! Activation checkpointing: less memory for more computation.
+//! Activation checkpointing, which saves memory at the cost of more computation.
 
 use super::frame::{self, Frame};
 use super::record::Operation;
 use super::saved::Saved;
 use crate::{Result, Tensor};
 
-/// Runs `part` of a model with `inputs`, and saves only these inputs for backward, which runs the part again to
+/// Runs `part` of a model with `inputs`, and saves only these inputs for backward. Backward runs the part again to
 /// recompute the tensors that it needs. Only one part's activations are live at a time, at the cost of one more forward
 /// pass. Random numbers are equal in both runs, so gradients are bitwise equal to those without checkpointing.
 ///
 /// Tensors that `part` captures, such as parameters, get their gradients as usual. `part` must do the same in both
-/// runs, and must receive every tensor that requires a gradient and is not a parameter as an input.
+/// runs. Every tensor that requires a gradient and is not a parameter must be one of `inputs`.
 ///
-/// # Errors
-/// Fails as `part` does.
+/// # Errors Fails if `part` fails.
 pub fn checkpoint(
     inputs: &[&Tensor],
     part: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
@@ -34,8 +33,8 @@ pub fn checkpoint(
     Frame::run(&given, Box::new(again), Box::new(part))
 }
 
-/// Returns whether a checkpointed part is being recomputed on this thread: side effects of the first run, such as
-/// updating running averages, must not be repeated.
+/// Returns whether a checkpointed part is being recomputed on this thread. Side effects of the first run, such as
+/// updates of running averages, must not be repeated then.
 pub fn is_running_again() -> bool {
     frame::is_again()
 }

@@ -1,10 +1,11 @@
 //! Checkpointed parts of a model, which save only their inputs and are recomputed in backward.
 //!
-//! Forward builds the graph as usual, but each tensor that an operation saves is only counted: the operation keeps a
-//! [`Slot`], the index of the save. The first operation that reads its slot in backward runs the part again, with the
-//! same random numbers; that run saves the same tensors in the same order, and they fill the slots. Each is freed after
-//! its operation. So gradients, hooks and op ids are those of the graph that forward built (the scheme of PyTorch's
-//! non-reentrant checkpoint; the idea is Chen et al.: "Training Deep Nets with Sublinear Memory Cost", 2016).
+//! Forward builds the graph as usual, but counts each tensor that an operation saves instead of saving it. The
+//! operation keeps a [`Slot`], the index of the save. The first operation that reads its slot in backward runs the part
+//! again, with the same random numbers. That run saves the same tensors in the same order, and they fill the slots.
+//! Each is freed after its operation. The gradients, hooks and op ids are therefore those of the graph built by forward
+//! (the scheme of PyTorch's non-reentrant checkpoint; the idea is Chen et al.: "Training Deep Nets with Sublinear
+//! Memory Cost", 2016).
 
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +17,7 @@ use crate::tensor::autocast::{self, AutocastGuard};
 use crate::tensor::grad_mode::{RecomputeGuard, enable_grad, recomputes};
 use crate::{DType, Error, Result, Tensor};
 
-/// The forward of a part, from its inputs.
+/// The forward function of a part, applied to its inputs.
 type Part = dyn Fn(&[Tensor]) -> Result<Tensor> + Send + Sync;
 
 /// Returns the saved inputs for an operation that needs them.
@@ -33,7 +34,7 @@ pub(crate) struct Frame {
 
 #[derive(Default)]
 struct State {
-    /// Returns the inputs, as leaves. `None` once the part has run again.
+    /// Returns the inputs as leaves; `None` once the part has run again.
     inputs: Option<Box<Inputs>>,
     draws: Vec<Draw>,
     /// The saved tensors, by the index of the save.
@@ -41,7 +42,7 @@ struct State {
 }
 
 enum Save {
-    /// The part that runs again has not saved this tensor yet.
+    /// The recomputed part has not saved this tensor yet.
     Awaited,
     Filled {
         tensor: Tensor,
@@ -64,7 +65,7 @@ thread_local! {
 /// The part that runs on this thread.
 enum Running {
     First(Arc<Frame>),
-    /// The second run: for each save in order, whether it is needed, and the tensors saved so far.
+    /// The second run, with the tensors saved so far and, for each save in order, whether the tensor is needed.
     Again {
         wanted: Vec<bool>,
         saved: Vec<Save>,
@@ -74,7 +75,7 @@ enum Running {
 /// The treatment of a tensor that an operation saves.
 pub(crate) enum Verdict {
     Keep,
-    /// Keep it only until the second run ends, since no backward reads it.
+    /// Keep the tensor only until the second run ends, since no backward reads it.
     Forget,
     Await(Slot),
 }
@@ -85,7 +86,7 @@ fn lock(frame: &Frame) -> MutexGuard<'_, State> {
 
 impl Frame {
     /// Runs the checkpointed part `part` with the tensors `given`. Keeps `inputs`, which returns the same tensors again
-    /// for recomputation.
+    /// for the recomputation.
     pub(super) fn run(given: &[Tensor], inputs: Box<Inputs>, part: Box<Part>) -> Result<Tensor> {
         let state = Mutex::new(State { inputs: Some(inputs), ..State::default() });
         let (recomputes, products) = (recomputes(), autocast::of_products());
@@ -134,8 +135,8 @@ fn changed(op: &'static str) -> Error {
     Error::Setting { op, what: what.to_owned() }
 }
 
-/// Returns how to treat a tensor that an operation saves on this thread; `has_recipe` is whether it would keep a recipe
-/// instead.
+/// Returns how to treat a tensor that an operation saves on this thread. `has_recipe` states whether the operation
+/// would otherwise keep a recipe.
 pub(crate) fn verdict(tensor: &Tensor, has_recipe: bool) -> Verdict {
     RUNNING.with_borrow_mut(|running| match running.last_mut() {
         None => Verdict::Keep,
@@ -189,7 +190,7 @@ impl Drop for Slot {
     }
 }
 
-/// Marks a part as running until this drops.
+/// Marks a part as running until the guard is dropped.
 struct Guard(());
 
 impl Guard {

@@ -1,10 +1,10 @@
 //! Reverse-mode automatic differentiation of the first order.
 //!
-//! Each operation with an input that requires a gradient creates a node: what its backward needs, and the destinations
-//! of the inputs' gradients. [`Tensor::backward`](crate::Tensor::backward) walks the nodes in the reverse order of
-//! execution. A node is consumed when it runs, so its saved tensors are freed at once, even while the loss is still
-//! live; so is each gradient after its last use. Contributions to one gradient are added in place if the memory of
-//! either is not shared.
+//! Each operation with an input that requires a gradient creates a node with the data for its backward and the
+//! destinations of the inputs' gradients. [`Tensor::backward`](crate::Tensor::backward) walks the nodes in the reverse
+//! order of execution. A node is consumed when it runs, so its saved tensors are freed at once, even while the loss is
+//! still live. Each gradient is freed after its last use. Contributions to one gradient are added in place if the
+//! memory of either is not shared.
 
 pub(crate) mod frame;
 pub mod saved;

@@ -10,7 +10,7 @@ use crate::tensor::grad_mode::is_grad_enabled;
 use crate::tensor::node::{Edge, Gradient, Node, Work};
 use crate::tensor::recipe::Offer;
 
-/// An operation that runs forward: it has an id in recordings, and its allocations are temporary until they are tagged
+/// A running operation of forward. It has an id in recordings, and its allocations are temporary until they are tagged
 /// otherwise. Created first in an operation and kept to its end.
 #[must_use = "the operation ends when this is dropped"]
 #[derive(Debug)]
@@ -22,9 +22,10 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// Begins an operation. If any of `inputs` adds it to the graph, the program is in phase forward; if none does, it
-    /// may be the first of a net, unless gradients are off or all inputs are single numbers, as those of metrics are.
-    /// An operation that allocates nothing, such as a view, or that is not part of a model passes no inputs.
+    /// Begins an operation. If any of `inputs` adds the operation to the graph, the program is in phase forward.
+    /// Otherwise the operation may be the first of a network, unless gradients are off or all inputs are single
+    /// numbers, as in metrics. An operation that allocates nothing, such as a view, or that is not part of a model
+    /// passes no inputs.
     pub fn begin(name: &'static str, inputs: &[&Tensor]) -> Self {
         if Self::is_recorded(inputs) {
             scope::forward();
@@ -45,14 +46,14 @@ impl Operation {
         is_grad_enabled()
     }
 
-    /// Returns whether an operation on these inputs is recorded, so that tensors must be saved.
+    /// Returns whether an operation on these inputs is recorded, and therefore must save tensors.
     pub(crate) fn is_recorded(inputs: &[&Tensor]) -> bool {
         is_grad_enabled() && inputs.iter().any(|input| input.requires_grad())
     }
 
     /// Adds the operation that computed `output` from `inputs` to the graph, if any input requires a gradient and
-    /// gradients are enabled. `gradient` creates its backward half, which saves what that needs; its argument is, for
-    /// each input, whether a gradient is required.
+    /// gradients are enabled. `gradient` creates the operation's backward, and saves the tensors for it. Its argument
+    /// states for each input whether it requires a gradient.
     pub fn record<G: Gradient + 'static>(
         &self,
         output: Tensor,
@@ -69,7 +70,8 @@ impl Operation {
         output.computed_by(node)
     }
 
-    /// Like [`Self::record`], for an operation whose result can be recomputed from what `gradient` shares: `known`.
+    /// Like [`Self::record`], for an operation whose result can be recomputed from `known`, the data shared with
+    /// `gradient`.
     pub(crate) fn record_known<K: Offer + 'static, G: Gradient + 'static>(
         &self,
         output: Tensor,

@@ -7,9 +7,9 @@ use crate::tensor::grad_mode::recomputes;
 use crate::tensor::recipe::Recipe;
 use crate::{Error, Layout, Result, Tensor};
 
-/// A tensor saved for backward, without its history, so that the graph contains no cycle: its memory, or how to
-/// recompute it. Saved memory is an activation in recordings, unless it has another category, such as parameter. In a
-/// [checkpointed](super::checkpoint()) part nothing is saved; the part runs again.
+/// A tensor saved for backward, as its memory or as a recipe to recompute it. It has no history, so the graph contains
+/// no cycle. Saved memory is an activation in recordings, unless it has another category, such as parameter. In a
+/// [checkpointed](super::checkpoint()) part nothing is saved, because the part runs again.
 pub struct Saved(Kept);
 
 enum Kept {
@@ -43,8 +43,7 @@ impl Saved {
 
     /// Returns the tensor for operation `op`.
     ///
-    /// # Errors
-    /// Fails if it was changed in place since, or if memory runs out.
+    /// # Errors Fails if the tensor was changed in place since it was saved, or if memory runs out.
     pub fn get(&self, op: &'static str) -> Result<Tensor> {
         match &self.0 {
             Kept::Memory { tensor, version } if tensor.0.storage().version() == *version => Ok(tensor.0.detach()),
@@ -54,7 +53,7 @@ impl Saved {
         }
     }
 
-    /// Like [`Self::get`], but releases it: if it is not shared, its memory may be overwritten.
+    /// Like [`Self::get`], but releases the tensor. If its memory is not shared, it may be overwritten.
     ///
     /// # Errors
     /// See [`Self::get`].
@@ -63,7 +62,7 @@ impl Saved {
     }
 }
 
-/// A tensor whose storage counts that it is saved.
+/// A tensor whose storage counts how often it is saved.
 struct Counted(Tensor);
 
 impl Counted {

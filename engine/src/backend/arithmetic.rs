@@ -1,4 +1,4 @@
-//! A per-thread switch that makes primitives skip their arithmetic; memory is allocated all the same.
+//! A per-thread switch that makes primitives skip their arithmetic, but not their memory allocation.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -12,13 +12,13 @@ pub fn is_left_out() -> bool {
     LEFT_OUT.get()
 }
 
-/// Makes primitives skip their arithmetic on this thread until the guard drops. The same memory is allocated, but
-/// nothing is written to it: new memory is uninitialized.
+/// Makes primitives skip their arithmetic on this thread until the guard is dropped. The same memory is allocated, but
+/// nothing is written to it, so new memory is uninitialized.
 pub fn leave_out() -> ArithmeticGuard {
     ArithmeticGuard::set(true)
 }
 
-/// Makes primitives compute again within [`leave_out`], until the guard drops.
+/// Makes primitives compute again within [`leave_out`], until the guard is dropped.
 pub(crate) fn bring_in() -> ArithmeticGuard {
     ArithmeticGuard::set(false)
 }

@@ -6,10 +6,10 @@ use super::operand::Argument;
 use super::step::{AdamStep, SgdStep};
 use crate::Result;
 
-/// Declares the calls: each a variant with the arguments of its primitive, in order.
+/// Declares the calls, each as a variant with the arguments of its primitive, in order.
 macro_rules! calls {
     ($($(#[$doc:meta])* $variant:ident: $primitive:ident($out:ident $(, $argument:ident: $type:ty)*);)+) => {
-        /// A call of a primitive that training applies to many tensors: its arguments, in the primitive's order.
+        /// A call of a primitive that training applies to many tensors, with its arguments in the primitive's order.
         #[derive(Clone, Copy)]
         pub enum Call<'a> {
             $(#[doc = concat!("[`", stringify!($primitive), "`](super::", stringify!($primitive), ").")]

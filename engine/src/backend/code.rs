@@ -1,8 +1,8 @@
 //! The 256 values that a byte of quantized optimizer state represents.
 //!
-//! Dynamic quantization (Dettmers et al., "8-bit Optimizers via Block-wise Quantization", 2022): the values from 0 to 1
-//! span seven decades, 10⁻⁷ to 1, each decade with twice as many values as the one below, plus 0 and 1 themselves.
-//! Large values thus have a fine resolution and small ones are not lost. A block of state is divided by its largest
+//! Dynamic quantization (Dettmers et al., "8-bit Optimizers via Block-wise Quantization", 2022). The values from 0 to 1
+//! span seven decades, from 10⁻⁷ to 1, each decade with twice as many values as the one below, plus 0 and 1. Large
+//! values thus have a fine resolution, and small values are not lost. A block of state is divided by its largest
 //! magnitude before it is quantized.
 
 use std::sync::LazyLock;
@@ -10,12 +10,12 @@ use std::sync::LazyLock;
 /// Number of state elements that share one scale.
 pub const CODE_BLOCK: usize = 256;
 
-/// Number of codes of a byte.
+/// Number of codes, one for each value of a byte.
 const CODES: usize = 256;
 
 const DECADES: i32 = 7;
 
-/// A codebook: its values in ascending order and the midpoints between them.
+/// A codebook, with its values in ascending order and the midpoints between them.
 #[derive(Debug)]
 pub struct Code {
     values: [f32; CODES],
@@ -23,8 +23,8 @@ pub struct Code {
 }
 
 impl Code {
-    /// Returns the codebook for values from −1 to 1: half of the codes for each sign. The spacing in the top decade is
-    /// 0.014.
+    /// Returns the codebook for values from −1 to 1, with half of the codes for each sign. The spacing in the top
+    /// decade is 0.014.
     pub fn signed() -> &'static Self {
         static CODE: LazyLock<Code> = LazyLock::new(|| Code::new(true));
         &CODE

@@ -1,4 +1,4 @@
-//! Counts the work of primitives: floating-point operations, and bytes that are read or written.
+//! Counts the work of primitives, as floating-point operations and as bytes that are read or written.
 //!
 //! | primitive | floating-point operations |
 //! |---|---|
@@ -7,8 +7,8 @@
 //! | fills, copies, gathers and the like | 0 |
 //! | all others | 1 per element of the largest operand |
 //!
-//! These are the conventions of PyTorch's `FlopCounterMode`, which leaves out the last row. Bytes are those of all
-//! operands, each counted once, without the elements that a broadcast repeats; of a table, only the rows that are
+//! These are the conventions of PyTorch's `FlopCounterMode`, which omits the last row. Bytes are those of all operands.
+//! Each operand is counted once, without the elements that a broadcast repeats, and for a table only the rows that are
 //! gathered or scattered.
 
 use std::cell::RefCell;
@@ -50,7 +50,7 @@ impl AddAssign for Cost {
     }
 }
 
-/// The work of one primitive: the quantities that determine how long it takes.
+/// The work of one primitive, in the quantities that determine its duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PrimitiveCost {
     /// The dtype of the operands of a matrix product or of attention; `None` for other primitives.
@@ -64,12 +64,12 @@ pub struct PrimitiveCost {
 /// The work of some code, by the scope in which it ran, and by primitive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
-    /// The work in each scope, without that of scopes within it.
+    /// The work in each scope, without that of nested scopes.
     pub by_scope: BTreeMap<ScopeId, Cost>,
-    /// The work of each operation: its forward, recomputation and backward. Operations have ids only while they are
-    /// recorded.
+    /// The work of each operation, including its forward, recomputation and backward. Operations have ids only while
+    /// they are recorded.
     pub by_op: BTreeMap<OpId, Cost>,
-    /// Number of runs of primitives of the same work.
+    /// The number of runs of primitives with the same work.
     pub primitives: BTreeMap<PrimitiveCost, u64>,
 }
 
@@ -84,8 +84,8 @@ thread_local! {
     static COUNTED: RefCell<Option<Costs>> = const { RefCell::new(None) };
 }
 
-/// Runs `code`, and returns its result and the work of all primitives that it ran on this thread. On every device they
-/// are the same. Work counted by a call within `code` is not counted again.
+/// Runs `code`, and returns its result and the work of all primitives that it ran on this thread. The work is the same
+/// on every device. Work counted by a call within `code` is not counted again.
 pub fn count<R>(code: impl FnOnce() -> R) -> (R, Costs) {
     let outer = COUNTED.replace(Some(Costs::default()));
     let restore = Restore(Some(outer));
@@ -143,7 +143,7 @@ pub(super) fn add(primitive: &str, arguments: &[&dyn Argument]) {
     });
 }
 
-/// A view that a primitive gets.
+/// A view passed to a primitive.
 #[derive(Clone, Copy, Debug)]
 struct Operand {
     elements: u64,

@@ -60,29 +60,29 @@ pub enum Binary {
     Lerp(f64),
     /// −l · r.
     NegMul,
-    /// 2 · l · r: the gradient of the square, r its input.
+    /// 2 · l · r, the gradient of the square, where r is the input.
     SquareGrad,
-    /// l / 2r, r the square root.
+    /// l / 2r, where r is the square root.
     SqrtGrad,
-    /// l · (1 − r²), r the hyperbolic tangent.
+    /// l · (1 − r²), where r is the hyperbolic tangent.
     TanhGrad,
-    /// l · cos(r), r the sine's input.
+    /// l · cos(r), where r is the sine's input.
     SinGrad,
-    /// −l · sin(r), r the cosine's input.
+    /// −l · sin(r), where r is the cosine's input.
     CosGrad,
-    /// l · r · (1 − r), r the sigmoid.
+    /// l · r · (1 − r), where r is the sigmoid.
     SigmoidGrad,
-    /// Gradient of [`Unary::Silu`]; r the input.
+    /// The gradient of [`Unary::Silu`], where r is the input.
     SiluGrad,
-    /// l where r > 0 or r is NaN, else 0; r the input or the result.
+    /// l where r > 0 or r is NaN, else 0, where r is the input or the result.
     ReluGrad,
-    /// Gradient of [`Unary::Gelu`]; r the input.
+    /// The gradient of [`Unary::Gelu`], where r is the input.
     GeluGrad,
-    /// Gradient of [`Unary::GeluTanh`]; r the input.
+    /// The gradient of [`Unary::GeluTanh`], where r is the input.
     GeluTanhGrad,
 }
 
-/// An elementwise function of the output o and two operands, l and r; the result replaces o.
+/// An elementwise function of the output o and two operands, l and r, whose result replaces o.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Ternary {
     /// keep · o + scale · l · r.
@@ -99,14 +99,14 @@ pub enum Ternary {
 /// A distribution of random numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Distribution {
-    /// Uniform from `low` (inclusive) to `high` (exclusive).
+    /// Uniform distribution from `low` (inclusive) to `high` (exclusive).
     Uniform {
         /// Lower bound, inclusive.
         low: f64,
         /// Upper bound, exclusive.
         high: f64,
     },
-    /// Normal.
+    /// Normal distribution.
     Normal {
         /// Mean.
         mean: f64,
@@ -124,7 +124,7 @@ pub struct AttentionSize {
     pub mask: Mask,
 }
 
-/// An attention mask: the keys that each query attends to.
+/// An attention mask, which selects the keys that each query attends to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mask {
     /// Every query attends to all keys.
@@ -134,8 +134,8 @@ pub enum Mask {
     Causal,
 }
 
-/// The elements that a search finds. NaN counts as larger than all others in a search for the largest, and as smaller
-/// in a search for the smallest.
+/// The kind of element to find. NaN counts as larger than all others in a search for the largest element, and as
+/// smaller in a search for the smallest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extremum {
     /// The largest element.
@@ -153,7 +153,7 @@ pub struct Window {
     pub stride: [usize; 2],
     /// Zero padding above and below, and left and right.
     pub padding: [usize; 2],
-    /// Vertical and horizontal distance of the kernel's elements; 1 for pooling.
+    /// Vertical and horizontal distance of the kernel's elements, which is 1 for pooling.
     pub dilation: [usize; 2],
     /// Height and width of the output.
     pub places: [usize; 2],
@@ -171,7 +171,7 @@ impl Window {
 /// Parameters of rotary embeddings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rotation {
-    /// Base of the angles: pair `i` of a head of `width` elements rotates by `base^(−2i / width)` per position.
+    /// Base of the angles. Pair `i` of a head of `width` elements is rotated by `base^(−2i / width)` per position.
     pub base: f64,
     /// Position of the first element of the sequence.
     pub first: usize,
@@ -196,22 +196,23 @@ pub enum Comparison {
     NotEqual,
 }
 
-/// A piecewise linear function of one or two operands. Its slopes are stored in two bits: −1, 0 or 1 for one operand;
-/// 0, ½ or 1 for each of two operands, which add up to 1 unless an operand is NaN: then both are 1.
+/// A piecewise linear function of one or two operands. Each slope is stored in two bits. It is −1, 0 or 1 for one
+/// operand, and 0, ½ or 1 for each of two operands. The two slopes add up to 1, unless an operand is NaN, in which case
+/// both are 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Piecewise {
-    /// |l|; the slope at 0 is 0.
+    /// |l|, with slope 0 at 0.
     Abs,
-    /// l clamped to `low` to `high`; the slope at either bound is 0.
+    /// l clamped to the range from `low` to `high`, with slope 0 at either bound.
     Clamp {
         /// Lower bound.
         low: f64,
         /// Upper bound.
         high: f64,
     },
-    /// Elementwise maximum; both slopes are ½ where the elements are equal.
+    /// Elementwise maximum. Both slopes are ½ where the elements are equal.
     Maximum,
-    /// Elementwise minimum; both slopes are ½ where the elements are equal.
+    /// Elementwise minimum. Both slopes are ½ where the elements are equal.
     Minimum,
 }
 
@@ -229,15 +230,15 @@ pub enum Side {
 /// A cumulative sum or product along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scan {
-    /// How elements are combined.
+    /// The function that combines elements.
     pub fold: Fold,
-    /// Whether each element is excluded from its own result; the first result is then the empty sum or product.
+    /// Whether each element is excluded from its own result. The first result is then the empty sum or product.
     pub exclusive: bool,
     /// Whether the scan starts at the end of the axis.
     pub backwards: bool,
 }
 
-/// How a scan combines elements.
+/// The function with which a scan combines elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fold {
     /// Sum.

@@ -3,7 +3,7 @@
 use crate::Layout;
 use crate::shape::MAX_RANK;
 
-/// A loop nest over `N` operands of the same shape. The first operand, the output, determines the order: its smallest
+/// A loop nest over `N` operands of the same shape. The first operand, the output, determines the order. Its smallest
 /// stride is the innermost loop.
 #[derive(Clone, Debug)]
 pub(in crate::backend) struct Nest<const N: usize> {
@@ -52,7 +52,7 @@ impl<const N: usize> Nest<N> {
         std::array::from_fn(|n| self.strides[n][self.rank - 1])
     }
 
-    /// Returns the offset of an element of the first operand; `element` counts in loop order.
+    /// Returns the offset of an element of the first operand, given the element's index in loop order.
     pub(in crate::backend) fn place(&self, element: usize) -> usize {
         let mut rest = element;
         let mut place = self.offsets[0];
@@ -68,7 +68,7 @@ impl<const N: usize> Nest<N> {
         (&self.lengths[..self.rank], std::array::from_fn(|n| &self.strides[n][..self.rank]))
     }
 
-    /// Returns the nest without its innermost loop, and that loop's length and strides of each operand.
+    /// Returns the nest without its innermost loop, and that loop's length and stride for each operand.
     pub(in crate::backend) fn split_innermost(&self) -> (Self, usize, [usize; N]) {
         let inner = self.rank - 1;
         let (length, strides) = (self.lengths[inner], self.inner_strides());
@@ -96,8 +96,8 @@ impl<const N: usize> Nest<N> {
         }
     }
 
-    /// Returns the number of iterations of the outermost loop and their stride in the output; `None` if the nest is
-    /// empty or has a single loop, or if iterations interleave in the output.
+    /// Returns the number of iterations of the outermost loop and their stride in the output. Returns `None` if the
+    /// nest is empty or has only one loop, or if iterations interleave in the output.
     pub(in crate::backend) fn parts(&self) -> Option<[usize; 2]> {
         if self.elements == 0 {
             return None;

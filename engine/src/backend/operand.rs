@@ -1,4 +1,4 @@
-//! The arguments of primitives, and the memory that they refer to.
+//! The arguments of primitives, and the memory referred to by the arguments.
 
 use super::View;
 use super::kind::{

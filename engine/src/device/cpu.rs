@@ -9,16 +9,16 @@ use highwater_recorder::StreamId;
 
 use highwater_allocator::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
 
-/// Alignment of segments: a page, so that blocks are aligned for every vector instruction.
+/// Alignment of segments, a page, so that blocks are aligned for every vector instruction.
 const ALIGNMENT: u64 = 4096;
 
-/// Used if the operating system does not report the amount of memory: larger than any address space.
+/// Capacity if the operating system does not report the amount of memory, larger than any address space.
 const NO_LIMIT: u64 = 1 << 56;
 
 /// Driver for host memory.
 ///
 /// New segments are zeroed, and the operating system commits their pages on first access. An address is the exposed
-/// address of a live allocation, so it can be accessed by `std::ptr::with_exposed_provenance_mut(address as usize)`.
+/// address of a live allocation, so `std::ptr::with_exposed_provenance_mut(address as usize)` gives access to it.
 ///
 /// Expandable segments are unsupported, because there is no virtual memory management.
 #[derive(Debug)]
@@ -48,12 +48,12 @@ impl CpuDriver {
         Self::with_capacity(NO_LIMIT)
     }
 
-    /// Creates a driver for all of the host's memory as the pinned memory of a device without a GPU.
+    /// Creates a driver for all of the host's memory, as the pinned memory of a device without a GPU.
     pub fn pinned() -> Self {
         Self::of_kind(DriverKind::Pinned, NO_LIMIT)
     }
 
-    /// Creates a driver for at most `bytes`, and no more than the host has, to simulate a smaller machine.
+    /// Creates a driver for at most `bytes` of the host's memory, to simulate a smaller machine.
     pub fn with_capacity(bytes: u64) -> Self {
         Self::of_kind(DriverKind::Cpu, bytes)
     }
@@ -78,7 +78,7 @@ impl Driver for CpuDriver {
         self.kind
     }
 
-    /// Counts only memory reserved by this driver as used, not that of other processes or other parts of this one.
+    /// Counts only memory reserved by this driver as used, not that of other processes or other parts of this process.
     fn capacity(&self) -> Result<Capacity, DriverError> {
         Ok(Capacity { total: self.total, free: self.total.saturating_sub(self.in_use().bytes) })
     }

@@ -149,7 +149,7 @@ impl Driver for CudaDriver {
 }
 
 impl Drop for CudaDriver {
-    /// Releases all memory. Errors are ignored here: the next use of the device reports them again.
+    /// Releases all memory. Errors are ignored here, since the next use of the device reports them again.
     fn drop(&mut self) {
         drop(self.gpu.synchronize_all());
         let in_use = self.in_use.get_mut().unwrap_or_else(PoisonError::into_inner);

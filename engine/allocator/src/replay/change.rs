@@ -1,4 +1,4 @@
-//! Changes that a replay makes to a block.
+//! Changes that a replay applies to a block.
 
 use highwater_recorder::snapshots::EventId;
 
@@ -13,7 +13,7 @@ impl Share {
     /// The fraction 1.
     pub const WHOLE: Self = Self { numerator: 1, denominator: 1 };
 
-    /// Returns `numerator / denominator`, reduced; `None` if the denominator is 0.
+    /// Returns `numerator / denominator`, reduced, or `None` if the denominator is 0.
     pub fn new(numerator: u32, denominator: u32) -> Option<Self> {
         let (mut a, mut b) = (numerator, denominator);
         while b > 0 {
@@ -39,11 +39,11 @@ impl Default for Share {
 /// The changes to a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockOverride {
-    /// Whether it is never allocated.
+    /// Whether the block is never allocated.
     pub is_removed: bool,
-    /// The event right after which it is freed, if that is earlier than in the recording; none: freed as recorded.
+    /// The event right after which the block is freed, if earlier than in the recording.
     pub ends_after: EventId,
-    /// The fraction of its bytes that is requested.
+    /// The fraction of the block's bytes that is requested.
     pub share: Share,
 }
 

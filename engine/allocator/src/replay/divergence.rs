@@ -26,7 +26,7 @@ impl Divergence<u64> {
 /// A difference between recording and replay, in bytes or addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Difference {
-    /// The replay reserves memory; the recording reserves a different amount, releases memory, or does neither.
+    /// The replay reserves memory, whereas the recording reserves a different amount, releases memory, or does neither.
     UnexpectedReservation {
         /// Bytes reserved by the replay.
         bytes: u64,

@@ -1,4 +1,4 @@
-//! The device of a replay: answers as the recorded device did, or as a device of a given size would.
+//! The device of a replay, which responds like the recorded device or like a device of a given size.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,15 +8,15 @@ use highwater_recorder::snapshots::alloc_rules::{AddressOrder, Addresses};
 
 use crate::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
 
-/// Pages are a multiple of this, as on every CUDA device.
+/// Granularity of pages, as on every CUDA device.
 const GRANULARITY: u64 = 2 << 20;
-/// The capacity assumed if the size of the device is unknown: more than any device has.
+/// The capacity assumed if the size of the device is unknown, larger than that of any device.
 pub(super) const BOUNDLESS: u64 = 1 << 43;
 
-/// The size of the space in which a driver's order of addresses is followed: more than any device needs.
+/// The size of the address space in which a driver's order of addresses is followed, larger than any device needs.
 const ADDRESS_SPACE: u64 = 1 << 46;
 
-/// The end of made-up addresses, low enough that the sum of an address and a length cannot overflow.
+/// The end of artificial addresses, low enough that an address plus a length cannot overflow.
 const LAST_ADDRESS: u64 = 1 << 63;
 
 /// Returns whether `bytes` at a recorded address leave enough room for address arithmetic in pages of `page` bytes.
@@ -36,7 +36,7 @@ pub(super) enum Call {
     Map { address: u64, bytes: u64 },
     /// Pages were unmapped.
     Unmap { address: u64, bytes: u64 },
-    /// A block no longer waits for another stream.
+    /// A block awaiting free is no longer used by another stream.
     Completed { block: u64 },
 }
 
@@ -49,7 +49,7 @@ impl Call {
 /// A difference between the calls of a replay and those of the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Misfit {
-    /// The replay reserved memory where the recording has a different call, or none.
+    /// The replay reserved memory; the recording has another call at this point, or none.
     UnexpectedReservation { bytes: u64, recorded: Option<Call> },
     /// The replay released memory that the recording does not release.
     UnexpectedRelease { bytes: u64 },
@@ -61,16 +61,16 @@ pub(super) enum Misfit {
 #[derive(Clone, Debug)]
 pub(super) struct ReplayDriver {
     books: Arc<Mutex<Books>>,
-    /// Bytes of the largest page.
+    /// The size of the largest page in bytes.
     page: u64,
 }
 
-/// Addresses that are not in any recording.
+/// Addresses for reservations that are not in the recording.
 #[derive(Debug)]
 enum FreshAddresses {
-    /// Ascending addresses from this one on, none of them used twice.
+    /// Ascending addresses starting at this one, each used only once.
     Upward(u64),
-    /// Addresses as a driver would return them.
+    /// Addresses as a real driver would return them.
     Space(Addresses),
 }
 
@@ -78,14 +78,14 @@ enum FreshAddresses {
 struct Books {
     /// The reported size of the device.
     total: u64,
-    /// The part of it that can be reserved.
+    /// The bytes of `total` that can be reserved.
     bound: u64,
     used: u64,
-    /// Whether calls are answered as recorded.
+    /// Whether calls are handled as recorded.
     follows: bool,
     /// The recorded calls for the current request.
     expected: VecDeque<Call>,
-    /// Whether the recorded request failed, so that any further reservation is refused.
+    /// Whether the recorded request failed, which means that any further reservation is rejected.
     refuses: bool,
     log: Vec<Call>,
     misfit: Option<Misfit>,
@@ -95,7 +95,7 @@ struct Books {
     next_event: u64,
     /// The block that is being freed.
     freeing: u64,
-    /// Blocks that wait, by their event, and vice versa.
+    /// Blocks awaiting free by their event, and vice versa.
     waiting: HashMap<u64, u64>,
     event_of: HashMap<u64, u64>,
     /// Completed events whose blocks have not been logged yet.
@@ -103,12 +103,12 @@ struct Books {
 }
 
 impl ReplayDriver {
-    /// Creates a device that answers as recorded.
+    /// Creates a device that handles calls as recorded.
     pub(super) fn following(total: Option<u64>, addresses_from: u64, page: u64) -> Self {
         Self { page, ..Self::new(None, total, addresses_from, true) }
     }
 
-    /// Creates a device of `total` bytes, of which `bound` can be reserved; `None`: unlimited.
+    /// Creates a device of `total` bytes, of which `bound` can be reserved. `None` means unlimited.
     pub(super) fn of_size(bound: Option<u64>, total: Option<u64>, addresses_from: u64) -> Self {
         Self::new(bound, total, addresses_from, false)
     }
@@ -135,7 +135,7 @@ impl ReplayDriver {
         Self { books: Arc::new(Mutex::new(books)), page: 0 }
     }
 
-    /// Hands out addresses in this order from now on.
+    /// Returns addresses in this order from now on.
     pub(super) fn in_order(self, order: AddressOrder) -> Self {
         {
             let mut books = self.books();
@@ -146,7 +146,7 @@ impl ReplayDriver {
         self
     }
 
-    /// Counts memory that was reserved before the replay began.
+    /// Counts memory that was reserved before the replay starts.
     pub(super) fn hold(&self, address: u64, bytes: u64) {
         self.books().hold(address, bytes);
     }
@@ -159,7 +159,7 @@ impl ReplayDriver {
         books.refuses = refuses;
     }
 
-    /// Ends a request; returns the first difference from the expected calls.
+    /// Ends a request, and returns the first difference from the expected calls.
     pub(super) fn end_expecting(&self) -> Option<Misfit> {
         let mut books = self.books();
         books.refuses = false;
@@ -168,7 +168,7 @@ impl ReplayDriver {
         books.misfit.take().or(left_out)
     }
 
-    /// Takes the calls made since the last time.
+    /// Takes the calls made since the last call of this function.
     pub(super) fn take_log(&self, into: &mut Vec<Call>) {
         into.clear();
         let mut books = self.books();
@@ -177,12 +177,12 @@ impl ReplayDriver {
         }
     }
 
-    /// Sets the block that the next event is for.
+    /// Sets the block for which the next event is recorded.
     pub(super) fn freeing(&self, block: u64) {
         self.books().freeing = block;
     }
 
-    /// Completes the event that `block` waits for; returns whether it waits.
+    /// Completes the event of `block`; returns whether the block awaits one.
     pub(super) fn complete(&self, block: u64) -> bool {
         let mut books = self.books();
         let Some(event) = books.event_of.remove(&block) else {
@@ -226,8 +226,7 @@ impl Books {
         }
     }
 
-    /// Decides whether memory is reserved for a call, and returns the address of the recorded call that `matching`
-    /// accepts.
+    /// Decides whether a call reserves memory, and returns the address of the recorded call accepted by `matching`.
     fn grant(&mut self, bytes: u64, matching: impl Fn(Call) -> Option<u64>) -> Result<Option<u64>, DriverError> {
         // When following a recording, more may be reserved than any device has, but no more than can be added up.
         let most = if self.follows { LAST_ADDRESS / 2 } else { self.bound };

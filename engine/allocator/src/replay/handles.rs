@@ -1,18 +1,18 @@
-//! The handles of a replay's live blocks, by their keys in the recording.
+//! The handles of a replay's live blocks, by the blocks' keys in the recording.
 
 use std::collections::HashMap;
 
 use crate::Block;
 
-/// Marks a key without a live block.
+/// Marks a key that has no live block.
 const NOWHERE: u32 = u32::MAX;
 
-/// Blocks by key, each with the number of its allocator. Takes four bytes for each of the first keys, which are the
-/// rows of a trace, plus the handles of the live ones.
+/// Blocks by key, each with the index of its allocator. Takes four bytes for each of the first keys, which are the rows
+/// of a trace, plus the handles of the live blocks.
 #[derive(Debug)]
 pub(super) struct Handles {
     places: Vec<u32>,
-    /// The places of other keys.
+    /// The slots of other keys.
     others: HashMap<u64, u32>,
     live: Vec<Option<(Block, usize)>>,
     vacant: Vec<u32>,

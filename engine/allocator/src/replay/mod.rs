@@ -1,6 +1,6 @@
 //! Replays the requests of a recording through the caching allocator, on a device without memory.
 //!
-//! A recording contains which blocks were requested and when they were freed. An allocator's decisions depend on
+//! A recording contains the requested blocks and the times at which they were freed. An allocator's decisions depend on
 //! nothing else, so the same requests lead to the same segments, and other settings lead to the segments that a run
 //! with those settings would have had. A replay returns a [`Trace`], which supports every query that a recording does.
 //!
@@ -10,16 +10,16 @@
 //!             what the real device answered ──▶ Device
 //! ```
 //!
-//! With [`DeviceModel::AsRecorded`], the device answers as the real one did, and the replay must arrive at the recorded
-//! segments and addresses; otherwise it reports the first [`Divergence`] and how far the two differ. With
-//! [`DeviceModel::Modelled`], the device has a capacity, memory is released when the allocator decides so, and the
-//! replay ends when a request fails ([`FailedReplayRequest`]).
+//! With [`DeviceModel::AsRecorded`], the device behaves as in the recording, and the replay should give the recorded
+//! segments and addresses; otherwise it reports the first [`Divergence`] and the size of the difference. With
+//! [`DeviceModel::Modelled`], the device has a capacity, memory is released when the allocator decides to do so, and
+//! the replay ends when a request fails ([`FailedReplayRequest`]).
 //!
 //! A recording that is not in memory is replayed as a [`Stream`] of its events.
 //!
-//! Facts that a recording lacks are assumed, and listed in [`Replay::assumptions`]: the age of segments from before the
-//! recording, and which releases the program requested. Each of PyTorch's private pools gets its own allocator over the
-//! same device.
+//! Missing facts are replaced by assumptions, which are listed in [`Replay::assumptions`]. They concern the age of
+//! segments from before the recording, and the releases that the program requested. Each of PyTorch's private pools
+//! gets its own allocator over the same device.
 //!
 //! Modules are declared in layer order: each uses only modules declared above it.
 
@@ -52,12 +52,12 @@ pub use walk::addresses_end;
 
 use crate::AllocConfig;
 
-/// The way in which the simulated driver answers the allocator's calls in a replay.
+/// The behavior of the simulated driver in a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceModel {
-    /// The device answers each call as it did in the recording.
+    /// The device responds to each call as it did in the recording.
     AsRecorded,
-    /// The device answers like one with this many bytes free for this allocator; `None`: unlimited.
+    /// The device behaves like one with this many bytes free for this allocator. `None` means unlimited.
     Modelled(Option<u64>),
 }
 
@@ -70,32 +70,32 @@ pub struct Plan<'a> {
     pub config: AllocConfig,
     /// The settings used in the recording.
     pub recorded: AllocConfig,
-    /// The source of the device's answers.
+    /// The behavior of the device.
     pub answers: DeviceModel,
-    /// Bytes of the whole device, including those used by other processes; `None` if unknown. The memory fraction
-    /// refers to these.
+    /// The size of the whole device in bytes, including memory used by other processes; `None` if unknown. The memory
+    /// fraction refers to this size.
     pub device_total: Option<u64>,
     /// Tie-break between free ranges that fit equally well.
     pub tie_break: TieBreak,
-    /// Changes to each block of a trace, by row, or to those that are live when a stream starts; `None`: no changes.
+    /// Changes to each block of a trace, by row, or to the blocks that are live when a stream starts, if any.
     pub overrides: Option<&'a [BlockOverride]>,
-    /// The numbers of releases that the program must have requested: [`Replay::cache_flushes`] of the unchanged replay.
+    /// The releases that the program must have requested, from [`Replay::cache_flushes`] of the unchanged replay.
     pub cache_flushes: &'a [u64],
-    /// Bytes that were available to the allocator during the recording, if known: releases before a request that
-    /// exceeded them were the allocator's own.
+    /// Bytes that were available to the allocator during the recording, if known. The allocator itself must have made
+    /// the releases before a request that exceeded them.
     pub recorded_capacity: Option<u64>,
-    /// Whether blocks live at the start are allocated again instead of restored at their recorded addresses: for
-    /// settings under which their addresses would differ.
+    /// Whether blocks live at the start are allocated again instead of restored at their recorded addresses, as needed
+    /// for settings under which their addresses would differ.
     pub reallocates_start: bool,
-    /// The order in which the device returns addresses, with [`DeviceModel::Modelled`] and a recording that begins
-    /// before its first segment; `None`: each above all former ones.
+    /// The order in which the device returns addresses, with [`DeviceModel::Modelled`] and a recording that starts
+    /// before its first segment. If `None`, each address is above all previous ones.
     pub addresses: Option<AddressOrder>,
-    /// The failed request that the replay is about and ends with; `None`: the replay runs to the end of the recording.
+    /// The failed request at which the replay ends. If `None`, the replay runs to the end of the recording.
     pub target: Option<Target>,
 }
 
 impl Plan<'_> {
-    /// Returns a plan for the recording as it is: no changes, and a device that answers as recorded.
+    /// Returns a plan for an unchanged replay, on a device that behaves as recorded.
     pub fn unchanged(device: DeviceId, config: AllocConfig, tie_break: TieBreak) -> Self {
         Self {
             device,
@@ -118,7 +118,7 @@ impl Plan<'_> {
     }
 }
 
-/// A request that failed: the program would have ended there.
+/// A request that failed in the replay, which would have ended the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedReplayRequest<E = EventId> {
     /// The recorded event of the request.
@@ -129,38 +129,40 @@ pub struct FailedReplayRequest<E = EventId> {
     pub reserved: u64,
     /// Bytes of allocated blocks at that point, after rounding.
     pub allocated: u64,
-    /// The allocator's error message, with its advice.
+    /// The allocator's error message, including its advice.
     pub report: String,
 }
 
 /// The result of a replay.
 #[derive(Clone, Debug)]
 pub struct Replay {
-    /// The replayed trace of the one device, with the steps, phases and marks of the recording.
+    /// The replayed trace of the device, with the steps, phases and marks of the recording.
     pub trace: Trace,
-    /// The recorded event that each event of `trace` comes from; non-decreasing.
+    /// The recorded event that each event of `trace` comes from, in non-decreasing order.
     pub source: Vec<EventId>,
     /// The first difference between the replay and the recording; only with [`DeviceModel::AsRecorded`].
     pub divergence: Option<Divergence>,
-    /// The largest difference in reserved bytes between recording and replay after any request; 0 with other answers.
+    /// The largest difference in reserved bytes between recording and replay after any request. It is 0 unless the
+    /// device behaves as recorded.
     pub largest_difference: u64,
-    /// Blocks whose address differs from the recorded one; 0 with other answers.
+    /// The number of blocks whose address differs from the recorded one. It is 0 unless the device behaves as recorded.
     pub placed_elsewhere: u64,
     /// The failed request at which the replay ends.
     pub death: Option<FailedReplayRequest>,
     /// Requests that failed in the recording and succeed in the replay.
     pub rescued: Vec<EventId>,
-    /// Times that the allocator released its whole cache for a request, as PyTorch counts `num_alloc_retries`.
+    /// The number of times that the allocator released its whole cache for a request, as counted by PyTorch in
+    /// `num_alloc_retries`.
     pub retries: u64,
-    /// The number of the first release of each run of releases that the program must have requested, since without them
-    /// the next request would have been served from the cache; only with [`DeviceModel::AsRecorded`].
+    /// The index of the first release of each run of releases that the program must have requested, since the next
+    /// request would otherwise have been served from the cache. Set only with [`DeviceModel::AsRecorded`].
     pub cache_flushes: Vec<u64>,
     /// The assumptions made in place of facts that the recording lacks.
     pub assumptions: Vec<String>,
 }
 
-/// Replays the requests of `plan.device`, in about the time that an allocator takes for them. Uses about as much memory
-/// as the replayed trace.
+/// Replays the requests of `plan.device`, in about the time that an allocator needs for these requests. Uses about as
+/// much memory as the replayed trace.
 pub fn replay(trace: &Trace, plan: &Plan<'_>) -> Replay {
     walk::walk(trace, plan)
 }

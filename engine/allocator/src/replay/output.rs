@@ -1,4 +1,4 @@
-//! Makes the events of a replay: a trace, with the recorded event that each event comes from, or one after another.
+//! Creates the events of a replay, either as a trace with the recorded event that each event comes from, or one by one.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,20 +23,20 @@ pub(super) struct PoolAndStream {
     pub(super) private: Private,
 }
 
-/// Takes the events of a replay.
+/// The destination of a replay's events.
 pub(super) enum Sink {
     /// Builds a trace, with the recorded event that each of its events comes from.
     Trace { builder: Box<TraceBuilder>, source: Vec<EventId> },
-    /// Keeps them until they are taken.
+    /// Keeps the events until they are taken.
     Events(Vec<Event>),
 }
 
-/// Makes the events of a replay.
+/// Creates the events of a replay.
 pub(super) struct Output<'a> {
     trace: &'a Trace,
     plan: &'a Plan<'a>,
     sink: Sink,
-    /// The keys that the recording has for the blocks of `trace`, by row; empty if they are the rows.
+    /// The recorded keys of the blocks of `trace`, by row. If empty, the rows are the keys.
     keys: &'a [u64],
     /// The recorded event that the last event so far comes from.
     pub(super) last_source: At,
@@ -44,7 +44,7 @@ pub(super) struct Output<'a> {
     segments: HashMap<u64, PoolAndStream>,
     /// The pool and stream of each range of mapped pages, by address.
     pages: BTreeMap<u64, PoolAndStream>,
-    /// The attribute name and value with which events refer to their private pool.
+    /// The attribute name and value of each private pool.
     private_names: HashMap<(u64, u64), (StringId, StringId)>,
     /// Bytes reserved from the device.
     pub(super) reserved: u64,
@@ -69,7 +69,7 @@ impl<'a> Output<'a> {
         Self { keys, ..Self::new(trace, plan, Sink::Events(Vec::new())) }
     }
 
-    /// The events that were made and not taken yet; none if a trace is built.
+    /// The events that were created but not taken yet; `None` if a trace is built.
     pub(super) fn made(&mut self) -> Option<&mut Vec<Event>> {
         match &mut self.sink {
             Sink::Trace { .. } => None,
@@ -103,7 +103,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Adds the state before the first event. Returns it, unless a trace has it.
+    /// Adds the state before the first event. Returns the state unless a trace is built.
     pub(super) fn start(&mut self, start: &Start) -> Option<StartingState> {
         let mut state = StartingState { device: self.plan.device, ..StartingState::default() };
         for (range, role, private) in &start.segments {
@@ -157,12 +157,12 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Copies an event of the recording, of `device`, that does not involve the allocator.
+    /// Copies a recorded event of `device` that does not involve the allocator.
     pub(super) fn copy(&mut self, at: At, device: DeviceId, what: What) {
         self.take(at, &Event { time_ns: at.time_ns, device, stack: at.stack, what });
     }
 
-    /// Adds the event of a driver call that the allocator made for `home` while it handled event `at`.
+    /// Adds the event of a driver call that the allocator made for `home` while handling event `at`.
     pub(super) fn call(&mut self, at: At, call: Call, home: PoolAndStream) {
         let stack = at.stack;
         match call {
@@ -192,7 +192,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Adds the allocation of a block that the recording has as `recorded`, with its stack.
+    /// Adds the allocation of a block, which is `recorded` in the recording, with its stack.
     pub(super) fn alloc(&mut self, at: At, (recorded, stack): (&Alloc, StackId), block: &Block, private: Private) {
         let alloc = Alloc {
             address: block.address(),
@@ -207,7 +207,7 @@ impl<'a> Output<'a> {
         self.push(at, stack, What::Alloc(alloc));
     }
 
-    /// Copies the attributes of the event that allocates a block; `false` if it has no event.
+    /// Copies the attributes of the event that allocates a block. Returns `false` if the block has no such event.
     fn copy_attributes(&mut self, recorded: &Alloc) -> bool {
         let row = self.trace.blocks.alloc.get(recorded.block as usize);
         let Sink::Trace { builder, source } = &mut self.sink else { return false };
@@ -274,7 +274,8 @@ impl<'a> Output<'a> {
         builder.add_attribute(Attribute { owner, name: names.0, value: names.1 });
     }
 
-    /// Returns the trace, and the recorded event that each event comes from; an empty one if the events were kept.
+    /// Returns the trace, and the recorded event that each event comes from. The trace is empty if the events were
+    /// kept.
     pub(super) fn finish(self) -> (Trace, Vec<EventId>) {
         let Sink::Trace { mut builder, source } = self.sink else { return Default::default() };
         let place = |event: EventId| match event.index() {
@@ -295,7 +296,7 @@ fn range(address: u64, bytes: u64, home: PoolAndStream) -> Range {
     Range { address, bytes, stream: home.stream, pool: home.pool }
 }
 
-/// Replaces the settings that describe `recorded` by one that describes `config`; the others stay.
+/// Replaces the settings equal to `recorded` with one setting equal to `config`, and keeps the others.
 fn change_settings(settings: &mut Vec<(String, String)>, config: &AllocConfig, recorded: &AllocConfig) {
     let both = format!("{recorded},{config}");
     let keys: Vec<&str> = both.split(',').filter_map(|part| Some(part.split_once(':')?.0.trim())).collect();

@@ -1,4 +1,4 @@
-//! The allocators of a replay: one for the default pools and one for each private pool, over one device.
+//! The allocators of a replay, one for the default pools and one for each private pool, on one device.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use super::driver::ReplayDriver;
 use super::start::{Private, Start};
 use crate::{AllocConfig, Block, CachingAllocator, RestoredState, TieBreak};
 
-/// The restored blocks, each with its row and its allocator's number.
+/// The restored blocks, each with its row and the index of its allocator.
 pub(super) type RestoredBlocks = Vec<(u32, Block, usize)>;
 
-/// The allocators of a replay, by number; the first serves the default pools.
+/// The allocators of a replay, by index. The first one serves the default pools.
 pub(super) struct Pools {
     driver: ReplayDriver,
     config: AllocConfig,
@@ -18,8 +18,8 @@ pub(super) struct Pools {
 }
 
 impl Pools {
-    /// Restores the allocators from `start`; returns them with the restored blocks, each with its row and its
-    /// allocator's number.
+    /// Restores the allocators from `start`. Returns them with the restored blocks, each with its row and the index of
+    /// its allocator.
     pub(super) fn new(
         driver: ReplayDriver,
         (config, tie_break): (AllocConfig, TieBreak),
@@ -46,7 +46,7 @@ impl Pools {
         blocks
     }
 
-    /// Returns the number of a pool's allocator, creating it if needed.
+    /// Returns the index of a pool's allocator, creating the allocator if needed.
     pub(super) fn number(&mut self, pool: Private) -> usize {
         if pool.is_none() {
             return 0;

@@ -1,4 +1,4 @@
-//! The input of a replay: the recorded events and calls, and the requests that follow from them.
+//! The input of a replay, which consists of the recorded events and calls, and of the requests derived from them.
 
 use highwater_recorder::StreamId;
 use highwater_recorder::snapshots::event::What;
@@ -18,20 +18,20 @@ pub(super) struct At {
     pub(super) stack: StackId,
 }
 
-/// An event as the recording has it.
+/// An event in the form in which it was recorded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recorded {
     pub(super) at: At,
     pub(super) what: What,
     /// The effect in the recording.
     pub(super) done: Transition,
-    /// The block in use whose free is missing, since this event allocates its key again.
+    /// The block in use whose free is missing, as shown by this event, which allocates its key again.
     pub(super) former: Option<u64>,
-    /// For a requested free, the number of the event that completes it, or [`UNKNOWN`].
+    /// For a requested free, the index of the event that completes it, or [`UNKNOWN`].
     pub(super) completion: u64,
     /// The private pool of a block or segment.
     pub(super) private: Private,
-    /// The change to the block that it allocates.
+    /// The change to the block that this event allocates.
     pub(super) change: BlockOverride,
 }
 
@@ -52,9 +52,9 @@ pub(super) struct Request {
     pub(super) event: At,
     pub(super) bytes: u64,
     pub(super) stream: StreamId,
-    /// The number of its pool's allocator.
+    /// The index of the allocator of its pool.
     pub(super) pool: usize,
-    /// The operation and module that it comes from.
+    /// The operation and module that made the request.
     pub(super) origin: (OpId, ScopeId),
 }
 
@@ -63,6 +63,6 @@ pub(super) struct Request {
 pub(super) struct Freed {
     pub(super) block: u64,
     pub(super) requested: At,
-    /// The event that completes it, as in [`Recorded`].
+    /// The event that completes the free, as in [`Recorded`].
     pub(super) completion: u64,
 }

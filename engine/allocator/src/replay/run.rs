@@ -1,4 +1,4 @@
-//! The state of a running replay, and how it reports the outcome of a request.
+//! The state of a running replay, and the comparison of a request's outcome with the recording.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -15,11 +15,11 @@ use super::start::Start;
 use super::{DeviceModel, Difference, Divergence, FailedReplayRequest, Plan, Share};
 use crate::{Block, OomReport};
 
-/// The first stream number that a replay uses for its own streams: not the value of any pointer.
+/// The first stream id that a replay uses for its own streams; it is not the value of any pointer.
 const FIRST_QUEUE: u64 = 0xfeed_0000_0000_0001;
-/// The maximum number of queues for waiting blocks.
+/// The maximum number of queues for blocks awaiting free.
 const MAX_QUEUES: usize = 64;
-/// The maximum number of queues for blocks whose completing event is unknown: each block needs its own queue.
+/// The maximum number of queues for blocks whose completing event is unknown. Each of these blocks needs its own queue.
 const MAX_SINGLE_QUEUES: usize = 1024;
 
 /// The state of a running replay.
@@ -34,13 +34,13 @@ pub(super) struct Run<'a> {
     pub(super) output: Output<'a>,
     /// The recorded calls since the last request.
     pub(super) pending: Vec<Pending>,
-    /// Number of these that release memory.
+    /// The number of pending calls that release memory.
     pub(super) pending_releases: usize,
-    /// The block whose free was requested by the previous event: the next event shows whether it waits.
+    /// The block whose free was requested by the previous event. The next event shows whether it awaits free.
     pub(super) freed: Option<Freed>,
-    /// The queues of waiting blocks, each with the completion of its last block.
+    /// The queues of blocks awaiting free, each with the completion of its last block.
     queues: BTreeSet<(u64, usize)>,
-    /// The queues of waiting blocks whose completion is not known yet.
+    /// The queues of blocks awaiting free whose completion is not known yet.
     unknown: HashMap<u64, usize>,
     /// Blocks to be freed after their last use, by event.
     pub(super) endings: Vec<(u64, u64)>,
@@ -54,7 +54,7 @@ pub(super) struct Run<'a> {
     pub(super) guesses: Guesses,
 }
 
-/// The result of a replay other than its trace. Events are named by their numbers.
+/// The result of a replay without its trace. Events are identified by their indices.
 #[derive(Clone, Debug, Default)]
 pub struct Streamed {
     /// See [`Replay::divergence`](super::Replay::divergence).
@@ -80,7 +80,7 @@ pub struct Streamed {
 pub(super) struct Guesses {
     /// Runs of releases assumed to be the allocator's own.
     pub(super) own_releases: u64,
-    /// Runs of releases assumed to be the program's, without proof.
+    /// Runs of releases assumed to be requested by the program, without proof.
     pub(super) unknown_releases: u64,
     /// Garbage collections by a limit that is not recorded.
     pub(super) collections: u64,
@@ -91,8 +91,8 @@ pub(super) struct Guesses {
 }
 
 impl<'a> Run<'a> {
-    /// Creates a replay in the state of `start`, and returns it with the restored blocks, each with its row and its
-    /// pool's number. The addresses of the recording end at `addresses_end`.
+    /// Creates a replay in the state of `start`. Returns it with the restored blocks, each with its row and the index
+    /// of its pool's allocator. `addresses_end` is the end of the addresses in the recording.
     pub(super) fn new(
         trace: &'a Trace,
         plan: &'a Plan<'a>,
@@ -257,7 +257,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Frees a block that waits for another stream until its recorded completion.
+    /// Keeps a block that another stream uses until its recorded completion, and then frees it.
     pub(super) fn wait(&mut self, key: u64, completion: u64, block: Block, pool: usize) {
         // A queue completes in order, so a block joins one whose last completion is before its own.
         let most = if completion == UNKNOWN { MAX_SINGLE_QUEUES } else { MAX_QUEUES };
@@ -283,7 +283,7 @@ impl<'a> Run<'a> {
         allocator.free(block);
     }
 
-    /// Records that the recording completes a block; its queue becomes empty if the completion was unknown.
+    /// Records that the recording completes a block. Its queue becomes empty if the completion was unknown.
     pub(super) fn complete_queue(&mut self, event: At, key: u64) {
         if let Some(queue) = self.unknown.remove(&key) {
             self.queues.remove(&(UNKNOWN, queue));

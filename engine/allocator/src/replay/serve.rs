@@ -1,4 +1,4 @@
-//! Serves recorded requests and releases with the allocator, on a device that answers as recorded or as modelled.
+//! Serves recorded requests and releases with the allocator, on a device that behaves as recorded or as modelled.
 
 use highwater_recorder::StreamId;
 
@@ -29,7 +29,7 @@ impl Run<'_> {
         }
     }
 
-    /// Handles releases right before memory is reserved: the allocator's own if the device was full, else the
+    /// Handles releases right before memory is reserved. They are the allocator's if the device was full, otherwise the
     /// program's.
     fn resolve_unknown(&mut self, event: At) {
         let has_stack = |pending: &Pending| pending.event.stack.is_some();
@@ -56,7 +56,7 @@ impl Run<'_> {
         released.fold(self.recorded_reserved, u64::saturating_add)
     }
 
-    /// The number of the first pending release.
+    /// The index of the first pending release.
     fn first_release(&self) -> Option<u64> {
         self.pending.iter().find(|pending| !pending.call.obtains()).map(|pending| pending.event.number)
     }
@@ -65,12 +65,12 @@ impl Run<'_> {
         self.pools.get(request.pool).could_serve(request.bytes, request.stream)
     }
 
-    /// Returns whether segments are garbage collected by a limit that is not in the recording.
+    /// Returns whether segments are garbage collected because of a limit that is not in the recording.
     fn collects_unseen(&self) -> bool {
         self.plan.config.garbage_collection_threshold().is_some() && !self.knows_limit()
     }
 
-    /// Releases the segments that the recording releases before it reserves any.
+    /// Releases the segments that the recording releases before it reserves any memory.
     fn release_as_recorded(&mut self, request: &Request) {
         let count = self.pending.iter().take_while(|pending| !pending.call.obtains()).count();
         let obtained = self.pending.split_off(count);
@@ -90,7 +90,7 @@ impl Run<'_> {
         self.pending = obtained;
     }
 
-    /// Empties the cache, as the program did where the recording releases memory without a request.
+    /// Empties the cache, as the program did if the recording releases memory without a request.
     pub(super) fn resolve_releases(&mut self, event: At) {
         if self.pending_releases == 0 {
             return;

@@ -4,7 +4,7 @@ use highwater_recorder::snapshots::trace::DeviceFacts;
 
 use crate::AllocConfig;
 
-/// Returns the settings that a device was recorded with, and an error message for each setting that was not understood.
+/// Returns the recorded settings of a device, and an error message for each setting that cannot be parsed.
 pub fn recorded_config(facts: Option<&DeviceFacts>) -> (AllocConfig, Vec<String>) {
     let mut config = AllocConfig::default();
     let mut problems = Vec::new();
@@ -71,8 +71,8 @@ fn truth(value: &str) -> &'static str {
     if value.eq_ignore_ascii_case("true") || value == "1" { "True" } else { "False" }
 }
 
-/// Splits a text into its settings, so that one invalid setting does not hide the others; `None` if the brackets do not
-/// match.
+/// Splits a text into its settings, so that one invalid setting does not hide the others. Returns `None` if the
+/// brackets do not match.
 fn config_of_parts(text: &str) -> Option<Vec<String>> {
     let mut parts = Vec::new();
     let (mut depth, mut part) = (0_u32, String::new());

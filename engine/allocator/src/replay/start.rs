@@ -1,4 +1,4 @@
-//! Collects the segments and blocks from before the recording, which a replay starts with.
+//! Collects the segments and blocks from before the recording, with which a replay starts.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::driver::{BOUNDLESS, has_room};
 use super::{Plan, Share};
 use crate::{AllocConfig, RestoredBlock, RestoredSegment, RestoredState};
 
-/// The number of a private pool; `None` for the default pools.
+/// The id of a private pool; `None` for the default pools.
 pub(super) type Private = Option<(u64, u64)>;
 
 /// The size assumed for reserved addresses if the size of the device is unknown.
@@ -19,7 +19,7 @@ const REACH: u64 = 1 << 40;
 /// The initial state of a replay.
 #[derive(Debug, Default)]
 pub(super) struct Start {
-    /// The state that each pool's allocator is restored from.
+    /// The state from which each pool's allocator is restored.
     pub(super) restored: BTreeMap<Private, RestoredState>,
     /// The restored segments and runs of mapped pages.
     pub(super) segments: Vec<(Range, SegmentRole, Private)>,
@@ -78,7 +78,7 @@ impl Start {
     }
 }
 
-/// Returns the private pool of the segment that contains an address.
+/// Returns the private pool whose segment contains an address.
 fn pool_at(segments: &[(Range, SegmentRole, Private)], address: u64) -> Private {
     let after = segments.partition_point(|(range, ..)| range.address <= address);
     let (range, _, private) = segments.get(after.checked_sub(1)?)?;
@@ -89,7 +89,7 @@ fn page_bytes(config: &AllocConfig, pool: Pool) -> u64 {
     if pool == Pool::Small { 2 << 20 } else { config.large_segment_bytes() }
 }
 
-/// Returns the blocks from before the recording, by row, except removed ones.
+/// Returns the blocks from before the recording, by row, without removed blocks.
 fn baseline_blocks(trace: &Trace, plan: &Plan<'_>) -> Vec<BlockId> {
     let count = trace.blocks.alloc.partition_point(|alloc| !alloc.is_some());
     let of_device = (0..count as u32).filter(|row| trace.blocks.device[*row as usize] == plan.device);
@@ -97,7 +97,7 @@ fn baseline_blocks(trace: &Trace, plan: &Plan<'_>) -> Vec<BlockId> {
 }
 
 /// Returns the segments and mapped runs from before the recording, by address, except those too close to the end of the
-/// address space for pages of `page` bytes. Their age is not recorded.
+/// address space for pages of `page` bytes. The age of these segments is not recorded.
 fn baseline_segments(trace: &Trace, device: DeviceId, page: u64) -> Vec<(Range, SegmentRole, Private)> {
     let segments = &trace.segments;
     let count = segments.alloc.partition_point(|alloc| !alloc.is_some());
@@ -124,7 +124,7 @@ fn baseline_segments(trace: &Trace, device: DeviceId, page: u64) -> Vec<(Range, 
     found
 }
 
-/// Returns the block at its recorded address; `None` if the request does not fit there.
+/// Returns the block at its recorded address, or `None` if the request does not fit there.
 fn planted_block(trace: &Trace, plan: &Plan<'_>, block: BlockId) -> Option<RestoredBlock> {
     let row = block.0 as usize;
     let (requested, allocated) = (trace.blocks.requested[row], trace.blocks.allocated[row].max(1));

@@ -1,4 +1,4 @@
-//! Replays a recording event by event, so that it need not be in memory; only live blocks and segments are kept.
+//! Replays a recording event by event, so that it need not be in memory. Keeps only live blocks and segments.
 
 use std::ops::ControlFlow;
 
@@ -28,8 +28,8 @@ pub struct StreamStart {
 }
 
 impl StreamStart {
-    /// The start of a recording of which `facts` has the header, devices, tables and trust, and whose addresses end at
-    /// `addresses_end`.
+    /// Creates the start of a recording from `facts`, which has its header, devices, tables and trust, and the end of
+    /// its addresses, `addresses_end`.
     pub fn new(facts: &Trace, states: &[StartingState], addresses_end: u64) -> Self {
         // A trace has no others.
         let states: Vec<StartingState> = states.iter().filter(|state| state.device.0 < 256).cloned().collect();
@@ -44,7 +44,7 @@ impl StreamStart {
     }
 }
 
-/// A running replay of events that come one after another.
+/// A running replay of events that are passed one by one.
 pub struct Stream<'a> {
     run: Run<'a>,
     /// The state that the replay starts with, until the first event.
@@ -55,8 +55,8 @@ pub struct Stream<'a> {
 }
 
 impl<'a> Stream<'a> {
-    /// A replay by `plan`. Blocks keep the keys that they have in the recording. Also returns the facts of its device,
-    /// and the state before its first event.
+    /// Creates a replay with `plan`. Blocks keep their recorded keys. Also returns the facts of the device, and the
+    /// state before its first event.
     pub fn new(start: &'a StreamStart, plan: &'a Plan<'a>) -> (Self, DeviceFacts, StartingState) {
         let StreamStart { trace, keys, states, addresses_end } = start;
         let begun = Start::of(trace, plan);
@@ -69,13 +69,13 @@ impl<'a> Stream<'a> {
         (Self { run, start: Some((begun, restored)), live, last: None }, facts, state)
     }
 
-    /// The events of the replay that were not taken yet, in order.
+    /// The replayed events that were not taken yet, in order.
     pub fn events(&mut self) -> &mut Vec<Event> {
         self.run.output.made().expect("the stream did not keep its events")
     }
 
-    /// Replays the next event of the recording, with its number and the change to the block that it allocates, which
-    /// cannot be freed earlier. Breaks if a request fails with which the replay ends.
+    /// Replays the next recorded event, given its index and the change to the block that it allocates, which cannot be
+    /// freed earlier. Breaks if a request fails at which the replay ends.
     pub fn take(&mut self, number: u64, event: &Event, change: BlockOverride) -> ControlFlow<()> {
         let at = At { number, time_ns: event.time_ns, stack: event.stack };
         self.begin(at);
@@ -95,7 +95,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Replays an event; with the change to its block, if it is on the device of the replay.
+    /// Replays an event, with the change to its block, if it belongs to the replayed device.
     fn step(&mut self, at: At, event: &Event, change: Option<BlockOverride>) {
         let done = if change.is_some() { self.live.transition(&event.what) } else { Transition::Nothing };
         let former = match (done, event.what) {
@@ -110,7 +110,7 @@ impl<'a> Stream<'a> {
         self.run.step(&recorded, event.device);
     }
 
-    /// Ends the replay after the last event; its last events can be taken then.
+    /// Ends the replay after the last event, which may add further events.
     pub fn end(&mut self) {
         self.begin(At::default());
         self.run.end(self.last);
@@ -128,7 +128,7 @@ impl std::fmt::Debug for Stream<'_> {
     }
 }
 
-/// Whether an event concerns every device, as [`Trace::is_everywhere`] has it.
+/// Whether an event concerns every device, as in [`Trace::is_everywhere`].
 fn is_everywhere(facts: &Trace, event: &Event) -> bool {
     match event.what {
         What::Step(_) | What::Phase(_) => true,

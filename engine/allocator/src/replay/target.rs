@@ -1,10 +1,10 @@
-//! The failed request that a replay is about, and the changes right before it.
+//! The failed request at which a replay ends, and the changes right before it.
 
 use highwater_recorder::StreamId;
 use highwater_recorder::snapshots::EventId;
 
-/// A request that failed in the recording. The replay ends with it; requests that failed earlier may fail again, since
-/// the program continued after them. Changes need a modelled device.
+/// A request that failed in the recording. The replay ends with it. Requests that failed earlier may fail again, since
+/// the program continued after them. Changes require a modelled device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The request's event.
@@ -13,7 +13,7 @@ pub struct Target {
     pub stream: StreamId,
     /// The private pool of the request; `None` for the default pools.
     pub private: Option<(u64, u64)>,
-    /// The program's action right before it.
+    /// The program's action right before the request.
     pub before: Before,
 }
 
@@ -25,6 +25,6 @@ pub enum Before {
     Nothing,
     /// The program empties the cache.
     EmptyCache,
-    /// The program waits for all streams that freed blocks wait for.
+    /// The program waits for all streams that still use freed blocks.
     Synchronize,
 }

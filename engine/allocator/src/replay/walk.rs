@@ -15,7 +15,7 @@ use super::start::Start;
 use super::{Before, BlockOverride, Divergence, FailedReplayRequest, Plan, Replay};
 use crate::AllocError;
 
-/// Replays all events, or those up to the request that fails.
+/// Replays all events, or those up to the failed request.
 pub(super) fn walk(trace: &Trace, plan: &Plan<'_>) -> Replay {
     let start = Start::of(trace, plan);
     let (mut run, restored) = Run::new(trace, plan, &start, (addresses_end(trace), Output::trace(trace, plan)));
@@ -87,7 +87,7 @@ fn recorded(trace: &Trace, plan: &Plan<'_>, event: EventId) -> Recorded {
     Recorded { at: at(trace, event), what, done, former, completion, private, change }
 }
 
-/// The number of the event that completes the free of a block, if a trace has events.
+/// The index of the event that completes the free of a block, if the trace has events.
 fn completion_of(trace: &Trace, block: BlockId) -> u64 {
     if trace.events.is_empty() { UNKNOWN } else { u64::from(trace.blocks.free_completed[block.0 as usize].0) }
 }
@@ -186,7 +186,7 @@ impl Run<'_> {
         }
     }
 
-    /// Replays an event, which the recording has on `device`.
+    /// Replays a recorded event of `device`.
     pub(super) fn step(&mut self, recorded: &Recorded, device: DeviceId) {
         let Recorded { at, what, done, private, .. } = *recorded;
         match (done, what) {
@@ -263,7 +263,7 @@ impl Run<'_> {
         self.clear_pending();
     }
 
-    /// Allocates a block, which the recording has as `recorded` with its stack, and stores its handle for the free.
+    /// Allocates a block, given as recorded and with its stack, and stores its handle for the free.
     fn ask(&mut self, recorded: (&Alloc, StackId), request: &Request) {
         match self.serve(request) {
             Ok(block) => {
@@ -332,7 +332,7 @@ impl Run<'_> {
         self.report_failed(request);
     }
 
-    /// Makes the block of the last requested free wait for another stream, since its completion did not follow
+    /// Makes the block of the last requested free await another stream, since its completion did not follow
     /// immediately.
     fn resolve_free(&mut self) {
         let Some(Freed { block, requested, completion }) = self.freed.take() else { return };
@@ -374,7 +374,7 @@ impl Run<'_> {
         self.last_stream.unwrap_or_default()
     }
 
-    /// Completes the event that a block waits for; returns whether it waits.
+    /// Completes the event of a block, and returns whether the block awaits one.
     fn complete(&mut self, event: At, block: u64) -> bool {
         self.complete_queue(event, block);
         if !self.driver.complete(block) {
@@ -389,7 +389,7 @@ impl Run<'_> {
         true
     }
 
-    /// Frees a block that is freed in the recording, if it is still live.
+    /// Frees a block that is freed in the recording, unless it was freed already.
     fn free_now(&mut self, event: At, block: u64, is_requested: bool) {
         let Some((handle, pool)) = self.handles.take(block) else { return };
         if is_requested {
@@ -411,7 +411,7 @@ impl Run<'_> {
     }
 }
 
-/// Returns `once` or, for example, `3 times`.
+/// Formats the number of times, such as `once` or `3 times`.
 fn times(count: u64) -> String {
     if count == 1 { "once".to_owned() } else { format!("{count} times") }
 }

@@ -1,8 +1,9 @@
-//! Attention, softmax(query · keyᵀ) · value, head by head, so that only the scores of a tile of queries are in memory.
+//! Attention, softmax(query · keyᵀ) · value, computed head by head, so that only the scores of a tile of queries are in
+//! memory.
 //!
-//! Forward saves the log-sum-exp of each row of scores, from which backward recomputes them, as in FlashAttention (Dao,
-//! Fu, Ermon, Rudra, Ré: "FlashAttention", 2022). Threads compute the heads of one example of the batch, whose results
-//! are their scratch.
+//! Forward saves the log-sum-exp of each row of scores, from which backward recomputes the scores, as in FlashAttention
+//! (Dao, Fu, Ermon, Rudra, Ré: "FlashAttention", 2022). Threads compute the heads of one example of the batch and use
+//! the result memory as scratch space.
 
 use rayon::prelude::*;
 
@@ -17,10 +18,10 @@ use crate::storage::Reading;
 
 const OP: &str = "attention";
 
-/// Queries per tile.
+/// Number of queries per tile.
 const QUERIES: usize = 64;
 
-/// A tensor `[batch, heads, positions, width]` to read; the width is 1 if it has no such axis.
+/// A tensor `[batch, heads, positions, width]` to be read. The width is 1 if the tensor has no such axis.
 struct Heads<'a, T> {
     memory: Reading<'a, T>,
     view: View<'a>,
@@ -57,7 +58,7 @@ fn store<T: Float>(out: View<'_>, head: [usize; 2], elements: &[T::Real]) -> Res
     Ok(())
 }
 
-/// A matrix of rows of `width` elements, one after another.
+/// Returns a matrix of contiguous rows of `width` elements.
 fn matrix<R>(elements: &[R], width: usize) -> Matrix<'_, R> {
     Matrix { numbers: elements, strides: [width, 1] }
 }

@@ -1,4 +1,4 @@
-//! Batch norm: normalizes channels over all examples and positions.
+//! Batch norm, which normalizes channels over all examples and positions.
 
 use rayon::prelude::*;
 
@@ -86,12 +86,12 @@ fn approach<T: Float>(out: View<'_>, numbers: impl Iterator<Item = T::Real>, mom
     Ok(())
 }
 
-/// Means and spreads, to read.
+/// Means and spreads to be read.
 struct Statistics<'a, R: Real> {
     memory: [Elements<Reading<'a, R>>; 2],
     spread: Spread,
     channels: usize,
-    /// Channels of an example that share a statistic; `None` if all examples share those of a channel.
+    /// Number of channels of an example that share a statistic; `None` if all examples share one statistic per channel.
     shared: Option<usize>,
 }
 
@@ -103,7 +103,7 @@ impl<'a, R: Real> Statistics<'a, R> {
         Ok(Self { memory, spread, channels: size.channels, shared })
     }
 
-    /// Returns a mean and 1 / standard deviation of the places of a channel of an example.
+    /// Returns the mean and 1 / standard deviation for a channel of an example.
     fn of(&self, line: usize) -> [R; 2] {
         let place = self.shared.map_or(line % self.channels, |channels| line / channels);
         let [mean, spread] = [0, 1].map(|n| self.memory[n][place]);

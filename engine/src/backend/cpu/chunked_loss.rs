@@ -1,4 +1,4 @@
-//! Cross-entropy of some rows of logits, whose buffer is overwritten with their gradient.
+//! Cross-entropy of some rows of logits, which overwrites the logits with their gradients.
 
 use rayon::prelude::*;
 

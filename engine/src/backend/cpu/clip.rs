@@ -26,12 +26,12 @@ pub(crate) fn add_norm(total: View<'_>, input: View<'_>, order: f64) -> Result<(
     Ok(())
 }
 
-/// Returns the larger number; NaN if either is NaN.
+/// Returns the larger number, or NaN if either is NaN.
 fn largest(one: f64, other: f64) -> f64 {
     Real::largest(one, other)
 }
 
-/// Reduces `value` of all elements, in parts that depend on their number alone.
+/// Reduces `value` over all elements, in parts that depend only on the number of elements.
 fn fold<T: Float>(
     input: View<'_>,
     value: impl Fn(T) -> f64 + Sync,

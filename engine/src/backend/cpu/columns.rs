@@ -7,11 +7,11 @@ use rayon::prelude::*;
 use super::ELEMENTS_A_TASK;
 use super::number::Real;
 
-/// Columns per task.
+/// Number of columns per task.
 const COLUMNS: usize = 256;
 
-/// Computes `N` sums for each column of `[rows, columns]` rows: `add(row, columns, sums)` adds part of a row to the
-/// sums of its columns. Long matrices are split into parts of rows, whose partial sums are then added in order.
+/// Computes `N` sums for each column of `[rows, columns]` rows, where `add(row, columns, sums)` adds part of a row to
+/// the sums of its columns. Long matrices are split into parts of rows, whose partial sums are then added in order.
 pub(super) fn column_sums<R: Real, const N: usize>(
     [rows, columns]: [usize; 2],
     add: impl Fn(usize, Range<usize>, [&mut [R]; N]) + Sync,

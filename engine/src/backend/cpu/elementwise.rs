@@ -33,10 +33,9 @@ pub(super) fn copy_if(out: View<'_>, input: Option<View<'_>>) -> Result<()> {
     input.map_or(Ok(()), |input| copy(out, input))
 }
 
-/// Copies the elements to a host vector in logical order, the last axis fastest.
+/// Copies the elements to a host vector in logical order, in which the last axis varies fastest.
 ///
-/// # Errors
-/// If the memory is in use by another operation.
+/// # Errors Fails if the memory is in use by another operation.
 pub(crate) fn to_host<T: Pod>(input: View<'_>) -> Result<Vec<T>> {
     let memory = input.storage.read::<T>("to_vec")?;
     let mut numbers = vec![T::zeroed(); input.layout.elements()];
@@ -65,12 +64,12 @@ pub(super) fn convert<I: Pod + Send + Sync, O: Pod + Send + Sync>(
     Ok(())
 }
 
-/// The body of an innermost loop: takes its output, the offset of each operand, and the output's stride. A trait
-/// object, because the code of loops and threads would otherwise be compiled for every function of every type.
+/// The body of an innermost loop, which receives its output, the offset of each operand, and the output's stride. It is
+/// a trait object, because otherwise the code of loops and threads would be compiled for every function and type.
 type Row<'a, T, const N: usize> = dyn Fn(&mut [T], [usize; N], usize) + Sync + 'a;
 
-/// Calls `row(output, offsets, stride)` for each innermost loop with the output elements from its first to its last,
-/// `stride` apart. Loops run on several threads if the output is contiguous or consists of disjoint parts.
+/// Calls `row(output, offsets, stride)` for each innermost loop, with its output elements at distance `stride`. Loops
+/// run on several threads if the output is contiguous or consists of disjoint parts.
 fn run<T: Send, const N: usize>(memory: &mut [T], nest: &Nest<N>, row: &Row<'_, T, N>) {
     let elements = nest.elements();
     let stride = nest.inner_strides()[0].max(1);

@@ -1,4 +1,4 @@
-//! Positional encoding: coordinates with their sines and cosines at doubling frequencies.
+//! Positional encoding of coordinates by their sines and cosines at doubling frequencies.
 
 use rayon::prelude::*;
 

@@ -1,7 +1,7 @@
 //! The scalar functions of elementwise kernels, compiled into their loops.
 //!
-//! A closure of more than a few operations would be compiled as a function that the loop calls for every element. Such
-//! functions are types here, with a method that is always inlined.
+//! A closure of more than a few operations would be compiled as a function that the loop calls for every element. The
+//! functions in this file are therefore types with a method that is always inlined.
 
 use std::marker::PhantomData;
 
@@ -13,7 +13,7 @@ pub(super) trait Function<I, O>: Sync {
     fn of(&self, input: I) -> O;
 }
 
-/// Small functions are closures.
+/// Implemented for closures, which are used for small functions.
 impl<I, O, F: Fn(I) -> O + Sync> Function<I, O> for F {
     #[inline(always)]
     fn of(&self, input: I) -> O {
@@ -21,7 +21,7 @@ impl<I, O, F: Fn(I) -> O + Sync> Function<I, O> for F {
     }
 }
 
-/// Adapts a function of values to elements as they are stored.
+/// Adapts a function of values to elements in their stored type.
 pub(super) struct Stored<T, F>(F, PhantomData<fn() -> T>);
 
 impl<T, F> Stored<T, F> {

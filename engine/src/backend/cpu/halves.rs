@@ -9,7 +9,7 @@ pub(super) fn from_bf16(number: bf16) -> f32 {
     f32::from_bits(u32::from(number.to_bits()) << 16)
 }
 
-/// Rounds to the nearest bf16, ties to even.
+/// Rounds to the nearest bf16, with ties to even.
 #[inline(always)]
 pub(super) fn to_bf16(number: f32) -> bf16 {
     let bits = number.to_bits();
@@ -18,7 +18,7 @@ pub(super) fn to_bf16(number: f32) -> bf16 {
     bf16::from_bits((if bits & 0x7fff_ffff > INFINITE { quiet } else { rounded }) as u16)
 }
 
-/// The bits of infinity in single precision; those of a NaN are greater.
+/// The bits of infinity in single precision. Those of a NaN are greater.
 const INFINITE: u32 = 0x7f80_0000;
 
 /// Converts an f16 to f32.
@@ -32,7 +32,7 @@ pub(super) fn from_f16(number: f16) -> f32 {
     f32::from_bits(unbounded | (bits & 0x8000) << 16)
 }
 
-/// Rounds to the nearest f16, ties to even.
+/// Rounds to the nearest f16, with ties to even.
 #[inline(always)]
 pub(super) fn to_f16(number: f32) -> f16 {
     let bits = number.to_bits();

@@ -9,7 +9,7 @@ use super::rows;
 use crate::backend::View;
 use crate::{Error, Result};
 
-/// Maximum number of tasks that share a table: each scans every index.
+/// Maximum number of tasks that share a table, since each task scans every index.
 const TASKS: usize = 64;
 
 pub(crate) fn gather_rows(out: View<'_>, table: View<'_>, indices: View<'_>) -> Result<()> {

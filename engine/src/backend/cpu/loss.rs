@@ -102,12 +102,13 @@ impl Size {
         Self { classes: shape[1], places: shape[2..].iter().product() }
     }
 
-    /// Returns the length of a contiguous line, of classes or positions: at least one, as chunks must not be empty.
+    /// Returns the length of a contiguous line of classes or positions. It is at least 1, because chunks must not be
+    /// empty.
     fn line(self) -> usize {
         (if self.places == 1 { self.classes } else { self.places }).max(1)
     }
 
-    /// Returns the index of the logit of `class`; `place` counts positions over all examples.
+    /// Returns the index of the logit of `class` at position `place`, counted over all examples.
     fn at(self, place: usize, class: usize) -> usize {
         (place / self.places * self.classes + class) * self.places + place % self.places
     }
@@ -121,7 +122,7 @@ impl Size {
             });
             return;
         }
-        /// Positions whose sums are accumulated at a time, so that memory is read line by line.
+        /// Number of positions whose sums are accumulated at a time, so that memory is read line by line.
         const PLACES: usize = 256;
         out.par_chunks_mut(self.places.max(1)).enumerate().for_each(|(example, out)| {
             out.par_chunks_mut(PLACES).enumerate().for_each(|(part, out)| {

@@ -1,4 +1,4 @@
-//! Matrix products over strided operands, using the gemm crate.
+//! Matrix products of strided operands, using the gemm crate.
 #![expect(unsafe_code, reason = "the matrix product takes pointers and strides, so that no operand needs a copy")]
 
 use gemm::Parallelism;
@@ -9,11 +9,11 @@ use super::number::{Float, Real, with_float};
 use crate::backend::{Nest, View};
 use crate::{Layout, Result};
 
-/// Multiplications per task: fewer are not worth a second thread.
+/// Minimum number of multiplications per task that justifies a second thread.
 const MULTIPLICATIONS_A_TASK: usize = 1 << 20;
 
 /// CPU implementation of [`crate::backend::matmul`]. Threads divide the elements of the output, and no dot product is
-/// split between them, so the result does not depend on the number of threads.
+/// split between threads, so the result does not depend on their number.
 ///
 /// # Errors
 pub(crate) fn matmul(out: View<'_>, left: View<'_>, right: View<'_>, scale: f64, keep: f64) -> Result<()> {
@@ -93,7 +93,7 @@ impl<R> Matrix<'_, R> {
     }
 }
 
-/// Computes `out = scale · left · right + keep · out`, with sizes `[m, k, n]`, on this thread. Rows of `out` are
+/// Computes `out = scale · left · right + keep · out`, with sizes `[m, k, n]`, on this thread. The rows of `out` are
 /// contiguous.
 pub(super) fn multiply<R: Product<Real = R>>(
     [m, k, n]: [usize; 3],
@@ -119,8 +119,8 @@ pub(super) fn multiply<R: Product<Real = R>>(
 }
 
 /// The product `out = factors[0] · left · right + factors[1] · out`, with sizes `[m, k, n]` and strides
-/// `[down, right]`. All elements are within memory that the creator keeps borrowed until the product is computed; the
-/// output is borrowed exclusively.
+/// `[down, right]`. All elements are in memory that the creator keeps borrowed until the product is computed; the
+/// memory of the output is borrowed exclusively.
 #[derive(Clone, Copy)]
 pub(super) struct Matrices<T: Float> {
     size: [usize; 3],
@@ -180,13 +180,13 @@ macro_rules! product {
 product!(f32);
 product!(f64);
 
-/// Rows and columns of a tile of the output, and the number of products accumulated at a time. Scratch for a tile is
-/// 896 KiB.
+/// The numbers of rows and columns of a tile of the output, and of products accumulated at a time. The scratch space of
+/// a tile takes 896 KiB.
 const TILE: [usize; 2] = [128, 256];
 const DEPTH: usize = 512;
 
-/// Half precision: tiles are widened to single precision, multiplied and accumulated there, and rounded once at the
-/// end.
+/// Implements [`Product`] for a half-precision type. Tiles are converted to single precision, multiplied and
+/// accumulated, and rounded once at the end.
 macro_rules! half_product {
     ($type:ty) => {
         impl Product for $type {
@@ -211,7 +211,7 @@ macro_rules! half_product {
 half_product!(bf16);
 half_product!(f16);
 
-/// Widened tiles of both operands and of the result.
+/// Tiles of both operands and of the result, in single precision.
 #[derive(Default)]
 struct Scratch([Vec<f32>; 3]);
 
@@ -241,7 +241,7 @@ fn product_tile<T: Float<Real = f32>>(matrices: Matrices<T>, [row, column]: [usi
     }
 }
 
-/// Copies a tile of `size` rows and columns, starting at `first`, widened and in its memory order.
+/// Copies a tile of `size` rows and columns, starting at `first`, in single precision and in its memory order.
 fn widen<T: Float<Real = f32>>(
     tile: &mut Vec<f32>,
     (from, strides): (*const T, [isize; 2]),

@@ -1,11 +1,11 @@
-//! The CPU backend: loops over host memory, the reference for other devices.
+//! The CPU backend, with loops over host memory, which is the reference for other devices.
 //!
 //! Work is split among threads into parts that depend only on sizes, and partial sums are added in order, so results do
-//! not depend on the number of threads. They may differ in the last digits between kinds of processors, whose matrix
-//! products use different instructions.
+//! not depend on the number of threads. The last digits may differ between kinds of processors, whose matrix products
+//! use different instructions.
 //!
-//! A kernel's scratch space is small, bounded, and on the stack or in a few rows of host memory, except attention's,
-//! which is the heads of one example; the caller allocates everything else.
+//! A kernel's scratch space is small and bounded, and is on the stack or in a few rows of host memory. Only attention
+//! needs more, for the heads of one example. The caller allocates everything else.
 
 mod wide;
 mod single;
@@ -46,5 +46,5 @@ pub(crate) mod pool;
 pub(crate) mod batch_norm;
 pub(crate) mod channel_dropout;
 
-/// Elements per task: fewer are not worth a second thread.
+/// Minimum number of elements per task that justifies a second thread.
 const ELEMENTS_A_TASK: usize = 1 << 15;

@@ -1,4 +1,4 @@
-//! Layer norm: normalizes rows to mean 0 and variance 1. RMS norm: the same around 0, without the mean.
+//! Layer norm, which normalizes rows to mean 0 and variance 1, and RMS norm, which does not subtract the mean.
 
 use rayon::prelude::*;
 
@@ -44,7 +44,7 @@ fn measure<T: Float>(mean: Option<View<'_>>, rstd: View<'_>, input: View<'_>, ep
     Ok(())
 }
 
-/// Calls `row(out, input, [mean, rstd])` for each row; the mean is 0 in an RMS norm.
+/// Calls `row(out, input, [mean, rstd])` for each row. The mean is 0 in an RMS norm.
 fn by_rows<T: Float>(
     out: View<'_>,
     mean: Option<View<'_>>,

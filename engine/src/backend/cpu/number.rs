@@ -1,4 +1,4 @@
-//! The element types as Rust types, with the arithmetic that kernels need.
+//! The Rust types of the elements, with the arithmetic that kernels need.
 
 use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
 
@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use super::{halves, single};
 use crate::dtype::Truth;
 
-/// The type in which arithmetic is done: single or double precision.
+/// A type for arithmetic, of single or double precision.
 pub(crate) trait Real:
     Copy
     + PartialOrd
@@ -49,7 +49,7 @@ pub(crate) trait Real:
     /// Computes the error function.
     fn erf(self) -> Self;
 
-    /// Returns the larger value; NaN if either is NaN.
+    /// Returns the larger value, or NaN if either is NaN.
     #[inline(always)]
     fn largest(self, other: Self) -> Self {
         if self >= other || self.is_nan() { self } else { other }
@@ -111,7 +111,7 @@ macro_rules! real {
 real!(f32, single::exp, single::tanh, single::erf);
 real!(f64, Self::exp, Self::tanh, libm::erf);
 
-/// A floating-point element type; kernels load elements, compute in [`Float::Real`], and store.
+/// A floating-point element type. Kernels load elements, compute in [`Float::Real`], and store the results.
 pub(crate) trait Float: Pod + Send + Sync + 'static {
     /// The type in which arithmetic on the elements is done.
     type Real: Real + Float<Real = Self::Real>;
@@ -142,7 +142,7 @@ float!(f64, f64, std::convert::identity, std::convert::identity);
 float!(bf16, f32, halves::from_bf16, halves::to_bf16);
 float!(f16, f32, halves::from_f16, halves::to_f16);
 
-/// Runs `$body` with `$T` as the Rust type of `$dtype`'s elements; returns an error for dtypes that are not
+/// Runs `$body` with `$T` as the Rust type of `$dtype`'s elements. Returns an error for dtypes that are not
 /// floating-point.
 macro_rules! with_float {
     ($op:expr, $dtype:expr, $T:ident => $body:expr) => {
@@ -176,7 +176,7 @@ pub(super) use with_float;
 /// An element type that is converted through f64, which represents all values except the largest integers exactly.
 pub(super) trait Castable: Pod + Send + Sync {
     fn wide(self) -> f64;
-    /// Rounds to the nearest floating-point value; integers are truncated and saturate.
+    /// Rounds to the nearest floating-point value. Integers are truncated and saturate.
     fn narrow(value: f64) -> Self;
 }
 
@@ -229,7 +229,7 @@ macro_rules! with_element {
 }
 pub(super) use with_element;
 
-/// Runs `$body` with `$T` as a type of as many bytes as `$dtype`'s elements, which are moved, not computed with.
+/// Runs `$body` with `$T` as a type of the same size as `$dtype`'s elements, for code that only moves elements.
 macro_rules! with_bytes {
     ($dtype:expr, $T:ident => $body:expr) => {
         match $dtype.size() {

@@ -11,8 +11,8 @@ use crate::backend::step::{AdamStep, SgdStep};
 use crate::backend::{Nest, View};
 use crate::storage::Reading;
 
-/// Runs `$body` with `$T` as the type of the parameter's elements and `$G` of the gradient's: the same, or the
-/// parameter is f32 and the gradient narrower.
+/// Runs `$body` with `$T` as the type of the parameter's elements and `$G` as that of the gradient's. Both are the
+/// same, or the parameter is f32 and the gradient has a narrower type.
 macro_rules! with_pair {
     ($op:expr, $parameter:expr, $grad:expr, $T:ident, $G:ident => $body:expr) => {
         match ($parameter.dtype, $grad.dtype) {
@@ -99,7 +99,7 @@ impl<'a, G: Float> Gradients<'a, G> {
         Ok(Self { memory: grad.storage.read::<G>(op)?, nest: Nest::new([parameter.layout, grad.layout]) })
     }
 
-    /// Calls `element(place, gradient)` for `count` elements from `start` on; places count from there.
+    /// Calls `element(place, gradient)` for `count` elements from `start` on, where `place` counts from `start`.
     pub(super) fn each(&self, start: usize, count: usize, mut element: impl FnMut(usize, G)) {
         let stride = self.nest.inner_strides()[1];
         let mut done = 0;
@@ -146,7 +146,7 @@ fn adam_as<T: Float, G: Float>(
     rounded.map_or(Ok(()), |rounded| cast(rounded, parameter))
 }
 
-/// An [`AdamStep`] in the type of arithmetic.
+/// An [`AdamStep`] in the type used for arithmetic.
 pub(super) struct AdamNumbers<R> {
     rate: R,
     entering: [R; 2],

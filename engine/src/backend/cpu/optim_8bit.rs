@@ -64,8 +64,8 @@ fn decode(code: &Code, codes: &[u8], scale: f32, numbers: &mut [f32; CODE_BLOCK]
     }
 }
 
-/// Quantizes the first `codes.len()` numbers and returns their scale: the largest magnitude. With `keeps_above_zero`, a
-/// number above 0 is never quantized to 0.
+/// Quantizes the first `codes.len()` numbers and returns their scale, which is the largest magnitude. With
+/// `keeps_above_zero`, a positive number is never quantized to 0.
 fn encode(code: &Code, numbers: &[f32; CODE_BLOCK], codes: &mut [u8], keeps_above_zero: bool) -> f32 {
     let scale = numbers[..codes.len()].iter().fold(0.0_f32, |most, number| most.max(number.abs()));
     let divisor = if scale > 0.0 { scale } else { 1.0 };

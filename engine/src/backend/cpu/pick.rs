@@ -11,8 +11,8 @@ fn met(op: &'static str, whole: &Layout, places: &Layout, axis: usize) -> Result
         .try_fold(*whole, |layout, other| layout.narrow(op, other, 0, places.shape()[other]))
 }
 
-/// Calls `meet(element, place)` for every index, with the offsets of the indexed element in `whole` and of the index's
-/// position in `beside`.
+/// Calls `meet(element, place)` for every index. The arguments are the offset of the indexed element in `whole` and the
+/// offset of the index's position in `beside`.
 fn each(
     op: &'static str,
     [whole, beside, places]: [View<'_>; 3],

@@ -13,7 +13,7 @@ use crate::backend::{Nest, Piecewise, Side, View};
 const A_BYTE: usize = 4;
 
 // Meaning of the two bits.
-/// Slope −1; for two operands: both slopes are 1, as one of the operands is NaN.
+/// Slope −1, or, with two operands, slope 1 for both because one of them is NaN.
 const ODD: u8 = 0;
 const FLAT: u8 = 1;
 const HALF: u8 = 2;
@@ -62,7 +62,7 @@ fn shares<R: Real>(left: R, right: R) -> u8 {
     }
 }
 
-/// Fills `out` and, two bits per element, `slopes`. A missing right operand is replaced by the left.
+/// Fills `out` and `slopes`, which has two bits per element. The left operand replaces a missing right operand.
 fn run<T: Float>(
     out: View<'_>,
     slopes: Option<View<'_>>,

@@ -146,7 +146,7 @@ pub(crate) fn avg_pool_backward(out: View<'_>, grad: View<'_>, window: Window, c
     })
 }
 
-/// A position within a window, as it is stored.
+/// The element type of positions within a window.
 trait Place: Pod + Send + Sync {
     fn of(place: usize) -> Self;
     fn at(self) -> usize;
@@ -181,7 +181,7 @@ struct Planes {
     strides: [usize; 4],
 }
 
-/// The plane of one channel of one image, of [`Planes`].
+/// The plane of one channel of one image in [`Planes`].
 #[derive(Clone, Copy)]
 struct Plane {
     first: usize,
@@ -217,7 +217,8 @@ fn within(start: isize, length: usize, size: usize) -> impl Iterator<Item = (usi
 }
 
 impl Window {
-    /// Returns the top left pixel, `[y, x]`, of the window at `place`; negative above and left of the image.
+    /// Returns the top left pixel, `[y, x]`, of the window at `place`. Coordinates are negative above and left of the
+    /// image.
     fn corner(&self, place: usize) -> [isize; 2] {
         let place = [place / self.places[1], place % self.places[1]];
         [0, 1].map(|axis| (place[axis] * self.stride[axis]) as isize - self.padding[axis] as isize)
@@ -229,8 +230,8 @@ impl Window {
         [0, 1].map(|axis| corner[axis].checked_add_unsigned(within[axis]).and_then(|at| usize::try_from(at).ok()))
     }
 
-    /// Returns the divisor of a mean: the number of the window's pixels within the image, optionally including padding.
-    /// The part of a window past the padding, where the last one is incomplete, is never counted.
+    /// Returns the divisor of a mean, which is the number of the window's pixels within the image, optionally including
+    /// padding. The part of the last window past the padding is never counted.
     fn divisor(&self, corner: [isize; 2], size: [usize; 2], counts_padding: bool) -> f64 {
         let counted = [0, 1].map(|axis| {
             let (start, padding) = (corner[axis], if counts_padding { self.padding[axis] as isize } else { 0 });

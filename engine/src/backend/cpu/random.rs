@@ -1,4 +1,4 @@
-//! Random numbers that depend only on seed and position, and ranges.
+//! Random numbers that depend only on seed and position, and ranges of numbers.
 
 use rayon::prelude::*;
 

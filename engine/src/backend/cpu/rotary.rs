@@ -1,4 +1,4 @@
-//! Rotary embeddings: rotates pairs of elements of a head by angles that grow with the position.
+//! Rotary embeddings, which rotate pairs of elements of a head by angles that grow with the position.
 
 use rayon::prelude::*;
 
@@ -43,7 +43,7 @@ fn turn<T: Float>(view: View<'_>, rotation: Rotation) -> Result<()> {
     Ok(())
 }
 
-/// Returns the stride between groups of heads, one per position, in memory of the order batch, position, head, width.
+/// Returns the stride between groups of heads, one per position, in memory ordered by batch, position, head and width.
 fn group_distance(view: View<'_>) -> usize {
     let (shape, strides) = (view.layout.shape(), view.layout.strides());
     let group = (shape[2] - 1) * strides[2] + shape[3];

@@ -1,7 +1,7 @@
 //! Helpers for kernels over contiguous elements.
 //!
-//! Sums have a fixed number of lanes, one per vector element, each adding every n-th element; the number of lanes does
-//! not depend on the processor.
+//! Sums have a fixed number of lanes, one per vector element, where each lane adds every n-th element. The number of
+//! lanes does not depend on the processor.
 
 use rayon::prelude::*;
 
@@ -14,8 +14,8 @@ use crate::backend::View;
 
 const LANES: usize = 16;
 
-/// Calls `row(out, input, statistics)` for each row of `out` and `input`, whose statistics are one element each, on
-/// several threads.
+/// Calls `row(out, input, statistics)` for each row of `out` and `input`, on several threads. Each statistic has one
+/// element per row.
 pub(super) fn by_rows<T: Float, const N: usize>(
     op: &'static str,
     out: View<'_>,
@@ -56,7 +56,7 @@ pub(super) fn row_sizes(view: View<'_>) -> (usize, usize) {
     (width, (ELEMENTS_A_TASK / width).max(1))
 }
 
-/// Returns `sum` plus `keep` times `there`; `there` is ignored if `keep` is 0.
+/// Returns `sum` plus `keep` times `there`. Ignores `there` if `keep` is 0.
 #[inline(always)]
 pub(super) fn kept<T: Float>(there: T, sum: T::Real, keep: T::Real) -> T {
     T::store(if keep == T::Real::ZERO { sum } else { keep * there.load() + sum })
@@ -70,7 +70,7 @@ fn total<R: Real>(lanes: [R; LANES]) -> R {
     total
 }
 
-/// Reduces the elements, each n-th in its own lane.
+/// Reduces the elements in lanes, where each lane has every n-th element.
 #[inline(always)]
 fn by_lanes<T: Float>(row: &[T], start: T::Real, add: impl Fn(T::Real, T) -> T::Real) -> [T::Real; LANES] {
     let mut lanes = [start; LANES];
@@ -150,13 +150,13 @@ wide! {
         total(lanes)
     }
 
-    /// Returns the maximum: NaN if any element is NaN, −∞ for an empty row.
+    /// Returns the maximum, which is NaN if any element is NaN, and −∞ for an empty row.
     pub(super) fn largest[T: Float](row: &[T]) -> T::Real {
         let lanes = by_lanes(row, T::Real::LEAST, |most, x| most.largest(x.load()));
         lanes.into_iter().fold(T::Real::LEAST, Real::largest)
     }
 
-    /// Subtracts both values from each element, the first one first, so that large values lose no digits.
+    /// Subtracts both values from each element, one after the other, so that large values lose no digits.
     pub(super) fn less[T: Float](row: &mut [T], values: [T::Real; 2]) {
         let [first, second] = values;
         for x in row {

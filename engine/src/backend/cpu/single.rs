@@ -1,16 +1,16 @@
 //! Exponentials in single precision without branches or calls, so that loops vectorize.
 //!
 //! Polynomials are minimax fits of the relative error, computed by iteratively reweighted least squares at Chebyshev
-//! points. No multiply-add is fused, so results are the same on every processor; errors are given in units in the last
+//! points. No multiply-add is fused, so results are the same on every processor. Errors are given in units in the last
 //! place (ulp).
 
-/// 1.5 · 2²³: adding it to a number rounds to an integer, which is then in the lowest bits.
+/// 1.5 · 2²³. Adding it to a number rounds the number to an integer, which is then in the lowest bits.
 const ROUND: f32 = 12_582_912.0;
 
-/// ln 2 in two parts: one with few bits, so that its product with a small integer is exact, and the remainder.
+/// ln 2 as the sum of a part with few bits, whose product with a small integer is exact, and the remainder.
 const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
 
-/// Evaluates a polynomial, coefficients from the highest power down.
+/// Evaluates a polynomial, given its coefficients from the highest power down.
 #[inline(always)]
 fn polynomial<const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
     let mut value = 0.0;
@@ -22,7 +22,7 @@ fn polynomial<const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
     value
 }
 
-/// Computes eˣ within 1 ulp; subnormal results within 1 subnormal ulp.
+/// Computes eˣ within 1 ulp. Subnormal results are within 1 subnormal ulp.
 #[inline(always)]
 pub(super) fn exp(x: f32) -> f32 {
     // Below the first bound the result is 0, above the second infinite; NaN passes both.

@@ -1,4 +1,4 @@
-//! SwiGLU, silu(gate) · up, in one pass, and each gradient in another.
+//! SwiGLU, silu(gate) · up, in one pass, and each gradient in a separate pass.
 
 use std::ptr;
 
@@ -33,7 +33,7 @@ enum Source<'a, T> {
     Gradient(usize),
 }
 
-/// Writes the gradients of gate and up, those that are given, from `[grad, gate, up]`.
+/// Writes the given gradients of gate and up, computed from `[grad, gate, up]`.
 fn backward<T: Float>(known: [View<'_>; 3], gradients: [Option<View<'_>>; 2]) -> Result<()> {
     let is_over =
         |out: &Option<View<'_>>, operand: View<'_>| out.is_some_and(|out| ptr::eq(out.storage, operand.storage));

@@ -1,5 +1,5 @@
-//! im2col: unfolds the windows of an image into the columns of a matrix, so that a convolution is a matrix product; and
-//! the reverse.
+//! im2col, which unfolds the windows of an image into the columns of a matrix, so that a convolution is a matrix
+//! product, and its reverse.
 
 use std::ops::Range;
 
@@ -48,8 +48,8 @@ pub(crate) fn fold_add(image: View<'_>, columns: View<'_>, window: Window) -> Re
 /// The mapping between elements of columns and pixels of the image.
 struct Columns {
     window: Window,
-    /// Rows of the columns, one per kernel element of each channel; output positions per row; strides of rows and
-    /// positions.
+    /// The number of rows of the columns, which is one per kernel element of each channel; the number of output
+    /// positions per row; and the strides of rows and positions.
     rows: usize,
     places: usize,
     down: usize,
@@ -84,8 +84,8 @@ impl Columns {
         (ELEMENTS_A_TASK / self.places.max(1)).max(1)
     }
 
-    /// Calls `run(places, y)` for each run of positions in one line of the output; `y` is their line of the image, or
-    /// `None` in the padding.
+    /// Calls `run(places, y)` for each run of positions in one line of the output, where `y` is the corresponding line
+    /// of the image, or `None` in the padding.
     fn runs(&self, row: usize, mut run: impl FnMut(Range<usize>, Option<usize>)) {
         let Window { kernel, stride, padding, dilation, places: [_, width], first } = self.window;
         let i = row / kernel[1] % kernel[0] * dilation[0];
@@ -137,7 +137,7 @@ impl Columns {
         });
     }
 
-    /// Adds a row of columns to its channel.
+    /// Adds a row of columns to the row's channel.
     fn add_row<T: Float>(&self, row: usize, values: &[T], channel: &mut [T]) {
         let whole_lines = self.window.stride[1] == 1 && self.strides[2] == 1 && self.right == 1;
         self.runs(row, |run, y| {

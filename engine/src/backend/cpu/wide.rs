@@ -1,9 +1,9 @@
 //! Compiles functions a second time for processors with wider vectors.
 //!
-//! The version is selected at each call. Both run the same operations in the same order, without fused multiply-add, so
-//! their results are identical to the bit.
+//! The version is selected at each call. Both versions run the same operations in the same order, without fused
+//! multiply-add, so their results are identical to the bit.
 
-/// Defines a function whose loops use the widest vectors of the processor. Its generic parameters are in square
+/// Defines a function whose loops use the widest vectors of the processor. Generic parameters are given in square
 /// brackets.
 macro_rules! wide {
     ($($(#[$meta:meta])* $visibility:vis fn $name:ident[$($generics:tt)*](

@@ -1,8 +1,8 @@
-//! Attention, softmax(query · keyᵀ) · value, by tiles of queries and keys, so that scores never leave registers.
+//! Attention, softmax(query · keyᵀ) · value, in tiles of queries and keys, so that scores never leave registers.
 //!
-//! As in flash attention (Dao: "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning",
-//! 2023), but that backward computes the gradients of queries by a separate kernel, where no two blocks add to one
-//! number.
+//! The algorithm is flash attention (Dao: "FlashAttention-2: Faster Attention with Better Parallelism and Work
+//! Partitioning", 2023), except that backward computes the gradients of queries in a separate kernel, where no two
+//! blocks add to the same number.
 
 use bytemuck::{Pod, Zeroable};
 use highwater_kernels::Grid;
@@ -16,14 +16,14 @@ use crate::{DType, Error, Result};
 const OP: &str = "attention";
 /// The file of the kernels for sums.
 const SUMS: &str = "attention_sums";
-/// Threads of a block of attention.
+/// Number of threads in a block of attention.
 const THREADS: u32 = 128;
-/// Maximum number of blocks of a launch.
+/// Maximum number of blocks in a launch.
 const MAX_BLOCKS: usize = i32::MAX as usize;
-/// Maximum number of heads and positions: kernels count them in 32 bits, and go a tile beyond the last.
+/// Maximum number of heads and positions. Kernels count them in 32 bits, and go up to a tile beyond the last.
 const MAX_PLACES: usize = 1 << 31;
 
-/// The rows of a tensor as a kernel argument: `struct Rows` in attention.cuh.
+/// The rows of a tensor as a kernel argument, `struct Rows` in attention.cuh.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Rows {
@@ -37,17 +37,17 @@ impl Rows {
         Self { address, strides: std::array::from_fn(|axis| view.layout.strides()[axis] as u64) }
     }
 
-    /// The rows of a view that a launch reads.
+    /// Returns the rows of a view that a launch reads.
     fn read<'a>(launch: &mut Launch<'a>, view: View<'a>) -> Result<Self> {
         Ok(Self::new(launch.lend(view)?, view))
     }
 
-    /// The rows of a view that a launch writes.
+    /// Returns the rows of a view that a launch writes.
     fn write<'a>(launch: &mut Launch<'a>, view: View<'a>) -> Result<Self> {
         Ok(Self::new(launch.lend_to_write(view)?, view))
     }
 
-    /// Whether every row of this view begins at a multiple of 16 bytes, and has a multiple of 16 bytes.
+    /// Returns whether the offset and the size in bytes of every row of this view are multiples of 16.
     fn is_wide(&self, view: View<'_>) -> bool {
         let (shape, strides) = (view.layout.shape(), view.layout.strides());
         let bytes = |elements: usize| (elements * view.dtype.size()) as u64;
@@ -56,15 +56,15 @@ impl Rows {
     }
 }
 
-/// The inputs of backward: `struct Known` in attention_backward.cuh.
+/// The inputs of backward, `struct Known` in attention_backward.cuh.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Known {
-    /// The result's gradient, the logarithms of sums, deltas, query, key and value.
+    /// The result's gradient, the log-sum-exps, deltas, query, key and value.
     rows: [Rows; 6],
 }
 
-/// The sizes and settings of an attention: `struct Sight` in attention.cuh.
+/// The sizes and settings of attention, `struct Sight` in attention.cuh.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Sight {
@@ -82,8 +82,8 @@ struct Sight {
 }
 
 impl Sight {
-    /// The arguments for these queries and keys. `is_wide` means that all rows begin at multiples of 16 bytes and have
-    /// a multiple of 16 bytes.
+    /// Returns the arguments for these queries and keys. `is_wide` states that the offsets and sizes in bytes of all
+    /// rows are multiples of 16.
     fn new(query: View<'_>, key: View<'_>, size: AttentionSize, is_wide: bool) -> Result<Self> {
         let (q, k) = (query.layout.shape(), key.layout.shape());
         if q[3] > MAX_WIDTH {
@@ -107,7 +107,7 @@ impl Sight {
         })
     }
 
-    /// The number of heads of queries in all, and of heads of keys.
+    /// Returns the total number of query heads, and the number of key heads.
     fn heads(&self) -> [usize; 2] {
         let heads = self.batches as usize * self.heads as usize;
         [heads, heads / self.heads_a_key.max(1) as usize]
@@ -140,7 +140,7 @@ impl Work {
         Ok(Self { step, tiles, shares: heads * rows.div_ceil(tiles.rows) })
     }
 
-    /// Submits it to the stream, with the arguments of its kernel before `sight`.
+    /// Submits the step to the stream, with the arguments of its kernel before `sight`.
     fn start<'a>(&self, sight: Sight, launch: impl Fn() -> Result<Launch<'a>>) -> Result<()> {
         for first in (0..self.shares).step_by(MAX_BLOCKS) {
             let blocks = (self.shares - first).min(MAX_BLOCKS) as u32;
@@ -236,9 +236,9 @@ pub(crate) fn attention_backward(
     work.start(sight, || Ok(launch()?.with(grads[0]).with(known)))
 }
 
-/// Number of blocks among which the query heads of one tile of keys are divided: if many query heads share a key head,
-/// there would be too few blocks otherwise. Each writes a partial result of `bytes` bytes to the workspace, where they
-/// are added up.
+/// Returns the number of blocks among which the query heads of one tile of keys are divided. If many query heads share
+/// a key head, there would otherwise be too few blocks. Each block writes a partial result of `bytes` bytes to the
+/// workspace, where the results are added up.
 fn parts(queue: &Queue<'_>, sight: &Sight, blocks: usize, bytes: usize) -> usize {
     let room = queue.workspace().1 as usize / bytes.max(1);
     let wanted = 2 * queue.gpu().processors() as usize / blocks.max(1);

@@ -1,5 +1,5 @@
-//! Attention's tiles: the file of kernels for each head size, and the tile sizes of its blocks. Launches need this part
-//! of `attention_plans.cuh`.
+//! The tile sizes of attention, and the file of kernels for each head size. Launches need this part of
+//! `attention_plans.cuh`.
 
 /// The result that a kernel computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// The name of its kernels.
+    /// Returns the name of the kernels of this step.
     pub(super) fn kernel(self) -> &'static str {
         match self {
             Self::Forward => "attention_forward",
@@ -31,14 +31,14 @@ pub(super) const MAX_WIDTH: usize = 256;
 struct File {
     name: &'static str,
     width: usize,
-    /// Whether it is for many rows only.
+    /// Whether the file is for many rows only.
     is_large: bool,
-    /// Rows and columns of tiles, for elements of 2 and of 4 bytes, for each step.
+    /// Numbers of rows and columns of tiles for each step, for elements of 2 and of 4 bytes.
     halves: [[usize; 2]; 3],
     singles: [[usize; 2]; 3],
 }
 
-/// No tile, where a file has no kernel.
+/// The size used if a file has no kernel.
 const NONE: [usize; 2] = [0, 0];
 
 const FILES: [File; 8] = [
@@ -57,15 +57,15 @@ const FILES: [File; 8] = [
 pub(super) struct Tiles {
     /// The name of the file of kernels.
     pub(super) file: &'static str,
-    /// Rows of a block's own tile.
+    /// Number of rows of a block's own tile.
     pub(super) rows: usize,
-    /// Shared memory that a block takes.
+    /// Shared memory of a block in bytes.
     pub(super) shared_bytes: u32,
 }
 
 impl Tiles {
-    /// The tiles for rows of `width` elements of `bytes` each, at most [`MAX_WIDTH`]. `heads` heads have `rows` rows
-    /// each. None if no kernel does with the shared memory that a block of `device` has.
+    /// Returns the tiles for rows of `width` elements of `bytes` each, at most [`MAX_WIDTH`]. Each of the `heads` heads
+    /// has `rows` rows. Returns `None` if no kernel fits in the shared memory of a block of `device`.
     pub(super) fn new(
         step: Step,
         [width, bytes]: [usize; 2],
@@ -93,7 +93,7 @@ pub(super) struct Processors {
     pub(super) shared_bytes: u32,
 }
 
-/// Rows and columns of tiles of doubles, which have one size for all.
+/// Numbers of rows and columns of tiles for doubles, which are the same for all head sizes.
 const DOUBLES: [usize; 2] = [16, 16];
 
 impl File {

@@ -1,4 +1,4 @@
-//! Batch norm: normalizes channels over all examples and positions.
+//! Batch norm, which normalizes channels over all examples and positions.
 
 use highwater_kernels::Grid;
 
@@ -11,14 +11,14 @@ use crate::{DType, Result};
 const FILE: &str = "batch_norm";
 const OP: &str = "batch_norm";
 
-/// Lines of fewer bytes are too short to be read one by one.
+/// Minimum size in bytes of lines that are read one by one.
 const MIN_LINE_BYTES: u64 = 32;
-/// Bytes of a piece, which should stay in a multiprocessor's cache between the two passes over it.
+/// Size of a piece in bytes, which should stay in a multiprocessor's cache between the two passes over the piece.
 const PIECE_BYTES: u64 = 32 << 10;
-/// Minimum elements of a piece.
+/// Minimum number of elements in a piece.
 const PIECE_NUMBERS: u64 = 1024;
 
-/// The sizes of `[batch, channels, …]`, with all later axes as one: `struct Size` of batch_norm.cu.
+/// The sizes of `[batch, channels, …]`, with all later axes merged, `struct Size` in batch_norm.cu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Size {
     batch: u64,
@@ -39,12 +39,13 @@ impl Size {
         [self.batch, self.channels, self.places]
     }
 
-    /// Number of elements of a channel.
+    /// Returns the number of elements of a channel.
     fn numbers(self) -> u64 {
         self.batch * self.places
     }
 
-    /// Elements that a thread takes at a time: a pack, if none goes beyond its line.
+    /// Returns the number of elements that a thread processes at a time, which is a pack if no pack extends beyond its
+    /// line.
     fn pack(self, is_aligned: bool) -> u64 {
         let pack = WIDE_BYTES as u64 / self.bytes;
         if self.places.is_multiple_of(pack) && is_aligned { pack } else { 1 }
@@ -54,9 +55,9 @@ impl Size {
 /// The division of channels into pieces, and the kernels for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cut {
-    /// Divides each channel's lines into `parts` parts. One part is a whole channel.
+    /// Divides each channel's lines into `parts` parts. A single part is a whole channel.
     Lines { parts: u64, pack: u64 },
-    /// Parts of the rows of each channel's columns.
+    /// Divides the rows of each channel's columns into parts.
     Columns(Columns),
 }
 
@@ -80,7 +81,7 @@ impl Cut {
         near.max(busy).min(room / size.channels).clamp(1, 65535)
     }
 
-    /// The blocks that sum pieces.
+    /// Returns the grid of the kernel that sums pieces.
     fn grid(&self, size: Size) -> Grid {
         match self {
             Self::Lines { parts, .. } => Grid { blocks: [size.channels as u32, *parts as u32, 1], ..Grid::row(1) },
@@ -95,12 +96,12 @@ impl Cut {
         }
     }
 
-    /// Whether the first kernel has whole channels, and ends them itself.
+    /// Returns whether the first kernel processes whole channels, and needs no second kernel.
     fn is_whole(&self) -> bool {
         matches!(self, Self::Lines { parts: 1, .. })
     }
 
-    /// `struct Pieces` of batch_norm.cu.
+    /// Returns `struct Pieces` in batch_norm.cu.
     fn words(&self, size: Size) -> [u64; 4] {
         match self {
             Self::Lines { parts, pack } => [*parts, 1, size.numbers() / pack, *pack],
@@ -115,19 +116,19 @@ impl Cut {
         launch.words(&words).with(size.channels).with(rows.lanes()).grid(rows.grid())
     }
 
-    /// Bytes of one kind of sum of all pieces.
+    /// Returns the bytes of one kind of sum for all pieces.
     fn bytes(&self, size: Size, dtype: DType) -> u64 {
         let [parts, columns, ..] = self.words(size);
         parts * columns * size.channels * dtype.statistics().size() as u64
     }
 }
 
-/// Means and deviations of channels: `struct Statistics` of batch_norm.cu.
+/// Means and deviations of channels, `struct Statistics` in batch_norm.cu.
 #[derive(Clone, Copy)]
 struct Statistics<'a> {
     views: [View<'a>; 2],
     spread: Spread,
-    /// Channels of an example that share a statistic; 0 where all examples share those of a channel.
+    /// Number of channels of an example that share a statistic; 0 if all examples share one statistic per channel.
     shared: u64,
 }
 
@@ -137,7 +138,7 @@ impl<'a> Statistics<'a> {
         Self { views, spread, shared: if views[0].layout.shape().rank() > 1 { of_groups } else { 0 } }
     }
 
-    /// Adds them to a launch.
+    /// Adds the statistics to a launch.
     fn add(self, mut launch: Launch<'a>) -> Result<Launch<'a>> {
         let [mean, spread] = [launch.lend(self.views[0])?, launch.lend(self.views[1])?];
         let [is_variance, epsilon] = match self.spread {
@@ -148,7 +149,7 @@ impl<'a> Statistics<'a> {
     }
 }
 
-/// The outputs of the measuring kernel: `struct Measured` of batch_norm.cu.
+/// The outputs of the measuring kernel, `struct Measured` in batch_norm.cu.
 struct Measured<'a> {
     statistics: [View<'a>; 2],
     running: Option<[View<'a>; 2]>,
@@ -156,7 +157,7 @@ struct Measured<'a> {
 }
 
 impl<'a> Measured<'a> {
-    /// Adds it to a launch.
+    /// Adds the outputs to a launch.
     fn add(&self, mut launch: Launch<'a>) -> Result<Launch<'a>> {
         let running = self.running.map_or([None; 2], |running| running.map(Some));
         let mut words = Vec::new();
@@ -224,7 +225,7 @@ struct Slopes<'a> {
 }
 
 impl<'a> Slopes<'a> {
-    /// Sums the gradients of pieces, for `end`, or adds those of whole channels to weight and bias.
+    /// Sums the gradients of pieces for `end`, or adds those of whole channels to weight and bias.
     fn sum(&self, launch: Launch<'a>, outs: [Option<View<'a>>; 2]) -> Result<()> {
         let (name, launch) = match self.cut {
             Cut::Lines { .. } => ("slopes_of_lines", launch.write_if(outs[0])?.write_if(outs[1])?),
@@ -236,7 +237,7 @@ impl<'a> Slopes<'a> {
         launch.grid(self.cut.grid(self.size)).run(FILE, name)
     }
 
-    /// Combines the sums of pieces: adds them to weight and bias, or writes means.
+    /// Combines the sums of pieces, and adds them to weight and bias, or writes means.
     fn end(&self, launch: Launch<'a>, outs: [Option<View<'a>>; 2], means: u64) -> Result<()> {
         let launch = launch.write_if(outs[0])?.write_if(outs[1])?.with(means);
         let room = launch.queue.workspace().0;

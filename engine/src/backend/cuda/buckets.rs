@@ -5,17 +5,17 @@ use highwater_kernels::Grid;
 use super::launch::blocks;
 use crate::Device;
 
-/// Bytes of the bucket number that is stored for each addition.
+/// Bytes of the bucket index that is stored for each addition.
 const BYTES_PER_ADDITION: u64 = 2;
-/// Maximum number of buckets: blocks that keep any device busy.
+/// Maximum number of buckets, enough blocks to keep any device busy.
 const MAX_BUCKETS: u64 = 1024;
 /// Average number of additions per bucket.
 const ADDITIONS_PER_BUCKET: u64 = 4;
 
-/// Maximum number of additions per pass if bucket numbers are not written: their numbers fit in 32 bits.
+/// Maximum number of additions per pass if bucket indices are not written, so that indices of additions fit in 32 bits.
 const MAX_UNSTORED_ADDITIONS: u64 = 1 << 31;
 
-/// The memory to which the number of each addition's bucket is written; none on a stream without a workspace.
+/// The memory for the bucket index of each addition, if the stream has a workspace.
 pub(super) struct Buckets {
     address: u64,
     /// Maximum number of additions per pass.
@@ -25,7 +25,7 @@ pub(super) struct Buckets {
 /// A range of consecutive additions, which are sorted together.
 #[derive(Clone, Copy)]
 pub(super) struct Part {
-    /// The number of the first addition.
+    /// The index of the first addition.
     pub(super) first: u64,
     /// Number of additions.
     pub(super) count: u64,
@@ -44,7 +44,7 @@ impl Buckets {
         Self { room, ..Self::of(device) }
     }
 
-    /// The address of the buckets, or 0 if they are not written.
+    /// Returns the address of the buckets, or 0 if bucket indices are not written.
     pub(super) fn address(&self) -> u64 {
         self.address
     }
@@ -60,12 +60,12 @@ impl Buckets {
 }
 
 impl Part {
-    /// Number of buckets: a power of two.
+    /// Returns the number of buckets, which is a power of two.
     pub(super) fn buckets(&self) -> u64 {
         self.count.div_ceil(ADDITIONS_PER_BUCKET).next_power_of_two().min(MAX_BUCKETS)
     }
 
-    /// A block for each bucket.
+    /// Returns a grid with one block for each bucket.
     pub(super) fn grid(&self) -> Grid {
         blocks(self.buckets(), 1)
     }

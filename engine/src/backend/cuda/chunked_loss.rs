@@ -1,4 +1,4 @@
-//! Cross-entropy of some rows of logits, whose buffer receives their gradient.
+//! Cross-entropy of some rows of logits, which overwrites the logits with their gradients.
 
 use super::launch::Launch;
 use super::parts::Parts;

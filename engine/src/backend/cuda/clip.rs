@@ -28,12 +28,12 @@ pub(crate) fn add_norm(total: View<'_>, input: View<'_>, order: f64) -> Result<(
     Ok(())
 }
 
-/// Elements that a thread takes at a time if they are contiguous.
+/// Returns the number of elements that a thread processes at a time if they are contiguous.
 fn elements_a_thread(view: View<'_>) -> usize {
     16 / view.dtype.size()
 }
 
-/// Adds an input's elements in any layout, with the grid for them.
+/// Adds the elements of an input of any layout to a launch, with a grid for them.
 fn with_elements<'a>(launch: Launch<'a>, input: View<'a>) -> Result<Launch<'a>> {
     let nest = Nest::new([input.layout]);
     let (elements, is_in_order) = (nest.elements(), is_in_order(&nest));

@@ -7,12 +7,12 @@ use super::multi_tensor::{Common, Operand, Part, Work, chunks};
 use crate::Result;
 use crate::backend::{Nest, View};
 
-/// Bytes of the arguments by which this file's kernels receive tensors.
+/// Size in bytes of the arguments that pass tensors to this file's kernels.
 const BYTES: usize = 4000;
 
 type Shared<'a> = Result<Option<(Work<'a>, Part<'a>)>>;
 
-/// See [`crate::backend::add_norm`]. A launch for many needs room in the workspace.
+/// See [`crate::backend::add_norm`]. A launch for many tensors needs space in the workspace.
 pub(super) fn add_norm<'a>(total: View<'a>, input: View<'a>, order: f64) -> Shared<'a> {
     let op = "norm";
     let (name, end) = match order {

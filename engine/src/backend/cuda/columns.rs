@@ -7,11 +7,11 @@ use super::launch::{Launch, Queue, WIDE_BYTES};
 use crate::backend::View;
 use crate::{DType, Result};
 
-/// Number of columns, or packs of columns, of a block: the lanes of a warp.
+/// Number of columns, or packs of columns, per block, equal to the number of lanes in a warp.
 const LANES: u64 = 32;
-/// Minimum rows of a part.
+/// Minimum number of rows in a part.
 const ROWS_A_PART: u64 = 16;
-/// Blocks for each of a device's processors, if there are rows for them.
+/// Number of blocks for each multiprocessor of a device, if there are enough rows.
 const BLOCKS_A_PROCESSOR: u64 = 8;
 /// Maximum number of blocks along a grid's second axis.
 const MAX_PARTS: u64 = 65535;
@@ -21,23 +21,23 @@ const MAX_PARTS: u64 = 65535;
 pub(super) struct Columns {
     /// Number of rows and columns.
     pub(super) size: [u64; 2],
-    /// Whether each thread takes 16 bytes at a time.
+    /// Whether each thread processes 16 bytes at a time.
     pub(super) is_wide: bool,
-    /// Number of parts into which the rows are divided; a second kernel combines their sums.
+    /// Number of parts into which the rows are divided, whose sums are combined by a second kernel.
     pub(super) parts: u64,
     tiles: u64,
 }
 
 impl Columns {
-    /// Divides a matrix of `[rows, columns]` elements, which begin at multiples of 16 bytes if `is_aligned`, with room
-    /// for `sums` partial sums of each kind.
+    /// Divides a matrix of `[rows, columns]` elements, with space for `sums` partial sums of each kind. `is_aligned`
+    /// states that rows begin at multiples of 16 bytes.
     pub(super) fn new(queue: &Queue<'_>, size: [u64; 2], dtype: DType, is_aligned: bool, sums: u64) -> Self {
         let pack = (WIDE_BYTES / dtype.size()) as u64;
         let is_wide = size[1].is_multiple_of(pack) && is_aligned;
         Self::cut(queue.gpu().processors(), size, if is_wide { pack } else { 1 }, sums)
     }
 
-    /// Divides a matrix with `pack` columns per thread, and room for `sums` partial sums of each kind.
+    /// Divides a matrix with `pack` columns per thread, and space for `sums` partial sums of each kind.
     fn cut(processors: u32, size: [u64; 2], pack: u64, sums: u64) -> Self {
         let [rows, columns] = size;
         let tiles = columns.div_ceil(LANES * pack);
@@ -46,13 +46,13 @@ impl Columns {
         Self { size, is_wide: pack > 1, parts: wanted.min(most).max(1), tiles }
     }
 
-    /// The grid of the kernel that computes partial sums.
+    /// Returns the grid of the kernel that computes partial sums.
     pub(super) fn grid(&self) -> Grid {
         Grid { blocks: [self.tiles as u32, self.parts as u32, 1], ..Grid::row(1) }
     }
 }
 
-/// The destination of the sums of columns: `struct Sums` in columns.cuh.
+/// The destination of the sums of columns, `struct Sums` in columns.cuh.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Sums {
@@ -60,7 +60,7 @@ struct Sums {
     keep: f64,
 }
 
-/// The kernels of a file that compute partial sums, and that add them up.
+/// The kernels of a file that compute and combine partial sums.
 #[derive(Clone, Copy)]
 pub(super) struct ColumnKernels {
     /// Name of the operation, for errors.
@@ -69,13 +69,13 @@ pub(super) struct ColumnKernels {
     pub(super) file: &'static str,
     /// Name of the kernel that sums each part of the rows.
     pub(super) sum: &'static str,
-    /// Name of the kernel that adds up the sums of the parts.
+    /// Name of the kernel that combines the sums of the parts.
     pub(super) add: &'static str,
 }
 
 impl ColumnKernels {
-    /// Sums over the rows of `matrix`, for each kind of sum into its destination, if there is one, whose elements are
-    /// first multiplied by a factor. `read` is the first kernel's input.
+    /// Sums over the rows of `matrix`. Each kind of sum is added to its destination, if there is one, after the
+    /// destination's elements are multiplied by a factor. `read` is the first kernel's input.
     pub(super) fn launch<'a>(
         self,
         matrix: View<'a>,
@@ -102,7 +102,7 @@ impl ColumnKernels {
     }
 }
 
-/// Adds the destination of sums of columns.
+/// Adds the destination of the sums of columns to a launch.
 fn with_sums<'a>(mut launch: Launch<'a>, outs: &[(Option<View<'a>>, f64)]) -> Result<Launch<'a>> {
     for &(out, keep) in outs {
         let address = out.map_or(Ok(0), |out| launch.lend_to_write(out))?;

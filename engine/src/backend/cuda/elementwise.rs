@@ -11,7 +11,7 @@ use crate::{DType, Layout, Result};
 
 const FILE: &str = "elementwise";
 
-/// `T` for kernels that only move elements: they depend only on the size of one.
+/// Returns `T` for kernels that only move elements, which depend only on the size of an element.
 pub(super) fn moved(dtype: DType) -> Types {
     Types::of(match dtype.size() {
         8 => Number::F64,
@@ -45,7 +45,8 @@ pub(crate) fn copy(out: View<'_>, input: View<'_>) -> Result<()> {
     launch.words(&transposed.words).grid(grid).run("fill", "copy_turned")
 }
 
-/// Copies the elements to the host in order, the last axis fastest. Waits for the device; takes none of its memory.
+/// Copies the elements to the host in logical order, in which the last axis varies fastest. Waits for the device, and
+/// allocates no device memory.
 pub(crate) fn to_host<T: Pod>(input: View<'_>) -> Result<Vec<T>> {
     let (first, end) = (input.layout.offset(), input.layout.end());
     let mut memory = vec![T::zeroed(); end.saturating_sub(first)];

@@ -11,7 +11,7 @@ const OP: &str = "extremes";
 const BLOCK: u64 = THREADS as u64;
 const WARP: u64 = 32;
 
-/// `struct Lines` in extremes.cu.
+/// The kernel argument `struct Lines` in extremes.cu.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Lines {

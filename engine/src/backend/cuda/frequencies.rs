@@ -1,4 +1,4 @@
-//! Positional encoding: coordinates with their sines and cosines at doubling frequencies.
+//! Positional encoding of coordinates by their sines and cosines at doubling frequencies.
 
 use super::launch::Launch;
 use super::lines::{grid, most_blocks};
@@ -8,7 +8,7 @@ use crate::{Layout, Result};
 const FILE: &str = "frequencies";
 const OP: &str = "frequencies";
 
-/// The length of the last axis, at least 1.
+/// Returns the length of the last axis, at least 1.
 fn width(layout: &Layout) -> usize {
     layout.shape().last().copied().unwrap_or(1).max(1)
 }

@@ -13,7 +13,7 @@ const OP: &str = "embedding";
 const BLOCK: u64 = THREADS as u64;
 const WARP: u64 = 32;
 
-/// `struct Table` in index.cu.
+/// The kernel argument `struct Table` in index.cu.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Table {
@@ -23,7 +23,8 @@ struct Table {
     across: u64,
 }
 
-/// Elements of a row that a thread takes at a time, where rows of `columns` begin where the launch's operands do.
+/// Returns the number of elements of a row that a thread processes at a time, for contiguous rows of `columns`
+/// elements.
 fn width(launch: &Launch<'_>, table: View<'_>, columns: u64) -> u64 {
     let width = (WIDE_BYTES / table.dtype.size()) as u64;
     if launch.is_aligned(WIDE_BYTES) && columns.is_multiple_of(width) { width } else { 1 }

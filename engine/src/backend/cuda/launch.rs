@@ -1,4 +1,4 @@
-//! Launches of kernels: their arguments, the memory that these refer to, and their grid.
+//! Launches of kernels, with their arguments, the memory referred to by the arguments, and the grid.
 #![expect(unsafe_code, reason = "starts kernels, which read and write device memory by addresses")]
 
 use bytemuck::Pod;
@@ -8,10 +8,10 @@ use crate::backend::{Nest, View};
 use crate::storage::{Lent, Storage};
 use crate::{DType, Device, Error, Result};
 
-/// Bytes that kernels move at a time where memory is contiguous and begins at a multiple of them.
+/// Number of bytes that kernels move at a time if memory is contiguous and aligned to this number.
 pub(super) const WIDE_BYTES: usize = 16;
 
-/// The element type as kernels name it.
+/// Returns the kernels' name of the element type.
 pub(super) fn number(dtype: DType) -> Number {
     match dtype {
         DType::F64 => Number::F64,
@@ -24,7 +24,7 @@ pub(super) fn number(dtype: DType) -> Number {
     }
 }
 
-/// `T` for kernels of this element type.
+/// Returns `T` for kernels of this element type.
 pub(super) fn types(dtype: DType) -> Types {
     Types::of(number(dtype))
 }
@@ -38,26 +38,27 @@ pub(super) fn check_float(op: &'static str, dtype: DType) -> Result<()> {
     }
 }
 
-/// The address of a view's first element, in memory that is lent.
+/// Returns the address of a view's first element in lent memory.
 pub(super) fn address_in(lent: &Lent<'_>, view: View<'_>) -> u64 {
     let bytes = view.dtype.size();
     assert!(view.layout.end() * bytes <= view.storage.bytes(), "a view extends past the end of its storage");
     lent.address() + (view.layout.offset() * bytes) as u64
 }
 
-/// A grid of as many blocks along both axes as are useful, or as a device permits: kernels loop over the rest.
+/// Returns a grid of as many blocks along both axes as are useful, or as the device permits. Kernels loop over the
+/// rest.
 pub(super) fn blocks(across: u64, down: u64) -> Grid {
     const MOST: [u64; 2] = [1 << 24, u16::MAX as u64];
     Grid { blocks: [across.min(MOST[0]) as u32, down.min(MOST[1]) as u32, 1], ..Grid::row(0) }
 }
 
-/// Loops over operands as a kernel argument: `struct Nest` in nest.cuh.
+/// Returns loops over operands as a kernel argument, `struct Nest` in nest.cuh.
 pub(super) fn nest_words<const N: usize>(nest: &Nest<N>) -> Vec<u64> {
     let (lengths, strides) = nest.axes();
     loop_words(lengths, strides)
 }
 
-/// Loops of these lengths, with each operand's strides, as a kernel argument: `struct Nest` in nest.cuh.
+/// Returns loops of these lengths, with each operand's strides, as a kernel argument, `struct Nest` in nest.cuh.
 pub(super) fn loop_words<const N: usize>(lengths: &[usize], strides: [&[usize]; N]) -> Vec<u64> {
     const SMALL: u64 = 1 << 31;
     let elements: u64 = lengths.iter().map(|&length| length as u64).product();
@@ -76,7 +77,7 @@ pub(super) fn loop_words<const N: usize>(lengths: &[usize], strides: [&[usize]; 
     words
 }
 
-/// Whether operands are contiguous, all in the same order.
+/// Returns whether all operands are contiguous in the same order.
 pub(super) fn is_in_order<const N: usize>(nest: &Nest<N>) -> bool {
     let (lengths, strides) = nest.axes();
     lengths.len() == 1 && (lengths[0] == 1 || strides.iter().all(|strides| strides[0] == 1))
@@ -91,30 +92,30 @@ pub(super) struct Queue<'a> {
 }
 
 impl<'a> Queue<'a> {
-    /// The stream on which `device` runs operations now.
+    /// Returns the stream on which `device` currently runs operations.
     pub(super) fn of(device: &'a Device, op: &'static str) -> Result<Self> {
         let gpu = device.gpu().ok_or(Error::NotOnHost { op })?;
         Ok(Self { gpu, stream: device.stream().0, workspace: device.workspace() })
     }
 
-    /// The address and size of memory for the results that one kernel leaves to the next. Later work on the stream may
-    /// overwrite it.
+    /// Returns the address and size of memory for results that one kernel passes to the next. Later work on the stream
+    /// may overwrite it.
     pub(super) fn workspace(&self) -> (u64, u64) {
         self.workspace
     }
 
-    /// The GPU that the stream belongs to.
+    /// Returns the GPU that the stream belongs to.
     pub(super) fn gpu(&self) -> &'a Gpu {
         self.gpu
     }
 
-    /// A row of blocks for `elements` elements, of which a thread takes `each` at a time.
+    /// Returns a row of blocks for `elements` elements, of which a thread processes `each` at a time.
     pub(super) fn over(&self, elements: usize, each: u64) -> Grid {
         self.gpu.grid_over(elements as u64, each)
     }
 
-    /// Submits a kernel to the stream. Its arguments are those that the kernel of that name declares: addresses of
-    /// [`Place`]s that the caller still holds, of the sizes that it passes along, and plain numbers.
+    /// Submits a kernel to the stream. The arguments must match the kernel's declaration. They are plain numbers, and
+    /// addresses of [`Place`]s that the caller still holds and whose sizes are among the arguments.
     pub(super) fn launch(&self, kernel: Kernel, grid: Grid, arguments: &Arguments) -> Result<()> {
         // SAFETY: each twin of a file of kernels passes what that file declares, which tests hold for every kernel with
         // every type; views end within their storages (`check_end`), and a kernel stays within its views. A storage
@@ -123,8 +124,8 @@ impl<'a> Queue<'a> {
         Ok(())
     }
 
-    /// Submits a matrix product to the stream, of [`Place`]s that the caller still holds, within views of them. The
-    /// workspace is the one that the device has for this stream.
+    /// Submits a matrix product of [`Place`]s that the caller still holds to the stream. The operands must be within
+    /// views of these places. The workspace must be the device's workspace for this stream.
     pub(super) fn multiply(&self, product: &Product, workspace: Workspace) -> Result<()> {
         // SAFETY: as for `launch`; the matrices multiplied are the views' own. Only this stream's work is given the
         // workspace, one piece after another.
@@ -133,24 +134,24 @@ impl<'a> Queue<'a> {
     }
 }
 
-/// A launch that is being prepared: arguments in the order in which the kernel declares them, and the memory that they
-/// refer to, which is lent until the launch is submitted.
+/// A launch that is being prepared, with arguments in the order in which the kernel declares them. Their memory is lent
+/// until the launch is submitted.
 pub(super) struct Launch<'a> {
     /// The stream that the kernel is submitted to.
     pub(super) queue: Queue<'a>,
     op: &'static str,
     types: Types,
     arguments: Arguments,
-    /// The grid; one block, unless a method chooses another.
+    /// The grid, which has one block unless a method changes it.
     pub(super) grid: Grid,
-    /// The views whose addresses are arguments, in order, and these addresses.
+    /// The views whose addresses are arguments, in order, with these addresses.
     operands: Vec<(View<'a>, u64)>,
-    /// Memory, and whether it is lent to be written.
+    /// The lent memory, and whether it is lent for writing.
     lent: Vec<(&'a Storage, bool, Lent<'a>)>,
 }
 
 impl<'a> Launch<'a> {
-    /// Begins a launch on the device of `view`, of a kernel whose `T` is the dtype of `view`.
+    /// Begins a launch on the device of `view`, for a kernel whose `T` is the dtype of `view`.
     pub(super) fn new(op: &'static str, view: View<'a>) -> Result<Self> {
         Ok(Self {
             queue: Queue::of(view.storage.device(), op)?,
@@ -163,7 +164,7 @@ impl<'a> Launch<'a> {
         })
     }
 
-    /// Begins a launch of a kernel that takes floating-point numbers only.
+    /// Begins a launch of a kernel that accepts only floating-point numbers.
     pub(super) fn of_floats(op: &'static str, view: View<'a>) -> Result<Self> {
         check_float(op, view.dtype)?;
         Self::new(op, view)
@@ -175,7 +176,7 @@ impl<'a> Launch<'a> {
         self
     }
 
-    /// Lends a view to be written, and returns its address. Views that are written may lie in the same memory.
+    /// Lends a view for writing, and returns its address. Written views may share the same memory.
     pub(super) fn lend_to_write(&mut self, view: View<'a>) -> Result<u64> {
         if self.written(view).is_none() {
             self.lent.push((view.storage, true, view.storage.lend_to_write(self.op)?));
@@ -183,7 +184,7 @@ impl<'a> Launch<'a> {
         Ok(self.written(view).expect("the memory is not lent"))
     }
 
-    /// Lends a view to be read, and returns its address.
+    /// Lends a view for reading, and returns its address.
     pub(super) fn lend(&mut self, view: View<'a>) -> Result<u64> {
         let lent = view.storage.lend(self.op)?;
         let address = address_in(&lent, view);
@@ -191,7 +192,7 @@ impl<'a> Launch<'a> {
         Ok(address)
     }
 
-    /// The address of a view of memory that is lent to be written.
+    /// Returns the address of a view in memory that is lent for writing.
     fn written(&self, view: View<'_>) -> Option<u64> {
         let is_same =
             |&&(storage, is_written, _): &&(&Storage, bool, _)| is_written && std::ptr::eq(storage, view.storage);
@@ -215,7 +216,7 @@ impl<'a> Launch<'a> {
         Ok(self.operand(view, address))
     }
 
-    /// Adds the address of a view that the kernel reads, which may lie in memory that it writes.
+    /// Adds the address of a view that the kernel reads. The view may be in memory that the kernel writes.
     pub(super) fn read_or_overwrite(self, view: View<'a>) -> Result<Self> {
         match self.written(view) {
             Some(address) => Ok(self.operand(view, address)),
@@ -223,7 +224,8 @@ impl<'a> Launch<'a> {
         }
     }
 
-    /// Adds the address of a view that the kernel reads; without it, of `written`, whose elements are read before.
+    /// Adds the address of a view that the kernel reads. If there is none, adds that of `written`, whose elements are
+    /// read before they are written.
     pub(super) fn read_or(self, view: Option<View<'a>>, written: View<'a>) -> Result<Self> {
         match view {
             Some(view) => self.read(view),
@@ -231,7 +233,7 @@ impl<'a> Launch<'a> {
         }
     }
 
-    /// Adds the address of a view that may be absent; 0 then.
+    /// Adds the address of a written view, or 0 if there is none.
     pub(super) fn write_if(self, view: Option<View<'a>>) -> Result<Self> {
         match view {
             Some(view) => self.write(view),
@@ -239,7 +241,7 @@ impl<'a> Launch<'a> {
         }
     }
 
-    /// Adds the address of a view that is read and may be absent; 0 then.
+    /// Adds the address of a read view, or 0 if there is none.
     pub(super) fn read_if(self, view: Option<View<'a>>) -> Result<Self> {
         match view {
             Some(view) => self.read(view),
@@ -247,34 +249,34 @@ impl<'a> Launch<'a> {
         }
     }
 
-    /// Adds a number, or a struct as the kernel declares it.
+    /// Adds a number, or a struct in the kernel's layout.
     pub(super) fn with(mut self, argument: impl Pod) -> Self {
         self.arguments = self.arguments.with(argument);
         self
     }
 
-    /// Adds a struct that consists of these words.
+    /// Adds a struct that consists of the given words.
     pub(super) fn words(mut self, words: &[u64]) -> Self {
         self.arguments = self.arguments.with_words(words);
         self
     }
 
-    /// The loops over the first operands.
+    /// Returns the loops over the first operands.
     pub(super) fn nest_of_operands<const N: usize>(&self) -> Nest<N> {
         Nest::new(std::array::from_fn(|operand| self.operands[operand].0.layout))
     }
 
-    /// The addresses and the dtypes of the operands so far.
+    /// Returns the addresses and the dtypes of the operands so far.
     pub(super) fn operands(&self) -> impl Iterator<Item = (u64, DType)> {
         self.operands.iter().map(|&(view, address)| (address, view.dtype))
     }
 
-    /// Whether the addresses of all operands added so far are multiples of `bytes`.
+    /// Returns whether the addresses of all operands added so far are multiples of `bytes`.
     pub(super) fn is_aligned(&self, bytes: usize) -> bool {
         self.operands().all(|(address, _)| address.is_multiple_of(bytes as u64))
     }
 
-    /// Chooses a grid for `elements` elements, of which each thread processes `each` at a time.
+    /// Sets a grid for `elements` elements, of which each thread processes `each` at a time.
     pub(super) fn over(self, elements: usize, each: usize) -> Self {
         let grid = self.queue.over(elements, each as u64);
         self.grid(grid)

@@ -5,12 +5,12 @@ use highwater_kernels::gpu::launch::THREADS;
 
 use super::launch::{Launch, Queue, WIDE_BYTES, nest_words};
 
-/// Maximum number of blocks per processor; with more work, threads loop.
+/// Maximum number of blocks per multiprocessor. With more work, threads loop.
 const BLOCKS_A_PROCESSOR: u64 = 16;
 
 impl Launch<'_> {
-    /// Adds the loops over the first operands, of which the first is written, and takes the grid for them:
-    /// `struct Lines` in lines.cuh.
+    /// Adds loops over the first operands, of which the first is written, and sets a grid for them, `struct Lines` in
+    /// lines.cuh.
     pub(super) fn lines<const N: usize>(self) -> Self {
         let nest = self.nest_of_operands::<N>();
         let width = WIDE_BYTES / self.operands().take(N).map(|(_, dtype)| dtype.size()).max().unwrap_or(WIDE_BYTES);
@@ -31,7 +31,7 @@ impl Launch<'_> {
         self.words(&words).grid(grid)
     }
 
-    /// Takes the grid for `count` lines of `length` elements, which are contiguous in all operands; returns whether
+    /// Sets a grid for `count` lines of `length` elements, which are contiguous in all operands. Returns whether
     /// elements are moved in packs.
     pub(super) fn lines_in_order(&mut self, [length, count]: [usize; 2]) -> u32 {
         let width = WIDE_BYTES / self.operands().map(|(_, dtype)| dtype.size()).max().unwrap_or(WIDE_BYTES);
@@ -42,13 +42,13 @@ impl Launch<'_> {
     }
 }
 
-/// Number of blocks that are useful at once.
+/// Returns the number of blocks that are useful at once.
 pub(super) fn most_blocks(queue: &Queue<'_>) -> u64 {
     u64::from(queue.gpu().processors()) * BLOCKS_A_PROCESSOR
 }
 
-/// For `lines` lines of `units` elements or packs, at most about `most` blocks. Where there is one line, all threads
-/// lie along it.
+/// Returns a grid for `lines` lines of `units` elements or packs, with at most about `most` blocks. If there is only
+/// one line, all threads are along it.
 pub(super) fn grid(units: u64, lines: u64, most: u64) -> Grid {
     const MAX_ALONG_Y: u64 = 65_535;
     let across = units.clamp(1, u64::from(THREADS)).next_power_of_two();

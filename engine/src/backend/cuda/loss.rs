@@ -11,7 +11,7 @@ use crate::backend::View;
 const FILE: &str = "loss";
 const OP: &str = "cross_entropy";
 
-/// Logits `[examples, classes, …]`, all places of an example in one.
+/// The sizes of logits `[examples, classes, …]`, with all positions of an example merged into one axis.
 #[derive(Clone, Copy)]
 struct Size {
     /// Number of targets of all examples.
@@ -28,7 +28,8 @@ impl Size {
         Self { all_places: targets.layout.elements() as u64, classes: shape[1] as u64, places: places as u64 }
     }
 
-    /// Number of threads that share a place whose classes are not contiguous: a power of two, larger if places are few.
+    /// Returns the number of threads that share a position whose classes are not contiguous. It is a power of two, and
+    /// larger if there are few positions.
     fn slices(self, processors: u32) -> u32 {
         const MOST: u32 = 8;
         let busy = u64::from(processors) * 4 * u64::from(THREADS);

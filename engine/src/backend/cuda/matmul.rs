@@ -1,8 +1,9 @@
 //! Matrix products by cuBLASLt, with as few calls as the layouts allow.
 //!
-//! A batch axis that lies behind the rows, the columns or the inner axis of all operands makes these longer; so a batch
-//! with one and the same right operand is one product of taller matrices, and a sum over a batch one of longer rows. Of
-//! the batch axes that are left, the longest along which results lie apart is counted by the library, the others here.
+//! A batch axis that is contiguous with the rows, the columns or the inner axis of all operands is merged with that
+//! axis. A batch with the same right operand is thus one product of taller matrices, and a sum over a batch is one
+//! product with longer rows. Of the remaining batch axes, the library processes the longest one along which results are
+//! separate, and this module processes the others.
 
 use highwater_kernels::{Error as Cuda, Matrix, Order, Product, Workspace};
 
@@ -44,7 +45,7 @@ pub(crate) fn matmul_bias(out: View<'_>, left: View<'_>, right: View<'_>, bias: 
     matmul(out, left, right, 1.0, 1.0)
 }
 
-/// `out = keep · out`: the result of a product whose inner axis is empty.
+/// Computes `out = keep · out`, the result of a product with an empty inner axis.
 fn keep_only(out: View<'_>, keep: f64) -> Result<()> {
     let mut layout = *out.layout;
     for axis in 0..layout.shape().rank() {
@@ -66,12 +67,12 @@ fn keep_only(out: View<'_>, keep: f64) -> Result<()> {
 #[derive(Clone, Copy, Debug)]
 struct Axis {
     length: usize,
-    /// The strides of out, left and right; 0 for those that have no such axis.
+    /// The strides of out, left and right, which are 0 for operands without this axis.
     strides: [usize; 3],
 }
 
 impl Axis {
-    /// Merges both axes, if `outer` continues where this axis ends, for every operand.
+    /// Merges both axes, if `outer` continues where this axis ends for every operand.
     fn joined(self, outer: Self) -> Option<Self> {
         if self.length == 1 {
             return Some(outer);
@@ -91,7 +92,7 @@ struct Axes {
 }
 
 impl Axes {
-    /// Creates the sizes from the layouts of out, left and right; `None` if there is nothing to multiply.
+    /// Creates the loops from the layouts of out, left and right. Returns `None` if there is nothing to multiply.
     fn of(layouts: [&Layout; 3]) -> Option<Self> {
         let rank = layouts[OUT].shape().rank();
         let (rows, columns) = (layouts[OUT].shape()[rank - 2], layouts[OUT].shape()[rank - 1]);
@@ -120,7 +121,7 @@ impl Axes {
         })
     }
 
-    /// Merges axes, so that they are as few and as long as the layouts allow.
+    /// Merges axes, so that their number is as small as the layouts allow.
     fn joined(mut self) -> Result<Self> {
         for (operand, what) in [(OUT, "result"), (LEFT, "first factor"), (RIGHT, "second factor")] {
             if self.lines(operand).is_none() {
@@ -149,7 +150,7 @@ impl Axes {
         Ok(self)
     }
 
-    /// The axes of an operand's rows and columns.
+    /// Returns the axes of an operand's rows and columns.
     fn matrix(&self, operand: usize) -> [Axis; 2] {
         match operand {
             OUT => [self.rows, self.columns],
@@ -158,8 +159,8 @@ impl Axes {
         }
     }
 
-    /// The order in which an operand's matrices are stored, and the distance between the starts of their rows or
-    /// columns.
+    /// Returns the order in which an operand's matrices are stored, and the distance between the starts of their rows
+    /// or columns.
     fn lines(&self, operand: usize) -> Option<(Order, usize)> {
         let [rows, columns] = self.matrix(operand);
         let (down, right) = (rows.strides[operand], columns.strides[operand]);
@@ -173,7 +174,7 @@ impl Axes {
     }
 }
 
-/// Submits the products over `axes`. The first one written to an element adds to its old value, or to `bias`.
+/// Submits the products over `axes`. The first product written to an element adds to its old value or to `bias`.
 fn multiply(axes: &Axes, views: [View<'_>; 3], bias: Option<View<'_>>, [scale, keep]: [f64; 2]) -> Result<()> {
     let [out, left, right] = views;
     let mut launch = Launch::new(OP, out)?;

@@ -1,7 +1,7 @@
-//! The CUDA backend: launches kernels on a stream. Calls return before the work is done.
+//! The CUDA backend, which launches kernels on a stream. Calls return before the work is done.
 //!
-//! Each file is the twin of the one of the same name in `cpu`, and starts the kernels of the one of the same name in
-//! the kernels crate. `launch` is what all of them use. Nothing here allocates device memory.
+//! Each file corresponds to the file of the same name in `cpu`, and launches the kernels of the file of the same name
+//! in the kernels crate. All of them use `launch`. Nothing in this module allocates device memory.
 
 mod launch;
 mod lines;

@@ -10,10 +10,10 @@ use crate::Result;
 use crate::backend::View;
 use crate::storage::{Lent, Storage};
 
-/// Elements of a tensor that a block takes: as in multi_tensor.cuh.
+/// Number of elements of a tensor that a block processes, as in multi_tensor.cuh.
 const CHUNK: usize = 8192;
 
-/// A number of chunks above that of any launch.
+/// A number of chunks above the maximum of any launch.
 const BEHIND_ALL: u64 = u32::MAX as u64;
 
 /// Maximum number of blocks of a launch.
@@ -33,7 +33,7 @@ pub(super) enum Operand<'a> {
 }
 
 impl<'a> Operand<'a> {
-    /// Memory that is written, if it is there.
+    /// Returns an operand for memory that is written, if there is a view.
     pub(super) fn written(view: Option<View<'a>>) -> Self {
         view.map_or(Self::Absent, Self::Written)
     }
@@ -45,15 +45,15 @@ pub(super) struct Part<'a> {
     pub(super) operands: Vec<Operand<'a>>,
 }
 
-/// The kernel and arguments that tensors must have in common to share a launch.
+/// The kernel and arguments that tensors must share to be processed in one launch.
 pub(super) struct Work<'a> {
     pub(super) op: &'static str,
     pub(super) kernel: Kernel,
-    /// Bytes of the arguments by which the kernel receives tensors: as it declares them.
+    /// Size in bytes of the arguments that pass tensors to the kernel.
     pub(super) bytes: usize,
     /// The memory that all tensors share, if any.
     pub(super) common: Common<'a>,
-    /// The kernel's second and last argument, after the address of the common memory, if there is any.
+    /// The kernel's second and last argument, which follows the address of the common memory, if any.
     pub(super) numbers: Vec<u64>,
 }
 
@@ -66,7 +66,7 @@ pub(super) enum Common<'a> {
     Read(View<'a>),
     /// A number that any block may write.
     Written(View<'a>),
-    /// The workspace, where each block leaves a double; this kernel then adds them to this number.
+    /// The workspace, to which each block writes a double. The kernel adds these to this number.
     Parts(Kernel, View<'a>),
 }
 
@@ -88,12 +88,12 @@ impl Work<'_> {
     }
 }
 
-/// Number of blocks for this many elements.
+/// Returns the number of blocks for this many elements.
 pub(super) fn chunks(elements: usize) -> u64 {
     elements.div_ceil(CHUNK) as u64
 }
 
-/// Runs `work` on all `parts`, in as few launches as their arguments permit.
+/// Runs `work` on all `parts`, in as few launches as the arguments permit.
 pub(super) fn launch(queue: &Queue<'_>, work: &Work<'_>, parts: &[Part<'_>]) -> Result<()> {
     let operands = parts.first().map_or(0, |part| part.operands.len());
     // As `tensors_in` of multi_tensor.cuh counts them.
@@ -117,7 +117,7 @@ pub(super) fn launch(queue: &Queue<'_>, work: &Work<'_>, parts: &[Part<'_>]) -> 
 }
 
 impl Work<'_> {
-    /// Maximum number of chunks of a launch.
+    /// Returns the maximum number of chunks of a launch.
     fn most_chunks(&self, left: &Left) -> u64 {
         match self.common {
             Common::Parts(..) => left.most.min(MAX_CHUNKS),
@@ -159,7 +159,7 @@ struct Left {
 }
 
 impl Left {
-    /// Adds all to `total`, so that the workspace is free.
+    /// Adds all partial results to `total`, after which the workspace is free.
     fn gather(&mut self, queue: &Queue<'_>, end: Kernel, total: u64) -> Result<()> {
         if self.blocks == 0 {
             return Ok(());
@@ -170,7 +170,7 @@ impl Left {
     }
 }
 
-/// Tensors as a kernel argument: `struct Many` in multi_tensor.cuh.
+/// Tensors as a kernel argument, `struct Many` in multi_tensor.cuh.
 struct Tensors<'a> {
     most: usize,
     parts: Vec<&'a Part<'a>>,
@@ -243,5 +243,5 @@ impl<'a> Tensors<'a> {
     }
 }
 
-/// The memory that a launch has borrowed, by storage, so that none is borrowed twice.
+/// The memory that a launch has borrowed, by storage, so that each storage is borrowed only once.
 type Lendings<'a> = BTreeMap<*const Storage, Lent<'a>>;

@@ -1,4 +1,4 @@
-//! Layer norm: normalizes rows to mean 0 and variance 1. RMS norm: the same around 0, without the mean.
+//! Layer norm, which normalizes rows to mean 0 and variance 1, and RMS norm, which does not subtract the mean.
 
 use super::columns::ColumnKernels;
 use super::launch::Launch;

@@ -8,19 +8,20 @@ use crate::backend::step::{AdamStep, SgdStep};
 use crate::backend::{Nest, View};
 use crate::{DType, Error, Result};
 
-/// An optimizer's step of one parameter. Kernels take the parameter, the destination of its copy, the gradient and the
-/// state.
+/// An optimizer's step for one parameter. Kernels receive the parameter, the destination of its copy, the gradient and
+/// the state.
 pub(super) struct Step<'a> {
     /// Name of the operation, for errors.
     pub(super) op: &'static str,
-    /// The file of its kernels, and their names: of many tensors in one launch, and with a gradient in any layout.
+    /// The file of the kernels, and their names, first for many tensors in one launch, then for a gradient of any
+    /// layout.
     pub(super) file: &'static str,
     pub(super) kernels: [&'static str; 2],
-    /// Bytes of the table of tensors that the first kernel reads.
+    /// Size in bytes of the table of tensors that the first kernel reads.
     pub(super) bytes: usize,
-    /// Elements that a thread of the second takes at a time.
+    /// Number of elements that a thread of the second kernel processes at a time.
     pub(super) elements_a_thread: usize,
-    /// The parameter; below, its rounded copy and its gradient.
+    /// The parameter, followed by its rounded copy and its gradient.
     pub(super) parameter: View<'a>,
     pub(super) rounded: Option<View<'a>>,
     pub(super) grad: View<'a>,
@@ -31,7 +32,8 @@ pub(super) struct Step<'a> {
 }
 
 impl<'a> Step<'a> {
-    /// The types of the parameter and of its gradient: the same, or the parameter is f32 and the gradient narrower.
+    /// Returns the types of the parameter and of its gradient. They are the same, or the parameter is f32 and the
+    /// gradient has a narrower type.
     fn types(&self) -> Result<Types> {
         let (parameter, grad) = (self.parameter.dtype, self.grad.dtype);
         let is_narrower = parameter == DType::F32 && matches!(grad, DType::Bf16 | DType::F16);
@@ -42,7 +44,8 @@ impl<'a> Step<'a> {
         Err(Error::DType { op: self.op, found: grad, need })
     }
 
-    /// The parameter's part in a launch for many tensors; `None` if the gradient is not in its order.
+    /// Returns the parameter's part in a launch for many tensors; `None` if the gradient is not in the parameter's
+    /// order.
     pub(super) fn part(&self) -> Result<Option<(Work<'a>, Part<'a>)>> {
         let kernel = Kernel::new(self.file, self.kernels[0], self.types()?);
         let nest = Nest::new([self.parameter.layout, self.grad.layout]);
@@ -130,7 +133,7 @@ fn plain_step<'a>(
     Step { op, file, kernels, bytes, elements_a_thread, parameter, rounded, grad, state, numbers }
 }
 
-/// `struct AdamStep` in steps.cuh.
+/// Returns `struct AdamStep` in steps.cuh.
 pub(super) fn adam_numbers(step: AdamStep) -> Vec<u64> {
     let AdamStep { rate, betas, square_scale, epsilon, weight_decay, keep, grad_scale } = step;
     let [entering, entering_square] = betas.map(|beta| 1.0 - beta);

@@ -39,7 +39,7 @@ pub(super) fn adam_step<'a>(
     }
 }
 
-/// `struct CodedStep` in optim_8bit.cu.
+/// Returns `struct CodedStep` in optim_8bit.cu.
 fn numbers(step: AdamStep) -> Vec<u64> {
     let mut words = adam_numbers(step);
     for code in [Code::signed(), Code::unsigned()] {

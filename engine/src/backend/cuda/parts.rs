@@ -1,11 +1,12 @@
-//! Reductions over all elements in several thread blocks: their number, and the workspace for partial results.
+//! Reductions over all elements in several thread blocks, with the number of blocks, and the workspace for partial
+//! results.
 
 use highwater_kernels::Grid;
 
 use super::launch::{Launch, Queue};
 use super::rows::Rows;
 
-/// One block does the work of this many blocks in less time than a second kernel takes to start.
+/// Number of blocks whose work takes one block less time than starting a second kernel.
 const NOT_WORTH_A_KERNEL: u32 = 8;
 
 /// The blocks of a reduction.
@@ -16,7 +17,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// The blocks for the work of `wanted` blocks, each of which leaves `numbers` doubles.
+    /// Returns the blocks for the work of `wanted` blocks, each of which writes `numbers` doubles.
     pub(super) fn new(queue: &Queue<'_>, wanted: Grid, numbers: u64) -> Self {
         let blocks = if wanted.blocks[0] <= NOT_WORTH_A_KERNEL { 1 } else { wanted.blocks[0] };
         Self::with_room(queue, blocks, numbers)
@@ -28,30 +29,30 @@ impl Parts {
         Self { blocks: wanted.min(most).max(1), address }
     }
 
-    /// The blocks for a reduction over rows while a kernel goes over them: as many as that kernel has, if there is
-    /// room.
+    /// Returns the blocks for a reduction over rows that a kernel processes anyway. There are as many as that kernel
+    /// has, if the workspace is large enough.
     pub(super) fn of_rows(queue: &Queue<'_>, rows: &Rows) -> Self {
         Self::with_room(queue, rows.grid().blocks[0], 1)
     }
 
-    /// The blocks of the reduction: at least one, since an empty input has a result too.
+    /// Returns the grid of the reduction, which has at least one block, since an empty input has a result too.
     pub(super) fn grid(&self) -> Grid {
         Grid::row(self.blocks)
     }
 
-    /// The address to which each block writes its partial result.
+    /// Returns the address to which the blocks write their partial results.
     pub(super) fn address(&self) -> u64 {
         self.address
     }
 
-    /// Whether several blocks leave partial results, which a second kernel combines.
+    /// Returns whether several blocks write partial results, which a second kernel combines.
     pub(super) fn are_several(&self) -> bool {
         self.blocks > 1
     }
 }
 
 impl Launch<'_> {
-    /// Adds the address and the number of the blocks' partial results, which one block combines.
+    /// Adds the address and the count of the blocks' partial results, which are combined by one block.
     pub(super) fn parts(self, parts: Parts) -> Self {
         self.with(parts.address).with(parts.blocks)
     }

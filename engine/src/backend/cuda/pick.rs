@@ -9,12 +9,12 @@ use crate::{Layout, Result};
 
 const FILE: &str = "pick";
 
-/// Minimum number of lines at which each has its own thread; fewer would leave most of a device idle.
+/// Minimum number of lines at which each line has its own thread. Fewer lines would leave most of a device idle.
 const MANY_LINES: usize = 1024;
 /// Maximum length of lines that are processed by one thread each.
 const SHORT: usize = 32;
 
-/// `struct Lines` in pick.cu.
+/// The kernel argument `struct Lines` in pick.cu.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Lines {
@@ -24,7 +24,7 @@ struct Lines {
     strides: [u64; 3],
 }
 
-/// `struct Added` in pick.cu.
+/// The kernel argument `struct Added` in pick.cu.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Added {
@@ -34,7 +34,8 @@ struct Added {
     stride: u64,
 }
 
-/// Returns the elements of `whole` at the positions of `places`, but along `axis` only the first one, repeated.
+/// Returns the elements of `whole` at the positions of `places`, except that along `axis` only the first one is
+/// repeated.
 fn first_of_lines(op: &'static str, whole: &Layout, places: &Layout, axis: usize) -> Result<Layout> {
     let met = (0..whole.shape().rank())
         .filter(|&other| other != axis)
@@ -74,9 +75,9 @@ pub(crate) fn scatter_add(out: View<'_>, input: View<'_>, places: View<'_>, axis
 /// Elements that are added to others.
 struct Scatter<'a> {
     op: &'static str,
-    /// The tensor that is added to, the one that is added, and the places.
+    /// The target tensor, the source tensor, and the indices.
     views: [View<'a>; 3],
-    /// The layout of the starts of the lines that are added to.
+    /// The layout of the starts of the target lines.
     first: Layout,
     axis: usize,
 }
@@ -90,7 +91,7 @@ impl Scatter<'_> {
         self.views.map(|view| view.layout.strides()[self.axis] as u64)
     }
 
-    /// A launch of a kernel with the addresses of the tensor that is added to, the one that is added, and the places.
+    /// Returns a launch of a kernel with the addresses of the target, the source and the indices.
     fn launch(&self) -> Result<Launch<'_>> {
         let [out, input, places] = self.views;
         Launch::new(self.op, out)?.write(out)?.read(input)?.read(places)

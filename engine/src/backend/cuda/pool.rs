@@ -9,7 +9,7 @@ use crate::{DType, Layout, Result};
 
 const FILE: &str = "pool";
 
-/// `struct Images` in pool.cu.
+/// The kernel argument `struct Images` in pool.cu.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Images {
@@ -20,7 +20,7 @@ struct Images {
 }
 
 impl Images {
-    /// Returns the images that windows move over, and the layout of the elements that are read.
+    /// Returns the images over which windows move, and the layout of the elements that are read.
     fn new(images: &Layout, read: &Layout) -> Self {
         let shape = images.shape();
         let strides = read.strides();
@@ -33,7 +33,7 @@ impl Images {
     }
 }
 
-/// The addresses of places within windows: as bytes and as integers, one of which is 0.
+/// Returns the addresses of positions within windows, as bytes and as integers. One of them is 0.
 fn places_words(places: View<'_>, address: u64) -> [u64; 2] {
     if places.dtype == DType::U8 { [address, 0] } else { [0, address] }
 }

@@ -1,4 +1,4 @@
-//! Random numbers that depend only on seed and position, and ranges.
+//! Random numbers that depend only on seed and position, and ranges of numbers.
 
 use super::launch::Launch;
 use super::rows::in_order;
@@ -11,7 +11,7 @@ const FILE: &str = "random";
 /// Number of elements that one thread draws at once.
 const GROUP: usize = 4;
 
-/// A probability as an integer bound: of 2²⁴ equally probable values, those below it.
+/// Returns a probability as an integer bound. Of 2²⁴ equally probable values, those below the bound are chosen.
 pub(super) fn bound(share: f64) -> u32 {
     (share * f64::from(1 << 24)).ceil() as u32
 }
@@ -30,7 +30,7 @@ pub(crate) fn dropout(out: View<'_>, input: Option<View<'_>>, share: f64, draw: 
     groups(launch, out, draw).with(bound(share)).with(1.0 / (1.0 - share)).run(FILE, "dropout")
 }
 
-/// Uses a thread for each group of elements, which are moved at once if they are aligned.
+/// Uses a thread for each group of elements, which are moved together if they are aligned.
 fn groups<'a>(launch: Launch<'a>, out: View<'_>, draw: Draw) -> Launch<'a> {
     let elements = out.layout.elements();
     let is_packed = launch.is_aligned(GROUP * out.dtype.size());

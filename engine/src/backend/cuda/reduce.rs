@@ -14,12 +14,12 @@ const OP: &str = "sum";
 const BLOCK: u64 = THREADS as u64;
 const WARP: u64 = 32;
 
-/// Number of blocks that keep any device busy: sums are not split for more.
+/// Number of blocks that keeps any device busy. Sums are not split into more.
 const BLOCKS: u64 = 4096;
-/// Minimum elements that a thread adds before sums are split among further blocks.
+/// Minimum number of elements that a thread adds before sums are split among further blocks.
 const TERMS_A_THREAD: u64 = 16;
 
-/// `struct Rows` in reduce.cu.
+/// The kernel argument `struct Rows` in reduce.cu.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Rows {
@@ -33,7 +33,7 @@ struct Rows {
     across: u32,
 }
 
-/// `struct Columns` in reduce.cu.
+/// The kernel argument `struct Columns` in reduce.cu.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Columns {
@@ -78,7 +78,7 @@ struct Sum<'a> {
     factors: Factors,
 }
 
-/// Factors of the sum, and of the previous contents: `struct Factors` in reduce.cu.
+/// Factors of the sum and of the previous contents, `struct Factors` in reduce.cu.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Factors {
@@ -87,7 +87,7 @@ struct Factors {
 }
 
 impl Sum<'_> {
-    /// Sums where a summed axis is the innermost in memory.
+    /// Sums if the innermost axis in memory is summed.
     fn over_rows(&self, kept: &[usize], summed: &[usize]) -> Result<()> {
         let [out, input] = self.layouts.map(|layout| only(layout, kept));
         let kept_nest = Nest::new([&out, &input]);
@@ -120,7 +120,7 @@ impl Sum<'_> {
         self.add_parts(parts, sums, kept)
     }
 
-    /// Sums where a kept axis is the innermost in memory: `column`, which is not among `kept`.
+    /// Sums if the innermost axis in memory is kept. That axis is `column`, which is not in `kept`.
     fn over_columns(&self, kept: &[usize], summed: &[usize], column: usize) -> Result<()> {
         let [out, input] = self.layouts;
         let times = Nest::new([&only(out, kept), &only(input, kept)]);
@@ -153,24 +153,26 @@ impl Sum<'_> {
         self.add_parts(parts, sums, &[kept, &[column]].concat())
     }
 
-    /// Elements that a thread takes at a time.
+    /// Returns the number of elements that a thread processes at a time.
     fn width(&self) -> u64 {
         (WIDE_BYTES / self.input.dtype.size()) as u64
     }
 
-    /// Returns the number of parts into which sums are divided: as many as are useful, if there is room.
+    /// Returns the number of parts into which sums are divided, which is as large as useful if the workspace is large
+    /// enough.
     fn parts(&self, sums: u64, blocks_a_part: u64, useful: u64) -> u64 {
         let real_bytes = self.input.dtype.statistics().size() as u64;
         (BLOCKS / blocks_a_part).min(useful).min(self.workspace.1 / (sums * real_bytes)).max(1)
     }
 
-    /// The first arguments: output, destination of partial sums if there are several, input.
+    /// Adds the first arguments, which are the output, the destination of partial sums if there are several, and the
+    /// input.
     fn begin(&self, parts: u64) -> Result<Launch<'_>> {
         let workspace = if parts > 1 { self.workspace.0 } else { 0 };
         Launch::new(OP, self.input)?.write(self.out)?.with(workspace).read(self.input)
     }
 
-    /// Adds the parts to the output. `order` is the axes by which a part's sums are counted.
+    /// Adds the parts to the output. `order` has the axes by which the sums of a part are indexed.
     fn add_parts(&self, parts: u64, sums: u64, order: &[usize]) -> Result<()> {
         if parts == 1 {
             return Ok(());
@@ -188,7 +190,7 @@ impl Sum<'_> {
     }
 }
 
-/// Returns the view along these axes, at index 0 of all others.
+/// Returns the view along these axes, at index 0 of all other axes.
 fn only(layout: &Layout, axes: &[usize]) -> Layout {
     let others = (0..layout.shape().rank()).filter(|axis| !axes.contains(axis));
     let order: Vec<usize> = axes.iter().copied().chain(others).collect();

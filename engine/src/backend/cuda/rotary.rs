@@ -1,4 +1,4 @@
-//! Rotary embeddings: rotates pairs of elements of a head by angles that grow with the position.
+//! Rotary embeddings, which rotate pairs of elements of a head by angles that grow with the position.
 
 use super::launch::Launch;
 use super::lines::{grid, most_blocks};

@@ -10,10 +10,10 @@ use crate::{DType, Result};
 
 /// Number of lanes (threads) of a warp.
 const WARP: u64 = 32;
-/// Maximum number of packs of 16 bytes of a row that one lane reads while there are enough rows for all.
+/// Maximum number of 16-byte packs of a row that one lane reads if there are enough rows for all lanes.
 const PACKS_A_LANE: u64 = 8;
 
-/// The rows of contiguous memory, as kernels that include rows.cuh go over them.
+/// The rows of contiguous memory, as processed by kernels that include rows.cuh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rows {
     count: u64,
@@ -30,13 +30,14 @@ impl Rows {
         Self::new(queue, [rows as u64, width as u64], view.dtype)
     }
 
-    /// The rows of a matrix of this size.
+    /// Returns the rows of a matrix of this size.
     pub(super) fn new(queue: &Queue<'_>, size: [u64; 2], dtype: DType) -> Self {
         Self::shared(queue.gpu().processors(), size, dtype.size() as u64)
     }
 
-    /// `rows` of `width` elements of `bytes` bytes, for a device of `processors` multiprocessors. Short rows are for
-    /// some lanes of a warp, long ones for a block, and so are rather short ones where blocks would be too few.
+    /// Returns `rows` rows of `width` elements of `bytes` bytes, for a device of `processors` multiprocessors. Short
+    /// rows are processed by some lanes of a warp. Long rows are processed by a block, as are shorter rows if there
+    /// would otherwise be too few blocks.
     fn shared(processors: u32, [rows, width]: [u64; 2], bytes: u64) -> Self {
         let threads = u64::from(THREADS);
         let packs = (width * bytes).div_ceil(16);
@@ -49,19 +50,19 @@ impl Rows {
         Self { count: rows, width, lanes: lanes as u32, blocks: blocks.min(most_blocks) as u32 }
     }
 
-    /// The blocks that go over them.
+    /// Returns the grid of blocks that process the rows.
     pub(super) fn grid(&self) -> Grid {
         Grid::row(self.blocks)
     }
 
-    /// The number of lanes of a warp that share a row, or a block.
+    /// Returns the number of lanes that share a row, which may be those of part of a warp or of a block.
     pub(super) fn lanes(&self) -> u32 {
         self.lanes
     }
 }
 
 impl Launch<'_> {
-    /// Adds the number of rows, their length, and the lanes that share one, with the grid for them.
+    /// Adds the number of rows, their length, and the number of lanes per row, with a grid for them.
     pub(super) fn rows(self, rows: Rows) -> Self {
         self.with(rows.count).with(rows.width).with(rows.lanes).grid(rows.grid())
     }
@@ -73,8 +74,8 @@ impl Launch<'_> {
     }
 }
 
-/// The input of a kernel that writes `out`: the input if it is contiguous; otherwise none, and `out` itself has a copy
-/// of it.
+/// Returns the input of a kernel that writes `out`, if it is contiguous. Otherwise copies it to `out`, and returns
+/// `None`.
 pub(super) fn in_order<'a>(out: View<'_>, input: Option<View<'a>>) -> Result<Option<View<'a>>> {
     match input {
         Some(input) if !input.layout.is_contiguous() => copy(out, input).map(|()| None),

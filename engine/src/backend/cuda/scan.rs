@@ -12,11 +12,11 @@ const FILE: &str = "scan";
 const BLOCK: u64 = THREADS as u64;
 const WARP: u64 = 32;
 
-/// Minimum length of lines that are processed by one block each, if there are few.
+/// Minimum length of lines that are processed by one block each, if there are few lines.
 const LONG: u64 = 4096;
 const FEW_LINES: u64 = 1024;
 
-/// `struct Walk` in scan.cu.
+/// The kernel argument `struct Walk` in scan.cu.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Walk {
@@ -52,8 +52,8 @@ impl Walk {
         }
     }
 
-    /// Threads of a warp walk along lines whose elements are contiguous; else neighbours walk along neighbouring
-    /// lines, unless those are too few.
+    /// Returns which threads walk along a line. If the elements of lines are contiguous, the threads of a warp do.
+    /// Otherwise adjacent threads walk along adjacent lines, unless there are too few lines.
     fn walker(&self) -> Walker {
         let is_few = self.lines < FEW_LINES;
         if self.length >= LONG && is_few && self.is_product == 0 {

@@ -1,4 +1,4 @@
-//! Batches calls of primitives: those that differ only in their tensors share launches.
+//! Batches calls of primitives, so that calls that differ only in their tensors share launches.
 
 use highwater_kernels::Kernel;
 
@@ -8,7 +8,7 @@ use super::{clip_each, optim, optim_8bit};
 use crate::Result;
 use crate::backend::{Binary, Call, Nest, Ternary, Unary, View, observe};
 
-/// Bytes of the arguments by which multi_tensor.cu's kernels receive tensors.
+/// Size in bytes of the arguments that pass tensors to the kernels of multi_tensor.cu.
 const BYTES: usize = 4000;
 
 pub(crate) fn run_all(calls: &[Call<'_>]) -> Result<()> {
@@ -31,7 +31,7 @@ pub(crate) fn run_all(calls: &[Call<'_>]) -> Result<()> {
     launches.iter().try_for_each(|(work, parts)| multi_tensor::launch(&queue, work, parts))
 }
 
-/// The part of a call that it shares with others, and its own part; `None` if it needs a separate launch.
+/// Returns the part of a call that it shares with other calls, and its own part; `None` if it needs a separate launch.
 fn shared(call: Call<'_>) -> Result<Option<(Work<'_>, Part<'_>)>> {
     Ok(match call {
         Call::Unary(out, function, input) => unary(out, function, input),
@@ -76,7 +76,7 @@ fn part<'a, const N: usize>(
     Some((work, Part { elements: nest.elements(), operands }))
 }
 
-/// Reads `view` if there is one, and the operand that is written otherwise.
+/// Returns an operand that reads `view`, or the written operand if there is no view.
 fn read_or_same(view: Option<View<'_>>) -> Operand<'_> {
     view.map_or(Operand::Same(0), Operand::Read)
 }

@@ -1,12 +1,12 @@
-//! Transposing copies, which read along columns and write along rows, a tile at a time.
+//! Transposing copies, which read along columns and write along rows, one tile at a time.
 
 use super::launch::loop_words;
 use crate::backend::Nest;
 
-/// Minimum rows and columns, below which a tile would be mostly empty.
+/// Minimum number of rows and columns, below which a tile would be mostly empty.
 const LEAST: usize = 16;
 
-/// Matrices to transpose, as a kernel argument: `struct Transposed` in fill.cu.
+/// Matrices to transpose as a kernel argument, `struct Transposed` in fill.cu.
 pub(super) struct Transposed {
     pub(super) words: Vec<u64>,
     /// Number of tiles.
@@ -14,7 +14,7 @@ pub(super) struct Transposed {
 }
 
 impl Transposed {
-    /// Returns the matrices if the copy `nest` of elements of `bytes` bytes transposes.
+    /// Returns the matrices if the copy `nest`, of elements of `bytes` bytes, is a transposition.
     pub(super) fn of(nest: &Nest<2>, bytes: usize) -> Option<Self> {
         let (lengths, [written, read]) = nest.axes();
         let inner = lengths.len() - 1;

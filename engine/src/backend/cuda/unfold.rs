@@ -1,5 +1,5 @@
-//! im2col: unfolds the windows of an image into the columns of a matrix, so that a convolution is a matrix product; and
-//! the reverse.
+//! im2col, which unfolds the windows of an image into the columns of a matrix, so that a convolution is a matrix
+//! product, and its reverse.
 
 use bytemuck::{Pod, Zeroable};
 use highwater_kernels::gpu::launch::THREADS;
@@ -15,7 +15,7 @@ const BLOCK: u64 = THREADS as u64;
 /// Maximum number of blocks along a grid's third axis.
 const MAX_DEPTH: usize = 65535;
 
-/// `struct Unfolded` in unfold.cu.
+/// The kernel argument `struct Unfolded` in unfold.cu.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Unfolded {
@@ -41,7 +41,7 @@ impl Unfolded {
     }
 }
 
-/// `struct Region` in unfold.cu.
+/// The kernel argument `struct Region` in unfold.cu.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Region {
@@ -50,7 +50,8 @@ struct Region {
 }
 
 impl Region {
-    /// The pixels of an image of `size` that `count` windows cover; all of its width if they are in several lines.
+    /// Returns the pixels of an image of `size` that `count` windows cover. If the windows are in several lines, the
+    /// whole width is covered.
     fn of(window: Window, count: u64, size: [u64; 2]) -> Self {
         let width = window.places[1] as u64;
         let (first, last) = (window.first as u64, window.first as u64 + count - 1);

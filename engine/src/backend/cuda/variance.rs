@@ -1,4 +1,4 @@
-//! Sums of squared distances from a mean.
+//! Sums of squared differences from a mean.
 
 use highwater_kernels::Grid;
 use highwater_kernels::gpu::launch::THREADS;
@@ -10,12 +10,12 @@ use crate::{Layout, Result};
 const FILE: &str = "variance";
 const OP: &str = "var";
 
-/// The layout without the axes for which `leave` holds.
+/// Returns the layout without the axes for which `leave` is true.
 fn without(layout: &Layout, leave: impl Fn(usize) -> bool) -> Layout {
     (0..layout.shape().rank()).rev().filter(|&axis| leave(axis)).fold(*layout, |layout, axis| layout.select(axis, 0))
 }
 
-/// The axes along which elements of an input are reduced together, and the threads that do it: `struct Shape` of
+/// The axes along which elements of an input are reduced together, and the threads that reduce them, `struct Shape` in
 /// variance.cu.
 struct Together<const N: usize> {
     outer: Nest<N>,
@@ -28,7 +28,7 @@ struct Together<const N: usize> {
 }
 
 impl<const N: usize> Together<N> {
-    /// Creates it for the axes along which the first operand repeats. The second operand is the input.
+    /// Creates the description for the axes along which the first operand repeats. The second operand is the input.
     fn new(queue: &Queue<'_>, operands: [&Layout; N]) -> Self {
         let (shape, strides) = (operands[1].shape(), operands[0].strides());
         let is_summed = |axis: usize| strides[axis] == 0 || shape[axis] == 1;
@@ -49,7 +49,7 @@ impl<const N: usize> Together<N> {
         self.inner.elements() as u64
     }
 
-    /// Determines the division among threads, with room for `room` partial sums.
+    /// Determines the division among threads, with space for `room` partial sums.
     fn share(&mut self, processors: u32, room: u64) {
         const WARP: u64 = 32;
         const ELEMENTS_A_THREAD: u64 = 8;
@@ -80,7 +80,7 @@ impl<const N: usize> Together<N> {
         [self.places(), self.elements(), u64::from(self.across) | u64::from(self.is_across) << 32]
     }
 
-    /// Adds all of this to a launch, with the grid for it.
+    /// Adds the description to a launch, with a grid for it.
     fn add<'a>(&self, launch: Launch<'a>) -> Launch<'a> {
         launch
             .words(&self.shape_words())
@@ -89,7 +89,7 @@ impl<const N: usize> Together<N> {
             .grid(self.grid())
     }
 
-    /// Adds the parts to a launch that combines them: the lanes of a warp share a place.
+    /// Adds the parts to a launch that combines them, where the lanes of a warp share an element.
     fn add_parts<'a>(&self, launch: Launch<'a>) -> Launch<'a> {
         let launch = launch.with(self.parts_at).with(self.parts).words(&self.shape_words());
         launch.words(&nest_words(&self.outer)).over(self.outer.elements() * 32, 1)

@@ -32,7 +32,7 @@ pub(crate) fn clear(out: View<'_>, condition: View<'_>, wanted: bool) -> Result<
     keep(out, condition, None, wanted)
 }
 
-/// `out = input` where the condition is `wanted`, else 0. Without an input, of `out` itself.
+/// Computes `out = input` where the condition is `wanted`, and 0 elsewhere. Without an input, `out` is the input.
 fn keep(out: View<'_>, condition: View<'_>, input: Option<View<'_>>, wanted: bool) -> Result<()> {
     let launch = Launch::new(OP, out)?.typed(moved(out.dtype));
     let launch = launch.write(out)?.read(condition)?.read_or(input, out)?;

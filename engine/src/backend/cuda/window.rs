@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::backend::Window;
 
-/// `struct Window` in window.cuh.
+/// The kernel argument `struct Window` in window.cuh.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct WindowWords {

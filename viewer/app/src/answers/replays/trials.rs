@@ -241,10 +241,7 @@ impl Bench<'_> {
         let total = recorded_total(self.base.trace, self.base.device).map(|total| total.saturating_add(one.more));
         let plan =
             Plan { target: Some(target), device_total: total, ..self.base.plan(config, bound, overrides.as_deref()) };
-        debug_assert!(
-            matches!(plan.answers, DeviceModel::Modelled(_)),
-            "the replay does not model the device"
-        );
+        debug_assert!(matches!(plan.answers, DeviceModel::Modelled(_)), "the replay does not model the device");
         replay(self.base.trace, &plan)
     }
 
