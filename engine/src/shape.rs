@@ -23,7 +23,7 @@ impl Shape {
     /// Creates a shape with these axis lengths.
     ///
     /// # Errors
-    /// If there are more than [`MAX_RANK`] axes.
+    /// Fails if there are more than [`MAX_RANK`] axes.
     pub fn from_slice(lengths: &[usize]) -> Result<Self> {
         if lengths.len() > MAX_RANK {
             return Err(Error::Rank { op: "shape", rank: lengths.len() });
@@ -64,7 +64,7 @@ impl Shape {
     /// Resolves an axis number; negative numbers count from the end, where -1 is the last axis.
     ///
     /// # Errors
-    /// If the axis is out of range.
+    /// Fails if the axis is out of range.
     pub fn axis(&self, op: &'static str, axis: isize) -> Result<usize> {
         let rank = self.rank();
         let from_start = if axis < 0 { axis + rank as isize } else { axis };
@@ -105,7 +105,7 @@ impl Shape {
     /// them is 1 (NumPy's rule).
     ///
     /// # Errors
-    /// If the shapes cannot be broadcast.
+    /// Fails if the shapes cannot be broadcast.
     pub fn broadcast(op: &'static str, left: &Self, right: &Self) -> Result<Self> {
         let (long, short) = if left.rank >= right.rank { (left, right) } else { (right, left) };
         let mut out = *long;

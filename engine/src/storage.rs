@@ -37,7 +37,7 @@ impl Storage {
     /// Allocates `bytes` bytes on the device, uninitialized, with the thread's current category.
     ///
     /// # Errors
-    /// If the memory cannot be allocated.
+    /// Fails if the memory cannot be allocated.
     pub fn allocate(device: &Device, bytes: u64) -> Result<Arc<Self>> {
         scope::allocation();
         let block = device.allocator().malloc(bytes, device.stream())?;
@@ -78,8 +78,8 @@ impl Storage {
     /// pinned memory, `stream` is one of its device's.
     ///
     /// # Errors
-    /// If the stream belongs neither to this memory's device nor, for pinned memory, to the device that it is pinned
-    /// for.
+    /// Fails if the stream belongs neither to this memory's device nor, for pinned memory, to the device that it is
+    /// pinned for.
     pub fn record_stream(&self, stream: &Stream) -> Result<()> {
         let device = &self.device;
         let its = if device == stream.device() { Some(stream.id()) } else { device.pinned_stream(stream) };

@@ -16,7 +16,7 @@ pub const CACHE_VARIABLE: &str = "HIGHWATER_KERNEL_CACHE";
 /// Returns the machine code of `unit` for an architecture: from disk if cached, else compiled and cached.
 ///
 /// # Errors
-/// If NVRTC is missing or the unit does not compile.
+/// Fails if NVRTC is missing or the unit does not compile.
 pub fn load(unit: Unit, arch: &str) -> Result<Vec<u8>> {
     let Some(folder) = folder() else { return Ok(compile(unit, arch)?.image) };
     let path = folder.join(format!("{}-{arch}-{:032x}.cubin", unit.file, key(unit, arch)?));

@@ -23,7 +23,7 @@ pub struct Compiled {
 /// Compiles `unit` for an architecture such as `sm_90`.
 ///
 /// # Errors
-/// If NVRTC is missing or the unit does not compile.
+/// Fails if NVRTC is missing or the unit does not compile.
 pub fn compile(unit: Unit, arch: &str) -> Result<Compiled> {
     let nvrtc = library::nvrtc()?;
     let program = Program::new(nvrtc, unit, arch)?;
@@ -41,7 +41,7 @@ pub fn compile(unit: Unit, arch: &str) -> Result<Compiled> {
 /// Returns the version of the compiler.
 ///
 /// # Errors
-/// If NVRTC is missing.
+/// Fails if NVRTC is missing.
 pub fn version() -> Result<String> {
     let (major, minor) = library::nvrtc()?.version()?;
     Ok(format!("{major}.{minor}"))

@@ -20,7 +20,7 @@ pub struct CudaDevice {
 /// Returns the devices of this machine, by ordinal; empty if the driver has none.
 ///
 /// # Errors
-/// If the driver is missing or fails.
+/// Fails if the driver is missing or fails.
 pub fn devices() -> Result<Vec<CudaDevice>> {
     library::driver()?;
     result::init().context("cuInit")?;

@@ -92,7 +92,8 @@ impl Device {
     /// Opens CUDA device `ordinal` with the allocator's default settings.
     ///
     /// # Errors
-    /// If something is missing: the driver, the kernel compiler, cuBLASLt, the device, or memory for the workspace.
+    /// Fails if something is missing: the driver, the kernel compiler, cuBLASLt, the device, or memory for the
+    /// workspace.
     pub fn cuda(ordinal: u16) -> Result<Self> {
         Self::cuda_with(ordinal, None, AllocConfig::default())
     }
@@ -101,7 +102,7 @@ impl Device {
     /// are allocated at once.
     ///
     /// # Errors
-    /// As for [`Self::cuda`].
+    /// See [`Self::cuda`].
     pub fn cuda_with(ordinal: u16, capacity: Option<u64>, config: AllocConfig) -> Result<Self> {
         let gpu = Gpu::open(ordinal)?;
         let driver = Box::new(cuda::CudaDriver::new(Arc::clone(&gpu), capacity));
@@ -115,7 +116,7 @@ impl Device {
     /// its workspace.
     ///
     /// # Errors
-    /// If memory for the workspace cannot be allocated.
+    /// Fails if memory for the workspace cannot be allocated.
     pub fn accounting_for_cuda(capacity: u64, config: AllocConfig) -> Result<Self> {
         let driver = Box::new(AccountingDriver::new(capacity));
         let mut inner = Inner::over(Kind::Accounting, driver, None, config);
@@ -227,7 +228,7 @@ impl Device {
     /// Waits until all operations are complete. Operations of CPU and accounting devices are complete when they return.
     ///
     /// # Errors
-    /// If an operation met an index out of range on the device, or if the device's driver reports an error.
+    /// Fails if an operation met an index out of range on the device, or if the device's driver reports an error.
     pub fn synchronize(&self) -> Result<()> {
         let Some(gpu) = self.gpu() else { return Ok(()) };
         gpu.synchronize_all()?;

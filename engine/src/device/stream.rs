@@ -43,7 +43,8 @@ impl Device {
     /// Creates a stream in addition to the default one. It exists as long as the device.
     ///
     /// # Errors
-    /// If the device's driver reports an error, and for pinned host memory, which is read by streams of its device.
+    /// Fails if the device's driver reports an error, and for pinned host memory, which is read by streams of its
+    /// device.
     pub fn new_stream(&self) -> Result<Stream> {
         let id = match self.gpu() {
             Some(gpu) => gpu.new_stream()?,
@@ -124,7 +125,7 @@ impl Stream {
     /// another device. The call itself does not block, unless this stream is on the host and `other` is not.
     ///
     /// # Errors
-    /// If the device's driver reports an error.
+    /// Fails if the device's driver reports an error.
     pub fn wait_for(&self, other: &Self) -> Result<()> {
         match (self.device.gpu(), other.device.gpu()) {
             (_, None) => Ok(()),
@@ -137,7 +138,7 @@ impl Stream {
     /// Waits until all work submitted to this stream is complete.
     ///
     /// # Errors
-    /// If an operation met an index out of range on the device, or if the device's driver reports an error.
+    /// Fails if an operation met an index out of range on the device, or if the device's driver reports an error.
     pub fn synchronize(&self) -> Result<()> {
         let Some(gpu) = self.device.gpu() else { return Ok(()) };
         gpu.synchronize(self.id.0)?;

@@ -14,7 +14,7 @@ impl FrozenSum {
     /// Creates three frozen matrices of `width` × `width` and a trained one.
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// Fails if memory cannot be allocated.
     pub fn new(init: &mut Init, width: usize) -> Result<Self> {
         let mut matrix = || init.parameter([width, width], Filling::Normal { deviation: 1.0 });
         let frozen = (0..3).map(|_| matrix()).collect::<Result<Vec<_>>>()?;
@@ -25,7 +25,7 @@ impl FrozenSum {
     /// Computes the sum of all elements of the sum of all matrices.
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// Fails if memory cannot be allocated.
     pub fn loss(&self) -> Result<Tensor> {
         self.forward(&self.trained)?.sum()
     }
@@ -57,7 +57,7 @@ impl FrozenTrunk {
     /// head for `classes`.
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// Fails if memory cannot be allocated.
     pub fn new(init: &mut Init, [width, layers, classes]: [usize; 3], with_branch: bool) -> Result<Self> {
         let stack = |init: &mut Init| Sequence::new(layers, init, |_, init| Linear::new(init, [width, width]));
         let trunk = Child::new("trunk", init, stack)?;

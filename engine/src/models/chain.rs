@@ -19,7 +19,7 @@ impl MatmulChain {
     /// stays in range. Only the factor x requires a gradient, unless `start_too`.
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// Fails if memory cannot be allocated.
     pub fn new(init: &mut Init, width: usize, length: usize, start_too: bool) -> Result<Self> {
         let filling = Filling::Normal { deviation: 1.0 / (width as f64).sqrt() };
         let chain = Self {
@@ -34,7 +34,7 @@ impl MatmulChain {
     /// Computes the sum of the elements of the last product.
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// Fails if memory cannot be allocated.
     pub fn loss(&self) -> Result<Tensor> {
         self.forward(&self.start)?.sum()
     }
@@ -42,7 +42,7 @@ impl MatmulChain {
     /// Like [`Self::loss`] but without a graph; also returns the right operand of each product, in order.
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// Fails if memory cannot be allocated.
     pub fn loss_by_hand(&self) -> Result<(Tensor, Vec<Tensor>)> {
         let _mode = no_grad();
         let mut product = self.start.clone();
@@ -57,7 +57,7 @@ impl MatmulChain {
     /// Computes the gradient of x by an explicit loop that drops each right operand after its last use.
     ///
     /// # Errors
-    /// If shapes do not match, or if memory cannot be allocated.
+    /// Fails if shapes do not match, or if memory cannot be allocated.
     pub fn gradient_by_hand(&self, mut rights: Vec<Tensor>) -> Result<()> {
         let _mode = no_grad();
         let transposed = self.factor.transpose(0, 1)?;

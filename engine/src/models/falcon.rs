@@ -75,8 +75,8 @@ impl Falcon {
     /// `lora`, everything is frozen except the LoRA adapters.
     ///
     /// # Errors
-    /// If the numbers of heads do not match the hidden size, if the settings of `lora` are invalid, or if memory cannot
-    /// be allocated.
+    /// Fails if the numbers of heads do not match the hidden size, if the settings of `lora` are invalid, or if memory
+    /// cannot be allocated.
     pub fn new(init: &mut Init, size: FalconSize, lora: Option<&LoraOptions>) -> Result<Self> {
         check_heads("falcon", [size.width, size.heads], true)?;
         check_groups("falcon", [size.heads, size.key_heads])?;

@@ -88,7 +88,7 @@ impl Fcn {
     /// interpolation.
     ///
     /// # Errors
-    /// If the divisor is not from 1 to 64, or if memory cannot be allocated.
+    /// Fails if the divisor is not from 1 to 64, or if memory cannot be allocated.
     pub fn new(init: &mut Init, size: FcnSize) -> Result<Self> {
         if !(1..=64).contains(&size.divisor) {
             let what = format!("invalid divisor {}: expected an integer from 1 to 64", size.divisor);

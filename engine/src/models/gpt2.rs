@@ -83,8 +83,8 @@ impl Gpt2 {
     /// LoRA adapters.
     ///
     /// # Errors
-    /// If the number of heads does not divide the hidden size, if the settings of `lora` are invalid, or if memory
-    /// cannot be allocated.
+    /// Fails if the number of heads does not divide the hidden size, if the settings of `lora` are invalid, or if
+    /// memory cannot be allocated.
     pub fn new(init: &mut Init, size: Gpt2Size, lora: Option<&LoraOptions>) -> Result<Self> {
         check_heads("gpt2", [size.width, size.heads], false)?;
         adapted(init, lora, Self::LORA_TARGETS, |init| Self::filled(init, size, lora))

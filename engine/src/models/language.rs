@@ -9,7 +9,7 @@ pub trait LanguageModel: Module {
     /// Computes the input of the head, `[batch, length, width]`.
     ///
     /// # Errors
-    /// If `tokens` does not have the expected shape or dtype, or if memory cannot be allocated.
+    /// Fails if `tokens` does not have the expected shape or dtype, or if memory cannot be allocated.
     fn hidden(&self, tokens: &Tensor) -> Result<Tensor>;
 
     /// Returns the weight of the head, `[vocabulary, width]`.

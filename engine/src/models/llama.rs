@@ -90,8 +90,8 @@ impl Llama {
     /// `lora`, everything is frozen except the LoRA adapters.
     ///
     /// # Errors
-    /// If the numbers of heads do not match the hidden size, if the settings of `lora` are invalid, or if memory cannot
-    /// be allocated.
+    /// Fails if the numbers of heads do not match the hidden size, if the settings of `lora` are invalid, or if memory
+    /// cannot be allocated.
     pub fn new(init: &mut Init, size: LlamaSize, lora: Option<&LoraOptions>) -> Result<Self> {
         check_heads("llama", [size.width, size.heads], true)?;
         check_groups("llama", [size.heads, size.key_heads])?;

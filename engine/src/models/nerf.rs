@@ -66,7 +66,7 @@ impl Samples {
     /// random point in each part. No gradient flows through the points.
     ///
     /// # Errors
-    /// If the rays do not have the expected shape or dtype, or if memory cannot be allocated.
+    /// Fails if the rays do not have the expected shape or dtype, or if memory cannot be allocated.
     pub fn along(rays: &Rays, count: usize, [near, far]: [f64; 2], rng: &mut Rng) -> Result<Self> {
         let Rays { origins, directions } = rays;
         let (rays, dtype, device) = (origins.shape()[0], origins.dtype(), origins.device());
@@ -87,7 +87,7 @@ impl Nerf {
     /// Creates a network of these sizes, initialized as PyTorch's linear layers.
     ///
     /// # Errors
-    /// If the chunk size is 0, or if memory cannot be allocated.
+    /// Fails if the chunk size is 0, or if memory cannot be allocated.
     pub fn new(init: &mut Init, size: NerfSize) -> Result<Self> {
         if size.chunk == 0 {
             let what = "invalid chunk size 0: expected at least 1 point".to_owned();
@@ -100,7 +100,7 @@ impl Nerf {
     /// Computes the color of each ray, `[rays, 3]`, from its sample points.
     ///
     /// # Errors
-    /// If the samples do not have the expected shape or dtype, or if memory cannot be allocated.
+    /// Fails if the samples do not have the expected shape or dtype, or if memory cannot be allocated.
     pub fn render(&self, samples: Samples) -> Result<Tensor> {
         let Samples { points, steps } = samples;
         if steps.rank() != 2 {

@@ -14,7 +14,7 @@ impl Perceptron {
     /// Creates a network with `inputs` input features, `layers` hidden layers of `width` and `outputs` output features.
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// Fails if memory cannot be allocated.
     pub fn new(init: &mut Init, [inputs, width, outputs]: [usize; 3], layers: usize) -> Result<Self> {
         let layer =
             |position: usize, init: &mut Init| Linear::new(init, [if position == 0 { inputs } else { width }, width]);

@@ -36,7 +36,7 @@ impl Rnn {
     /// Creates a network of hidden size `width`, initialized uniformly within ±1/√width.
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// Fails if memory cannot be allocated.
     pub fn new(init: &mut Init, width: usize, form: RnnForm) -> Result<Self> {
         let filling = Filling::kaiming_uniform(width);
         let square = |init: &mut Init| init.parameter([width, width], filling);
@@ -58,7 +58,7 @@ impl Rnn {
     /// Computes the state after `state` from one step's `input`; all have shape `[batch, width]`.
     ///
     /// # Errors
-    /// If shapes or dtypes do not match, or if memory cannot be allocated.
+    /// Fails if shapes or dtypes do not match, or if memory cannot be allocated.
     pub fn step(&self, input: &Tensor, state: &Tensor) -> Result<Tensor> {
         let sum = match &self.cell {
             Cell::Weighted { input_weight, hidden_weight, bias } => {
@@ -73,7 +73,7 @@ impl Rnn {
     /// Computes the last state from the initial state `first` and inputs `[steps, batch, width]`.
     ///
     /// # Errors
-    /// If shapes or dtypes do not match, or if memory cannot be allocated.
+    /// Fails if shapes or dtypes do not match, or if memory cannot be allocated.
     pub fn run(&self, inputs: &Tensor, first: &Tensor) -> Result<Tensor> {
         check_inputs(inputs)?;
         (0..inputs.shape()[0]).try_fold(first.clone(), |state, time| self.step(&inputs.select(0, time)?, &state))

@@ -25,7 +25,7 @@ impl Vgg16 {
     /// `padding` pixels (1 in VGG). The number of channels is divided by `divisor`, for small networks.
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// Fails if memory cannot be allocated.
     pub fn new(init: &mut Init, colours: usize, padding: usize, divisor: usize) -> Result<Self> {
         let mut inputs = colours;
         let mut blocks = Vec::new();
@@ -55,7 +55,7 @@ impl Vgg16 {
     /// Applies block `block`, from 1 to 5, to the output of the previous block.
     ///
     /// # Errors
-    /// If `input` does not have the expected shape or dtype, or if memory cannot be allocated.
+    /// Fails if `input` does not have the expected shape or dtype, or if memory cannot be allocated.
     pub fn block(&self, block: usize, input: &Tensor) -> Result<Tensor> {
         let Block { convs, pool } = &self.blocks[block - 1];
         let mut hidden = input.clone();

@@ -70,8 +70,8 @@ impl VisionTransformer {
     /// Creates a model of these sizes, initialized as in torchvision, where the head is zero.
     ///
     /// # Errors
-    /// If the patch size does not divide the image size, if the number of heads does not divide the hidden size, or if
-    /// memory cannot be allocated.
+    /// Fails if the patch size does not divide the image size, if the number of heads does not divide the hidden size,
+    /// or if memory cannot be allocated.
     pub fn new(init: &mut Init, size: VitSize) -> Result<Self> {
         if size.patch == 0 || !size.image.is_multiple_of(size.patch) {
             let what = format!(

@@ -20,7 +20,7 @@ impl MultiHeadAttention {
     /// Creates a layer of width `width` with `heads` heads, initialized as PyTorch's `MultiheadAttention`.
     ///
     /// # Errors
-    /// If `width` is not divisible by `heads`, or if memory cannot be allocated.
+    /// Fails if `width` is not divisible by `heads`, or if memory cannot be allocated.
     pub fn new(init: &mut Init, width: usize, heads: usize, options: AttentionOptions) -> Result<Self> {
         if heads == 0 || !width.is_multiple_of(heads) {
             let what = format!("{heads} heads cannot evenly split a hidden size of {width}; give a divisor of it");

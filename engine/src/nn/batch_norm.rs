@@ -23,7 +23,7 @@ impl BatchNorm2d {
     /// Creates a layer for `channels` channels.
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// Fails if memory cannot be allocated.
     pub fn new(init: &mut Init, channels: usize) -> Result<Self> {
         Ok(Self {
             weight: init.parameter(channels, Filling::Ones)?,

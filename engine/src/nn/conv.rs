@@ -20,7 +20,7 @@ impl Conv2d {
     /// PyTorch. The weight is `[outputs, inputs / groups, side, side]`.
     ///
     /// # Errors
-    /// If the inputs or outputs cannot be divided into the groups in `options`, or if memory cannot be allocated.
+    /// Fails if the inputs or outputs cannot be divided into the groups in `options`, or if memory cannot be allocated.
     pub fn new(init: &mut Init, [inputs, outputs, side]: [usize; 3], options: ConvOptions) -> Result<Self> {
         let filling = Filling::kaiming_uniform(inputs / options.groups.max(1) * side * side);
         let filling = LinearFilling { weight: filling, bias: Some(filling) };
@@ -30,7 +30,7 @@ impl Conv2d {
     /// Like [`Self::new`], without a bias, as before a norm that subtracts the mean.
     ///
     /// # Errors
-    /// As [`Self::new`].
+    /// See [`Self::new`].
     pub fn without_bias(init: &mut Init, [inputs, outputs, side]: [usize; 3], options: ConvOptions) -> Result<Self> {
         let weight = Filling::kaiming_uniform(inputs / options.groups.max(1) * side * side);
         Self::filled(init, [inputs, outputs, side], options, LinearFilling { weight, bias: None })
@@ -39,7 +39,7 @@ impl Conv2d {
     /// Like [`Self::new`], initialized with `filling`; without a bias if that has none.
     ///
     /// # Errors
-    /// As [`Self::new`].
+    /// See [`Self::new`].
     pub fn filled(
         init: &mut Init,
         [inputs, outputs, side]: [usize; 3],
@@ -76,7 +76,7 @@ impl ConvTranspose2d {
     /// PyTorch. The weight is `[inputs, outputs / groups, side, side]`.
     ///
     /// # Errors
-    /// If the inputs or outputs cannot be divided into the groups in `options`, or if memory cannot be allocated.
+    /// Fails if the inputs or outputs cannot be divided into the groups in `options`, or if memory cannot be allocated.
     pub fn new(init: &mut Init, [inputs, outputs, side]: [usize; 3], options: ConvTransposeOptions) -> Result<Self> {
         // PyTorch computes the fan-in from the kernel's second axis, also for transposed convolutions.
         let filling = Filling::kaiming_uniform(outputs / options.groups.max(1) * side * side);
@@ -87,7 +87,7 @@ impl ConvTranspose2d {
     /// Like [`Self::new`], initialized with `filling`; [`Filling::Bilinear`] makes the layer upsample from the start.
     ///
     /// # Errors
-    /// As [`Self::new`], and if `filling` does not support the dtype.
+    /// Fails if `filling` does not support the dtype. See also [`Self::new`].
     pub fn filled(
         init: &mut Init,
         [inputs, outputs, side]: [usize; 3],
@@ -109,7 +109,7 @@ impl ConvTranspose2d {
     /// begins.
     ///
     /// # Errors
-    /// If the input or the part does not have the expected shape, or if memory cannot be allocated.
+    /// Fails if the input or the part does not have the expected shape, or if memory cannot be allocated.
     pub fn forward_part(&self, images: &Tensor, start: [usize; 2], size: [usize; 2]) -> Result<Tensor> {
         images.conv_transpose2d_part(&self.weight, self.bias.as_ref(), self.options, [start, size])
     }

@@ -14,7 +14,7 @@ impl Embedding {
     /// Creates a table of `[entries, width]` from the normal distribution with standard deviation 1, as in PyTorch.
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// Fails if memory cannot be allocated.
     pub fn new(init: &mut Init, size: [usize; 2]) -> Result<Self> {
         Self::filled(init, size, Filling::Normal { deviation: 1.0 })
     }
@@ -22,7 +22,7 @@ impl Embedding {
     /// Creates a table of `[entries, width]` initialized with `filling`.
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// Fails if memory cannot be allocated.
     pub fn filled(init: &mut Init, size: [usize; 2], filling: Filling) -> Result<Self> {
         Ok(Self { weight: init.parameter(size, filling)? })
     }

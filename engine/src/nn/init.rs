@@ -74,7 +74,7 @@ impl Init {
     /// gradient and is recorded as a buffer in the thread's current scope.
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// Fails if memory cannot be allocated.
     pub fn buffer(&mut self, shape: impl Into<Shape>, value: f64) -> Result<Tensor> {
         let _category = scope::category(Category::Buffer);
         Tensor::full(shape, value, self.dtype.statistics(), &self.device)
@@ -112,7 +112,7 @@ impl Init {
     /// parameter in the thread's current scope.
     ///
     /// # Errors
-    /// If memory cannot be allocated, or if `filling` does not support the shape or the dtype.
+    /// Fails if memory cannot be allocated, or if `filling` does not support the shape or the dtype.
     pub fn parameter(&mut self, shape: impl Into<Shape>, filling: Filling) -> Result<Tensor> {
         let _category = scope::category(Category::Parameter);
         let Self { device, dtype, rng, trains } = self;

@@ -24,7 +24,7 @@ impl Linear {
     /// Creates a layer of `[inputs, outputs]` with a bias, initialized as in PyTorch.
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// Fails if memory cannot be allocated.
     pub fn new(init: &mut Init, [inputs, outputs]: [usize; 2]) -> Result<Self> {
         let filling = Filling::kaiming_uniform(inputs);
         Self::filled(init, [inputs, outputs], LinearFilling { weight: filling, bias: Some(filling) })
@@ -33,7 +33,7 @@ impl Linear {
     /// Creates a layer of `[inputs, outputs]` without a bias, initialized as in PyTorch.
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// Fails if memory cannot be allocated.
     pub fn without_bias(init: &mut Init, [inputs, outputs]: [usize; 2]) -> Result<Self> {
         let weight = Filling::kaiming_uniform(inputs);
         Self::filled(init, [inputs, outputs], LinearFilling { weight, bias: None })
@@ -42,7 +42,7 @@ impl Linear {
     /// Creates a layer of `[inputs, outputs]` initialized with `filling`.
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// Fails if memory cannot be allocated.
     pub fn filled(init: &mut Init, [inputs, outputs]: [usize; 2], filling: LinearFilling) -> Result<Self> {
         Ok(Self {
             weight: init.parameter([outputs, inputs], filling.weight)?,

@@ -51,7 +51,7 @@ impl LoraLinear {
     /// Creates a layer of `[inputs, outputs]`. The frozen base is initialized with `filling`, `A` and `B` as in PEFT.
     ///
     /// # Errors
-    /// If the rank is 0, or if memory cannot be allocated.
+    /// Fails if the rank is 0, or if memory cannot be allocated.
     pub fn new(
         init: &mut Init,
         [inputs, outputs]: [usize; 2],
@@ -100,7 +100,7 @@ impl Projection {
     /// Creates the layer called `name` in its parent, with an adapter if `name` is one of the targets of `lora`.
     ///
     /// # Errors
-    /// If the rank is 0, or if memory cannot be allocated.
+    /// Fails if the rank is 0, or if memory cannot be allocated.
     pub fn named(
         name: &str,
         init: &mut Init,

@@ -17,7 +17,7 @@ impl Mlp {
     /// outputs]`.
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// Fails if memory cannot be allocated.
     pub fn new(
         init: &mut Init,
         [width, hidden]: [usize; 2],

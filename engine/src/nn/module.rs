@@ -17,7 +17,7 @@ pub trait Module: Send + Sync + 'static {
     /// Computes the output for `input`.
     ///
     /// # Errors
-    /// If the input does not have the expected shape or dtype, or if memory cannot be allocated.
+    /// Fails if the input does not have the expected shape or dtype, or if memory cannot be allocated.
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
         self.forward_into(input.clone())
     }
@@ -26,7 +26,7 @@ pub trait Module: Send + Sync + 'static {
     /// overwritten with it.
     ///
     /// # Errors
-    /// As for [`Self::forward`].
+    /// See [`Self::forward`].
     fn forward_into(&self, input: Tensor) -> Result<Tensor> {
         self.forward(&input)
     }
@@ -112,7 +112,7 @@ fn visited<M: Module + ?Sized>(module: &M, mut visitor: Visitor) -> Visitor {
 /// nothing for backward, such as a frozen one, has nothing to recompute.
 ///
 /// # Errors
-/// If the pattern is invalid, or if no child matches it; the error lists the paths of the children.
+/// Fails if the pattern is invalid, or if no child matches it; the error lists the paths of the children.
 pub fn checkpoint_scopes<M: Module + ?Sized>(module: &M, pattern: &str) -> Result<usize> {
     let op = "checkpoint_scopes";
     let parsed = pattern.parse().map_err(|why: ScopePatternError| Error::Setting { op, what: why.to_string() })?;
@@ -256,7 +256,7 @@ impl<M> Child<M> {
     /// Creates a child within its scope, so that its parameters are recorded there.
     ///
     /// # Errors
-    /// If `make` fails.
+    /// Fails if `make` fails.
     pub fn new(name: impl Into<Box<str>>, init: &mut Init, make: impl FnOnce(&mut Init) -> Result<M>) -> Result<Self> {
         let name = name.into();
         let _scope = scope::scope(&name);
@@ -272,7 +272,7 @@ impl<M: Send + Sync + 'static> Child<M> {
     /// same result, and every tensor that requires a gradient, other than the module's parameters, must be an input.
     ///
     /// # Errors
-    /// If `body` fails.
+    /// Fails if `body` fails.
     pub fn run<const N: usize>(
         &self,
         inputs: [Tensor; N],
@@ -295,7 +295,7 @@ impl<M: Module> Child<M> {
     /// Calls the module's forward within its scope.
     ///
     /// # Errors
-    /// If the module's forward fails.
+    /// Fails if the module's forward fails.
     pub fn forward(&self, input: &Tensor) -> Result<Tensor> {
         self.run([input.clone()], |module, [input]| module.forward(&input))
     }
@@ -303,7 +303,7 @@ impl<M: Module> Child<M> {
     /// Calls the module's `forward_into` within its scope.
     ///
     /// # Errors
-    /// If the module's `forward_into` fails.
+    /// Fails if the module's `forward_into` fails.
     pub fn forward_into(&self, input: Tensor) -> Result<Tensor> {
         self.run([input], |module, [input]| module.forward_into(input))
     }
@@ -327,7 +327,7 @@ impl<M> Sequence<M> {
     /// Creates `count` modules; `make` gets the position of each.
     ///
     /// # Errors
-    /// If `make` fails.
+    /// Fails if `make` fails.
     pub fn new(count: usize, init: &mut Init, mut make: impl FnMut(usize, &mut Init) -> Result<M>) -> Result<Self> {
         let child = |position: usize| Child::new(position.to_string(), init, |init| make(position, init));
         Ok(Self { children: (0..count).map(child).collect::<Result<_>>()? })

@@ -18,7 +18,7 @@ impl LayerNorm {
     /// Creates a layer for a last axis of `width`; `epsilon` is added to the variance (PyTorch's default is 1e-5).
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// Fails if memory cannot be allocated.
     pub fn new(init: &mut Init, width: usize, epsilon: f64) -> Result<Self> {
         Ok(Self {
             weight: init.parameter(width, Filling::Ones)?,
@@ -47,7 +47,7 @@ impl RmsNorm {
     /// Creates a layer for a last axis of `width`; `epsilon` is added to the mean square.
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// Fails if memory cannot be allocated.
     pub fn new(init: &mut Init, width: usize, epsilon: f64) -> Result<Self> {
         Ok(Self { weight: init.parameter(width, Filling::Ones)?, epsilon })
     }
@@ -75,7 +75,7 @@ impl GroupNorm {
     /// Creates a layer of size `[groups, channels]`; `epsilon` is added to the variance (PyTorch's default is 1e-5).
     ///
     /// # Errors
-    /// If the channels cannot be divided into the groups, or if memory cannot be allocated.
+    /// Fails if the channels cannot be divided into the groups, or if memory cannot be allocated.
     pub fn new(init: &mut Init, [groups, channels]: [usize; 2], epsilon: f64) -> Result<Self> {
         check_groups("GroupNorm", channels, groups)?;
         Ok(Self {

@@ -18,7 +18,7 @@ impl PatchEmbedding {
     /// elements, initialized as in torchvision.
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// Fails if memory cannot be allocated.
     pub fn new(init: &mut Init, [channels, patch, width]: [usize; 3]) -> Result<Self> {
         let inputs = channels * patch * patch;
         let filling = Filling::Normal { deviation: (1.0 / inputs as f64).sqrt() };

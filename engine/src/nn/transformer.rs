@@ -36,7 +36,7 @@ impl EncoderBlock {
     /// Creates a block of these sizes with bidirectional attention.
     ///
     /// # Errors
-    /// If the number of heads does not divide the hidden size, or if memory cannot be allocated.
+    /// Fails if the number of heads does not divide the hidden size, or if memory cannot be allocated.
     pub fn new(init: &mut Init, size: EncoderSize) -> Result<Self> {
         let EncoderSize { width, heads, hidden, epsilon } = size;
         let filling = |[inputs, outputs]: [usize; 2]| LinearFilling {

@@ -49,7 +49,7 @@ impl Tensor {
     /// [`Self::conv_transpose2d`] followed by [`Self::narrow`] along both axes, without computing the rest.
     ///
     /// # Errors
-    /// Fails if the part exceeds the result, and as [`Self::conv_transpose2d`] does.
+    /// Fails if the part exceeds the result, and for the reasons in [`Self::conv_transpose2d`].
     pub fn conv_transpose2d_part(
         &self,
         weight: &Self,

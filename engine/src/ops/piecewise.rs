@@ -17,7 +17,7 @@ impl Tensor {
     /// themselves is 0. Saves two bits per element. Infinite bounds are allowed.
     ///
     /// # Errors
-    /// Fails if a bound is NaN, and as [`Self::abs`] does.
+    /// Fails if a bound is NaN, and for the reasons in [`Self::abs`].
     pub fn clamp(&self, low: f64, high: f64) -> Result<Self> {
         if low.is_nan() || high.is_nan() {
             let what = format!("invalid bounds {low} and {high}; use infinity for no bound");

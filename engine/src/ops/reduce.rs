@@ -24,7 +24,7 @@ impl Tensor {
     /// Returns the sum over some axes, which the result does not have.
     ///
     /// # Errors
-    /// Fails if an axis is out of range or given twice, and as [`Self::sum`] does.
+    /// Fails if an axis is out of range or given twice, and for the reasons in [`Self::sum`].
     pub fn sum_axes(&self, axes: &[isize]) -> Result<Self> {
         let axes = self.distinct_axes("sum", axes)?;
         self.reduce("sum", &axes, self.shape_without(&axes), 1.0)

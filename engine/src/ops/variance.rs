@@ -16,7 +16,7 @@ impl Tensor {
     /// Returns the variance over some axes, which the result does not have; see [`Self::var`].
     ///
     /// # Errors
-    /// Fails if an axis is out of range or given twice, and as [`Self::var`] does.
+    /// Fails if an axis is out of range or given twice, and for the reasons in [`Self::var`].
     pub fn var_axes(&self, axes: &[isize], correction: usize) -> Result<Self> {
         self.variance(&self.named(axes)?, correction, false)
     }

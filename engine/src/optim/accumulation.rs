@@ -37,7 +37,7 @@ impl Accumulation {
     /// Accumulates `batches` micro-batches per step.
     ///
     /// # Errors
-    /// If `batches` is 0.
+    /// Fails if `batches` is 0.
     pub fn new(batches: u32) -> Result<Self> {
         demand("accumulation", batches > 0, || "invalid number of micro-batches 0: expected at least 1".to_owned())?;
         Ok(Self { batches, done: 0 })
@@ -47,7 +47,7 @@ impl Accumulation {
     /// [`Tensor::backward`].
     ///
     /// # Errors
-    /// If `loss` has more than one element, or if backward fails.
+    /// Fails if `loss` has more than one element, or if backward fails.
     pub fn backward(&mut self, loss: &Tensor) -> Result<()> {
         if self.is_complete() {
             self.done = 0;
@@ -65,7 +65,7 @@ impl Accumulation {
     /// Runs a step and `zero_grad` if the batch is complete; returns whether it was.
     ///
     /// # Errors
-    /// If the batch is complete but an optimizer in backward has already used up gradients, or if the step fails.
+    /// Fails if the batch is complete but an optimizer in backward has already used up gradients, or if the step fails.
     pub fn step(&mut self, optimizer: &mut dyn Optimizer) -> Result<bool> {
         if !self.is_complete() {
             return Ok(false);

@@ -13,8 +13,8 @@ use crate::{DType, Error, Result, Tensor};
 /// is 0 if there are no gradients.
 ///
 /// # Errors
-/// If `order` is not above 0, if there are no parameters, or if an optimizer [in backward](super::run_in_backward) has
-/// already used up gradients.
+/// Fails if `order` is not above 0, if there are no parameters, or if an optimizer [in
+/// backward](super::run_in_backward) has already used up gradients.
 pub fn grad_norm(parameters: &[Parameter], order: f64) -> Result<Tensor> {
     norm("grad_norm", parameters, order)
 }
@@ -24,7 +24,7 @@ pub fn grad_norm(parameters: &[Parameter], order: f64) -> Result<Tensor> {
 /// is added to the norm.
 ///
 /// # Errors
-/// As for [`grad_norm`], and if `largest` is below 0.
+/// Fails if `largest` is below 0. See also [`grad_norm`].
 pub fn clip_grad_norm(parameters: &[Parameter], largest: f64) -> Result<Tensor> {
     clip_grad_norm_of(parameters, largest, 2.0)
 }
@@ -32,7 +32,7 @@ pub fn clip_grad_norm(parameters: &[Parameter], largest: f64) -> Result<Tensor> 
 /// Like [`clip_grad_norm`], with the norm of order `order`.
 ///
 /// # Errors
-/// As for [`clip_grad_norm`].
+/// See [`clip_grad_norm`].
 pub fn clip_grad_norm_of(parameters: &[Parameter], largest: f64, order: f64) -> Result<Tensor> {
     let op = "clip_grad_norm";
     demand(op, largest >= 0.0, || format!("invalid maximum norm {largest}: expected 0 or more"))?;
@@ -49,7 +49,8 @@ pub fn clip_grad_norm_of(parameters: &[Parameter], largest: f64, order: f64) -> 
 /// `torch.nn.utils.clip_grad_value_`.
 ///
 /// # Errors
-/// If `largest` is below 0, or if an optimizer [in backward](super::run_in_backward) has already used up gradients.
+/// Fails if `largest` is below 0, or if an optimizer [in backward](super::run_in_backward) has already used up
+/// gradients.
 pub fn clip_grad_value(parameters: &[Parameter], largest: f64) -> Result<()> {
     let op = "clip_grad_value";
     demand(op, largest >= 0.0, || format!("invalid maximum value {largest}: expected 0 or more"))?;

@@ -18,7 +18,7 @@ use crate::{Error, Result, no_grad};
 /// The returned handle changes the learning rate.
 ///
 /// # Errors
-/// If a setting of the rule is invalid.
+/// Fails if a setting of the rule is invalid.
 pub fn run_in_backward<R: Rule>(rule: &R, parameters: &[Parameter]) -> Result<InBackward<R>> {
     rule.check()?;
     let shared = InBackward { rule: Arc::new(Mutex::new(rule.clone())) };

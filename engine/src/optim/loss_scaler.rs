@@ -75,7 +75,7 @@ impl LossScaler {
     /// Creates a loss scaler.
     ///
     /// # Errors
-    /// If a setting is invalid.
+    /// Fails if a setting is invalid.
     pub fn new(settings: LossScaling) -> Result<Self> {
         let op = "loss_scaler";
         let LossScaling { first, growth, backoff, growth_interval } = settings;
@@ -98,7 +98,7 @@ impl LossScaler {
     /// Runs backward from the scaled `loss`, a single element. It allocates no more memory than [`Tensor::backward`].
     ///
     /// # Errors
-    /// If `loss` has more than one element, or if backward fails.
+    /// Fails if `loss` has more than one element, or if backward fails.
     pub fn backward(&self, loss: &Tensor) -> Result<()> {
         backward_from_scaled(loss, self.scale)
     }

@@ -15,7 +15,7 @@ pub trait Optimizer {
     /// state.
     ///
     /// # Errors
-    /// As for [`Self::step_scaled`].
+    /// See [`Self::step_scaled`].
     fn step(&mut self) -> Result<()> {
         self.step_scaled(1.0)
     }
@@ -23,14 +23,14 @@ pub trait Optimizer {
     /// Like [`Self::step`], with every gradient multiplied by `scale`. Gradients may be overwritten.
     ///
     /// # Errors
-    /// If memory cannot be allocated, or for f16 gradients if scaling them in place would lose small values.
+    /// Fails if memory cannot be allocated, or for f16 gradients if scaling them in place would lose small values.
     fn step_scaled(&mut self, scale: f64) -> Result<()>;
 
     /// Allocates and frees the same memory as a step, but changes nothing: a step that is skipped because of its values
     /// then looks the same in a recording as on a device without values.
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// Fails if memory cannot be allocated.
     fn skip(&mut self) -> Result<()>;
 
     /// Drops all gradients, so that their memory is free until the next backward.
@@ -57,7 +57,7 @@ impl<R: Rule> RuleOptimizer<R> {
     /// Creates an optimizer that applies `rule` to those of `parameters` that require a gradient.
     ///
     /// # Errors
-    /// If a setting of the rule is invalid.
+    /// Fails if a setting of the rule is invalid.
     pub fn new(rule: R, parameters: Vec<Parameter>) -> Result<Self> {
         rule.check()?;
         let parameters: Vec<Parameter> =

@@ -38,7 +38,7 @@ impl<'a> Pending<'a> {
     /// Computes all steps.
     ///
     /// # Errors
-    /// If the backend fails.
+    /// Fails if the backend fails.
     pub fn run(self) -> Result<()> {
         let calls: Vec<Call<'_>> = self.steps.iter().map(Step::call).collect();
         backend::run_all(&calls)

@@ -48,7 +48,7 @@ pub trait Rule: Clone + Send + 'static {
     /// Checks the settings.
     ///
     /// # Errors
-    /// If a setting is invalid.
+    /// Fails if a setting is invalid.
     fn check(&self) -> Result<()>;
 
     /// Returns the learning rate.
@@ -66,7 +66,7 @@ pub trait Rule: Clone + Send + 'static {
     /// nevertheless, since that happens only once.
     ///
     /// # Errors
-    /// If shapes, dtypes or the memory layout of parameters are not supported, or if memory cannot be allocated.
+    /// Fails if shapes, dtypes or the memory layout of parameters are not supported, or if memory cannot be allocated.
     fn update(&self, updates: Vec<Update<'_, Self::State>>) -> Result<()> {
         let mut pending = Pending::default();
         self.prepare(updates, &mut pending)?;
@@ -77,7 +77,7 @@ pub trait Rule: Clone + Send + 'static {
     /// `pending`, so that it is submitted together with that of other calls.
     ///
     /// # Errors
-    /// As for [`Self::update`].
+    /// See [`Self::update`].
     fn prepare<'a>(&self, updates: Vec<Update<'a, Self::State>>, pending: &mut Pending<'a>) -> Result<()>;
 }
 

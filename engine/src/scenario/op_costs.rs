@@ -41,7 +41,7 @@ impl OpCosts {
     /// attributes of its first allocation.
     ///
     /// # Errors
-    /// If the file cannot be read or written.
+    /// Fails if the file cannot be read or written.
     pub(crate) fn write_into(&self, path: &Path) -> Result<(), Error> {
         let trace = self.added_to(read_file(path).map_err(Error::Snapshot)?);
         let changed = path.with_extension("snap.costs");

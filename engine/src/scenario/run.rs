@@ -19,7 +19,7 @@ use highwater_allocator::AllocError;
 /// report describes the failed allocation.
 ///
 /// # Errors
-/// If a name or option is unknown (the error lists the supported ones), if the device is not available, or if the
+/// Fails if a name or option is unknown (the error lists the supported ones), if the device is not available, or if the
 /// recording cannot be written or one is already running.
 pub fn record(name: &str, options: &Options, out: &Path) -> Result<Report, ScenarioError> {
     let (scenario, device) = found(name, options)?;
@@ -61,7 +61,7 @@ pub fn record(name: &str, options: &Options, out: &Path) -> Result<Report, Scena
 /// out of memory, the recording ends there.
 ///
 /// # Errors
-/// As for [`record`].
+/// See [`record`].
 pub fn trace(name: &str, options: &Options) -> Result<Trace, ScenarioError> {
     let (scenario, device) = found(name, options)?;
     let history = HistoryOptions {

@@ -53,7 +53,7 @@ impl Session {
     /// Sets up the scenario `name` with `options`, except for their number of steps. Recordings show it as phase setup.
     ///
     /// # Errors
-    /// If a name or option is unknown (the error lists the supported ones), if the device is not available, or if
+    /// Fails if a name or option is unknown (the error lists the supported ones), if the device is not available, or if
     /// memory cannot be allocated.
     pub fn start(name: &str, options: &Options) -> Result<Self, ScenarioError> {
         let (scenario, device) = found(name, options)?;
@@ -109,7 +109,7 @@ impl Session {
     /// the rest of the step.
     ///
     /// # Errors
-    /// If memory cannot be allocated, or if the device reports an error.
+    /// Fails if memory cannot be allocated, or if the device reports an error.
     pub fn step(&mut self) -> Result<Option<f64>> {
         self.run(LossIs::Read)
     }
@@ -117,7 +117,7 @@ impl Session {
     /// Runs the next step without reading its loss: on a CUDA device, this returns before the step is complete.
     ///
     /// # Errors
-    /// As for [`Self::step`].
+    /// See [`Self::step`].
     pub fn step_unseen(&mut self) -> Result<()> {
         self.run(LossIs::LeftAlone).map(drop)
     }
@@ -180,7 +180,7 @@ impl Session {
     /// paths. The result is empty if the optimizer runs in backward.
     ///
     /// # Errors
-    /// As for [`Self::step`].
+    /// See [`Self::step`].
     pub fn gradients(&mut self) -> Result<Vec<(String, Tensor)>> {
         self.forward_and_backward(LossIs::LeftAlone)?;
         let parameters = self.task.parameters().into_iter();

@@ -11,13 +11,13 @@ pub trait Task {
     /// Runs forward on `part` of the batch and returns the loss. A task without a batch gets only the whole.
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// Fails if memory cannot be allocated.
     fn loss(&self, part: MicroBatch) -> Result<Tensor>;
 
     /// Runs backward from the `loss` of the whole batch.
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// Fails if memory cannot be allocated.
     fn backward(&self, loss: &Tensor) -> Result<()> {
         loss.backward()
     }
@@ -65,7 +65,7 @@ impl MicroBatch {
     /// Returns this part of `batch`, a tensor whose first axis is divided among the examples of the batch, as a view.
     ///
     /// # Errors
-    /// If the parts would not be equal.
+    /// Fails if the parts would not be equal.
     pub fn of(self, batch: &Tensor) -> Result<Tensor> {
         let Self { index, count } = self;
         if count == 1 {

@@ -21,7 +21,7 @@ impl Tensor {
     /// Copies the elements of `from`, which broadcasts to this shape.
     ///
     /// # Errors
-    /// Fails if shape, type or device do not match, and as [`Self::fill_`] does.
+    /// Fails if shape, type or device do not match, and for the reasons in [`Self::fill_`].
     pub fn copy_(&self, from: &Self) -> Result<()> {
         let op = "copy_";
         self.begin_change(op)?;

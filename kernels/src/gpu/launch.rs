@@ -73,7 +73,7 @@ impl Arguments {
     /// Adds a number, or a struct with C layout.
     ///
     /// # Panics
-    /// If there are more than 32 arguments or 4096 bytes.
+    /// Panics if there are more than 32 arguments or 4096 bytes.
     #[must_use]
     pub fn with<A: Pod>(mut self, argument: A) -> Self {
         self.add(align_of::<A>(), bytemuck::bytes_of(&argument));
@@ -124,7 +124,7 @@ impl Gpu {
     /// Submits a kernel to `stream`. The first use of a file compiles it, which takes seconds.
     ///
     /// # Errors
-    /// If the kernel does not compile or load, or the launch fails.
+    /// Fails if the kernel does not compile or load, or the launch fails.
     ///
     /// # Safety
     /// The arguments must match the kernel's declaration in type and order. The caller must be allowed to read and

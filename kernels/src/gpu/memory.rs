@@ -21,7 +21,7 @@ impl Gpu {
     /// Returns the total and free memory of the device, including the use of other processes.
     ///
     /// # Errors
-    /// If the driver call fails.
+    /// Fails if the driver call fails.
     pub fn memory(&self) -> Result<DeviceMemory> {
         self.bind()?;
         let (free, total) = result::mem_get_info().context("cuMemGetInfo")?;
@@ -42,7 +42,7 @@ impl Gpu {
     /// Releases memory from [`reserve`](Self::reserve); waits for work that uses it.
     ///
     /// # Errors
-    /// If the driver call fails.
+    /// Fails if the driver call fails.
     ///
     /// # Safety
     /// The address must come from `reserve`, and must not be used again.
@@ -55,7 +55,7 @@ impl Gpu {
     /// Reserves pinned host memory, which the device copies from and to directly.
     ///
     /// # Errors
-    /// If the driver call fails.
+    /// Fails if the driver call fails.
     pub fn reserve_pinned(&self, bytes: u64) -> Result<u64> {
         self.bind()?;
         // Portable to all contexts, since another device may copy from it as well.
@@ -68,7 +68,7 @@ impl Gpu {
     /// Releases memory from [`reserve_pinned`](Self::reserve_pinned).
     ///
     /// # Errors
-    /// If the driver call fails.
+    /// Fails if the driver call fails.
     ///
     /// # Safety
     /// The address must come from `reserve_pinned`, and must not be used again, including by copies in progress.
@@ -82,7 +82,7 @@ impl Gpu {
     /// Copies `from` to the device in the order of `stream`, and returns once `from` may be changed.
     ///
     /// # Errors
-    /// If a driver call fails.
+    /// Fails if a driver call fails.
     ///
     /// # Safety
     /// The caller must be allowed to write `from.len()` bytes at `to` at this point of `stream`.
@@ -100,7 +100,7 @@ impl Gpu {
     /// Submits a copy from pinned host memory to the device to `stream`, and returns immediately.
     ///
     /// # Errors
-    /// If a driver call fails.
+    /// Fails if a driver call fails.
     ///
     /// # Safety
     /// The caller must be allowed to write `bytes` bytes at `to` at this point of `stream`. The `bytes` bytes at `from`
@@ -152,7 +152,7 @@ impl Gpu {
     /// complete.
     ///
     /// # Errors
-    /// If a driver call fails.
+    /// Fails if a driver call fails.
     ///
     /// # Safety
     /// The caller must be allowed to read `to.len()` bytes at `from` at this point of `stream`.

@@ -52,8 +52,8 @@ impl Gpu {
     /// Opens device `ordinal`.
     ///
     /// # Errors
-    /// If the driver, the compiler, cuBLASLt or the device is missing, if the device is too old, or if a library is
-    /// newer than the driver supports.
+    /// Fails if the driver, the compiler, cuBLASLt or the device is missing, if the device is too old, or if a library
+    /// is newer than the driver supports.
     pub fn open(ordinal: u16) -> Result<Arc<Self>> {
         let known = probe::find(ordinal)?;
         let versions = Versions::find()?;

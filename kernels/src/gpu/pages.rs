@@ -70,7 +70,7 @@ impl Gpu {
     /// Reserves addresses without memory.
     ///
     /// # Errors
-    /// If the driver call fails.
+    /// Fails if the driver call fails.
     pub fn reserve_addresses(&self, bytes: u64) -> Result<u64> {
         self.bind()?;
         let mut address = 0;
@@ -84,7 +84,7 @@ impl Gpu {
     /// Releases reserved addresses with no memory mapped.
     ///
     /// # Errors
-    /// If the driver call fails.
+    /// Fails if the driver call fails.
     ///
     /// # Safety
     /// They must be exactly the range from one call of [`reserve_addresses`](Self::reserve_addresses), and must not be
@@ -98,7 +98,7 @@ impl Gpu {
     /// Maps memory at reserved addresses, in pages of `page` bytes; on error, nothing is mapped.
     ///
     /// # Errors
-    /// If there is not enough free memory or a driver call fails.
+    /// Fails if there is not enough free memory or a driver call fails.
     ///
     /// # Safety
     /// The addresses must be whole pages within one range of reserved addresses, with no memory mapped.
@@ -148,7 +148,7 @@ impl Gpu {
     /// Unmaps memory; the addresses stay reserved.
     ///
     /// # Errors
-    /// If a driver call fails.
+    /// Fails if a driver call fails.
     ///
     /// # Safety
     /// The addresses must be whole pages mapped by [`map`](Self::map) that are not in use, including by work in

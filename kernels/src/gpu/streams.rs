@@ -56,7 +56,7 @@ impl Gpu {
     /// Creates a stream and returns its number.
     ///
     /// # Errors
-    /// If the driver call fails.
+    /// Fails if the driver call fails.
     pub fn new_stream(&self) -> Result<u64> {
         self.bind()?;
         let stream = new_stream()?;
@@ -69,7 +69,7 @@ impl Gpu {
     /// once [`query`](Self::query) returns true or [`wait`](Self::wait) returns.
     ///
     /// # Errors
-    /// If a driver call fails.
+    /// Fails if a driver call fails.
     pub fn record_event(&self, stream: u64) -> Result<u64> {
         self.bind()?;
         let mut events = self.streams.events();
@@ -95,7 +95,7 @@ impl Gpu {
     /// Returns whether the stream has reached the event, without waiting.
     ///
     /// # Errors
-    /// If the number is invalid or the driver call fails.
+    /// Fails if the number is invalid or the driver call fails.
     pub fn query(&self, event: u64) -> Result<bool> {
         self.bind()?;
         let mut events = self.streams.events();
@@ -114,7 +114,7 @@ impl Gpu {
     /// Waits until the stream has reached the event.
     ///
     /// # Errors
-    /// If the number is invalid or the driver call fails.
+    /// Fails if the number is invalid or the driver call fails.
     pub fn wait(&self, event: u64) -> Result<()> {
         self.bind()?;
         let handle = known(&self.streams.events(), event)?;
@@ -129,7 +129,7 @@ impl Gpu {
     /// device.
     ///
     /// # Errors
-    /// If a driver call fails.
+    /// Fails if a driver call fails.
     pub fn follow(&self, stream: u64, other: &Self, awaited: u64) -> Result<()> {
         let number = other.record_event(awaited)?;
         let mut events = other.streams.events();
@@ -145,7 +145,7 @@ impl Gpu {
     /// Waits until all work submitted to `stream` is complete.
     ///
     /// # Errors
-    /// If the driver call fails.
+    /// Fails if the driver call fails.
     pub fn synchronize(&self, stream: u64) -> Result<()> {
         self.bind()?;
         // SAFETY: the stream is live.
@@ -155,7 +155,7 @@ impl Gpu {
     /// Waits until all work on the device is complete.
     ///
     /// # Errors
-    /// If the driver call fails.
+    /// Fails if the driver call fails.
     pub fn synchronize_all(&self) -> Result<()> {
         self.bind()?;
         result::ctx::synchronize().context("cuCtxSynchronize")

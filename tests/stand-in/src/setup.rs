@@ -140,7 +140,7 @@ impl Setup {
     /// that is done in each.
     ///
     /// # Panics
-    /// If the body does, with what it printed.
+    /// Panics if the body does, with what it printed.
     pub fn run<F: FnOnce()>(self, body: F) {
         let name = test_name::<F>();
         let turn = turn_of(&name);

@@ -95,7 +95,7 @@ impl<'a> Drawing<'a> {
     /// Checks the options.
     ///
     /// # Errors
-    /// If the options contradict each other, or the picture cannot be written.
+    /// Fails if the options contradict each other, or the picture cannot be written.
     pub(crate) fn of(arguments: &'a RenderArguments) -> Result<Self, Failure> {
         let theme = if arguments.theme == PictureTheme::Dark { Theme::Dark } else { Theme::Light };
         let paper = Paper::new(arguments.size.0, arguments.scale, theme);

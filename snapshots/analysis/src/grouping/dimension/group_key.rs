@@ -109,7 +109,7 @@ impl GroupKey {
     /// Parses a comma-separated list of keys.
     ///
     /// # Errors
-    /// If a key is unknown or its depth is invalid.
+    /// Fails if a key is unknown or its depth is invalid.
     pub fn parse_list(text: &str) -> Result<Vec<Self>, String> {
         let known = || Self::ALL.iter().map(|key| key.name()).collect::<Vec<_>>().join(", ");
         text.split(',')
