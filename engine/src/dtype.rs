@@ -12,20 +12,20 @@ pub enum DType {
     F64,
     /// IEEE single precision.
     F32,
-    /// bfloat16: the upper half of a single, with 8 bits of exponent and 7 of mantissa.
+    /// bfloat16, the upper half of single precision, with 8 bits of exponent and 7 of mantissa.
     Bf16,
     /// IEEE half precision.
     F16,
-    /// Signed integers: indices and class labels.
+    /// Signed integers, for indices and class labels.
     I64,
-    /// Integers from 0 to 255: small indices, quantized values.
+    /// Integers from 0 to 255, for small indices and quantized values.
     U8,
     /// True or false, one byte each.
     Bool,
 }
 
 impl DType {
-    /// All dtypes.
+    /// All element types.
     pub const ALL: [Self; 7] = [Self::F64, Self::F32, Self::Bf16, Self::F16, Self::I64, Self::U8, Self::Bool];
 
     /// Returns the size of an element in bytes.
@@ -43,7 +43,7 @@ impl DType {
         !matches!(self, Self::I64 | Self::U8 | Self::Bool)
     }
 
-    /// Returns the dtype of sums and statistics: f64 for f64, otherwise f32.
+    /// Returns the dtype of sums and statistics, which is f64 for f64 and otherwise f32.
     pub const fn statistics(self) -> Self {
         match self {
             Self::F64 => Self::F64,
@@ -51,7 +51,7 @@ impl DType {
         }
     }
 
-    /// Returns the name, as on the command line and in messages.
+    /// Returns the name on the command line and in messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::F64 => "f64",
@@ -76,7 +76,7 @@ impl fmt::Display for DType {
     }
 }
 
-/// An element of a [`DType::Bool`] tensor: a byte, where 0 is false and every other value is true.
+/// An element of a [`DType::Bool`] tensor, a byte where 0 is false and every other value is true.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct Truth(u8);

@@ -17,7 +17,7 @@ pub enum Error {
         op: &'static str,
         /// The received shape.
         shape: Box<str>,
-        /// The expectation, as a sentence.
+        /// The requirement, as a sentence.
         need: &'static str,
     },
     /// The shapes of two operands do not fit together.
@@ -29,17 +29,17 @@ pub enum Error {
         left: Box<str>,
         /// Shape of the second operand.
         right: Box<str>,
-        /// The expectation, as a sentence.
+        /// The requirement, as a sentence.
         need: &'static str,
     },
-    /// The tensor has no axis of this number.
+    /// The tensor has no axis with this index.
     #[error("{op}: axis {axis} is out of range for a tensor with {rank} axes")]
     Axis {
         /// Name of the operation that failed.
         op: &'static str,
-        /// The requested axis; negative counts from the end.
+        /// The requested axis. Negative numbers count from the end.
         axis: isize,
-        /// Number of axes that the tensor has.
+        /// Number of axes of the tensor.
         rank: usize,
     },
     /// A tensor would have more axes than are supported.
@@ -47,7 +47,7 @@ pub enum Error {
     Rank {
         /// Name of the operation that failed.
         op: &'static str,
-        /// Number of axes that would be needed.
+        /// Number of axes of the result.
         rank: usize,
     },
     /// A range that is out of bounds.
@@ -84,9 +84,9 @@ pub enum Error {
         op: &'static str,
         /// The operand, such as `left`.
         what: &'static str,
-        /// Number of rows and columns.
+        /// Numbers of rows and columns.
         size: [usize; 2],
-        /// Strides of rows and columns in elements.
+        /// Strides of rows and columns, in elements.
         strides: [usize; 2],
     },
 
@@ -98,7 +98,7 @@ pub enum Error {
         op: &'static str,
         /// The received dtype.
         found: DType,
-        /// The expectation, as a sentence.
+        /// The requirement, as a sentence.
         need: &'static str,
     },
     /// An index or class label out of range.
@@ -117,19 +117,19 @@ pub enum Error {
         /// Name of the operation that failed.
         op: &'static str,
     },
-    /// Reading values on a device that stores none.
+    /// Values were read on a device that stores none.
     #[error("{op}: the accounting device stores no values; use the cpu device to read them")]
     NoValues {
         /// Name of the operation that failed.
         op: &'static str,
     },
-    /// An operation on the host with a tensor that is not in host memory.
+    /// An operation on the host was applied to a tensor that is not in host memory.
     #[error("{op}: needs a tensor in host memory; move it to a cpu device first")]
     NotOnHost {
         /// Name of the operation that failed.
         op: &'static str,
     },
-    /// Memory that an operation would modify while it is read, or read while it is modified.
+    /// Memory was modified while being read, or read while being modified.
     #[error("{op}: the output memory is in use by another operand or thread; copy one of them first")]
     InUse {
         /// Name of the operation that failed.
@@ -140,7 +140,7 @@ pub enum Error {
     Setting {
         /// Name of the operation that failed.
         op: &'static str,
-        /// The problem and the expectation, as a sentence.
+        /// The problem and the requirement, as a sentence.
         what: String,
     },
 
@@ -152,23 +152,23 @@ pub enum Error {
         op: &'static str,
         /// The path of the file.
         path: Box<str>,
-        /// The problem and the expectation, as a sentence.
+        /// The problem and the requirement, as a sentence.
         what: String,
     },
 
     // Gradients.
-    /// Backward from a tensor that does not depend on any parameter.
+    /// Backward started from a tensor that does not depend on any parameter.
     #[error(
         "backward: no tensor in the graph requires a gradient; call set_requires_grad on the parameters before forward"
     )]
     NoGraph,
-    /// Backward from a tensor of several elements without a gradient to start from.
+    /// Backward started from a tensor of several elements, without a gradient.
     #[error("backward: needs a scalar, got shape {shape}; pass a gradient with backward_from for other shapes")]
     NotScalar {
         /// The tensor's shape.
         shape: Box<str>,
     },
-    /// A second backward through the same graph.
+    /// Backward ran a second time through the same graph.
     #[error("{op}: backward already ran through this graph and freed its saved tensors; run forward again")]
     Consumed {
         /// Operation whose saved tensors have been freed.

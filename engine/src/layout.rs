@@ -1,4 +1,4 @@
-//! Layouts: map a tensor's indices to positions in its storage. Views differ only in their layout.
+//! Layouts, which map a tensor's indices to positions in its storage. Views differ only in their layout.
 
 use crate::shape::MAX_RANK;
 use crate::{Error, Result, Shape};
@@ -28,7 +28,7 @@ impl Layout {
         &self.shape
     }
 
-    /// Returns the stride of each axis; 0 for a broadcast axis.
+    /// Returns the stride of each axis, which is 0 for a broadcast axis.
     pub fn strides(&self) -> &[usize] {
         &self.strides[..self.shape.rank()]
     }
@@ -63,7 +63,7 @@ impl Layout {
             || self.shape.iter().zip(self.strides()).all(|(&length, &stride)| length == 1 || stride != 0)
     }
 
-    /// Returns the end of the view in the storage (exclusive); 0 if there are no elements.
+    /// Returns the end of the view in the storage (exclusive), or 0 if there are no elements.
     pub fn end(&self) -> usize {
         if self.elements() == 0 {
             return 0;
@@ -79,7 +79,7 @@ impl Layout {
         self
     }
 
-    /// Returns the view with its axes permuted: axis `i` of the result is axis `order[i]` of this.
+    /// Returns the view with its axes permuted, where axis `i` of the result is axis `order[i]` of this view.
     pub(crate) fn permute(&self, order: &[usize]) -> Self {
         let mut out = *self;
         for (to, &from) in order.iter().enumerate() {
@@ -122,7 +122,7 @@ impl Layout {
         out
     }
 
-    /// Returns the view broadcast to `shape`: axes of length 1 are repeated without a copy.
+    /// Returns the view broadcast to `shape`, in which axes of length 1 are repeated without a copy.
     pub(crate) fn expand(&self, op: &'static str, shape: &Shape) -> Result<Self> {
         let wrong =
             || Error::shapes(op, &self.shape, shape, "only axes of length 1 and new leading axes can be expanded");
@@ -138,7 +138,7 @@ impl Layout {
         Ok(Self { shape: *shape, strides, offset: self.offset })
     }
 
-    /// Returns the view reshaped to `shape`, which has as many elements, or `None` if that requires a copy.
+    /// Returns the view reshaped to `shape`, which has the same number of elements, or `None` if that requires a copy.
     pub(crate) fn reshape(&self, shape: &Shape) -> Option<Self> {
         if self.elements() == 0 {
             return Some(Self { offset: self.offset, ..Self::contiguous(*shape) });

@@ -1,13 +1,13 @@
-//! An autograd engine with exact memory accounting: tensors over a caching allocator that reports every byte.
+//! An autograd engine with exact memory accounting, whose tensors use a caching allocator that reports every byte.
 //!
 //! One training step makes exactly the same allocations on every device. The accounting device skips the arithmetic, so
 //! it shows how much memory a step needs without having that memory.
 //!
-//! A model is made of [layers](nn), which apply [operations](ops) to [tensors](Tensor); an [optimizer](optim) updates
-//! its parameters after [`Tensor::backward`]. Operations can fail, for example for want of memory, and return a
+//! A model is made of [layers](nn), which apply [operations](ops) to [tensors](Tensor). An [optimizer](optim) updates
+//! its parameters after [`Tensor::backward`]. Operations can fail, for example if memory runs out, and return a
 //! [`Result`], as the [operators](ops::operators) `+`, `-`, `*` and `/` do.
 //!
-//! Modules are declared in layer order: each uses only modules declared above it.
+//! Modules are declared in layer order, and each uses only modules declared above it.
 
 pub mod dtype;
 pub mod error;

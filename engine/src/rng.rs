@@ -1,10 +1,10 @@
-//! Counter-based random numbers: the same on every device, and skipping is free.
+//! Counter-based random numbers, which are the same on every device and can be skipped at no cost.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-/// Computes Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011): four
-/// random words that depend only on `key` and `counter`.
+/// Computes Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011), which
+/// gives four random words that depend only on `key` and `counter`.
 pub fn philox(key: [u32; 2], counter: [u32; 4]) -> [u32; 4] {
     const MULTIPLIERS: [u64; 2] = [0xD251_1F53, 0xCD9E_8D57];
     const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
@@ -29,7 +29,7 @@ pub struct Draw {
 }
 
 impl Draw {
-    /// Returns the seed and the position of the first group in its stream, for generators outside of this module.
+    /// Returns the seed and the position of the first group in its stream, for generators outside this module.
     pub(crate) fn place(&self) -> [u64; 2] {
         [self.seed, self.start]
     }
@@ -73,7 +73,8 @@ impl Rng {
         Self { seed, next: 0 }
     }
 
-    /// Reserves the next `numbers` numbers of the stream; later draws do not depend on whether they are generated.
+    /// Reserves the next `numbers` numbers of the stream. Later draws do not depend on whether these numbers are
+    /// generated.
     pub fn draw(&mut self, numbers: usize) -> Draw {
         tape::played_or(|| {
             let draw = Draw { seed: self.seed, start: self.next };
@@ -98,7 +99,7 @@ pub(crate) mod tape {
         static TAPES: RefCell<Vec<Tape>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// Runs `part`, and returns its result and the random draws that it made.
+    /// Runs `part`, and returns its result and its random draws.
     pub(crate) fn note<R>(part: impl FnOnce() -> R) -> (R, Vec<Draw>) {
         let on = On::push(Tape::Note(Vec::new()));
         let result = part();
@@ -108,7 +109,7 @@ pub(crate) mod tape {
         }
     }
 
-    /// Runs `part`, whose random draws are `draws` again.
+    /// Runs `part` with `draws` as its random draws.
     pub(crate) fn play<R>(draws: &[Draw], part: impl FnOnce() -> R) -> R {
         let _on = On::push(Tape::Play(draws.iter().copied().collect()));
         part()
@@ -133,7 +134,7 @@ pub(crate) mod tape {
         })
     }
 
-    /// A tape that stays active until this drops, even on panic.
+    /// A tape that stays active until the guard is dropped, even on panic.
     struct On(());
 
     impl On {

@@ -1,4 +1,4 @@
-//! Tensor shapes: the length of each axis, and broadcasting.
+//! Tensor shapes, which are the lengths of all axes, and broadcasting.
 
 use std::fmt;
 use std::ops::Deref;
@@ -8,7 +8,7 @@ use crate::{Error, Result};
 /// Maximum number of axes of a tensor.
 pub const MAX_RANK: usize = 8;
 
-/// Lengths of a tensor's axes, outermost first. Stored inline, so that copies need no allocation.
+/// Lengths of a tensor's axes, outermost first. They are stored inline, so that copies need no allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Shape {
     rank: u8,
@@ -61,7 +61,7 @@ impl Shape {
         }
     }
 
-    /// Resolves an axis number; negative numbers count from the end, where -1 is the last axis.
+    /// Resolves an axis index. Negative indices count from the end, where -1 is the last axis.
     ///
     /// # Errors
     /// Fails if the axis is out of range.
@@ -90,7 +90,7 @@ impl Shape {
         shape
     }
 
-    /// Appends an axis; fails if the shape already has [`MAX_RANK`] axes.
+    /// Appends an axis. Fails if the shape already has [`MAX_RANK`] axes.
     pub(crate) fn with_last(mut self, op: &'static str, length: usize) -> Result<Self> {
         if self.rank() == MAX_RANK {
             return Err(Error::Rank { op, rank: MAX_RANK + 1 });
@@ -101,8 +101,8 @@ impl Shape {
         Ok(self)
     }
 
-    /// Returns the shape that both broadcast to: axes are aligned at the end, and their lengths are equal or one of
-    /// them is 1 (NumPy's rule).
+    /// Returns the shape to which both shapes broadcast. Axes are aligned at the end, and their lengths are equal or
+    /// one of them is 1 (NumPy's rule).
     ///
     /// # Errors
     /// Fails if the shapes cannot be broadcast.

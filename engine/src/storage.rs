@@ -1,4 +1,4 @@
-//! Storage: a block of device memory, freed with the last tensor that uses it.
+//! Storage, a block of device memory that is freed with the last tensor that uses it.
 #![expect(unsafe_code, reason = "host memory is seen as slices of numbers")]
 
 use std::fmt;
@@ -27,7 +27,7 @@ pub struct Storage {
     // Number of active readers, or -1 while there is a writer. Alternatives: with a RwLock, a mistake would deadlock
     // instead of returning an error; with no check at all, it would be a data race.
     borrows: AtomicIsize,
-    /// For pinned memory: the device's streams that copies from it were submitted to, which may still be in progress.
+    /// The device's streams that copy from this pinned memory, whose copies may still be in progress.
     copies: Mutex<Vec<StreamId>>,
 }
 
@@ -63,19 +63,19 @@ impl Storage {
         self.bytes
     }
 
-    /// Returns the address of the first byte on the device; meaningless on the accounting device.
+    /// Returns the address of the first byte on the device, which is meaningless on the accounting device.
     pub fn address(&self) -> u64 {
         self.block().address()
     }
 
-    /// Returns the stream that the memory was allocated for, on which it is used unless others are
+    /// Returns the stream for which the memory was allocated, and on which it is used unless other streams are
     /// [recorded](Self::record_stream).
     pub fn stream(&self) -> StreamId {
         self.block().stream()
     }
 
-    /// Records that work on `stream` uses the memory: after a free, it is reused only once that work is complete. For
-    /// pinned memory, `stream` is one of its device's.
+    /// Records that work on `stream` uses the memory, which after a free is reused only once that work is complete. For
+    /// pinned memory, `stream` belongs to its device.
     ///
     /// # Errors
     /// Fails if the stream belongs neither to this memory's device nor, for pinned memory, to the device that it is
@@ -92,7 +92,7 @@ impl Storage {
         self.block.as_ref().expect("the storage has no block")
     }
 
-    /// Returns the category of the memory; [`Category::Unknown`] if it is not known.
+    /// Returns the category of the memory, or [`Category::Unknown`] if it is not known.
     pub fn category(&self) -> Category {
         Category::from_code(self.category.load(Ordering::Relaxed)).unwrap_or(Category::Unknown)
     }
@@ -141,7 +141,7 @@ impl Storage {
         self.savers.load(Ordering::Relaxed) > 0
     }
 
-    /// Borrows the memory as a slice to read. Fails while it is being written, and on a device without host memory.
+    /// Borrows the memory as a slice for reading. Fails while it is being written, and on a device without host memory.
     pub(crate) fn read<T: Pod>(&self, op: &'static str) -> Result<Reading<'_, T>> {
         self.check_host(op)?;
         let borrow = |borrows: isize| (borrows != WRITING).then(|| borrows + 1);
@@ -149,7 +149,7 @@ impl Storage {
         Ok(Reading { storage: self, elements: PhantomData })
     }
 
-    /// Borrows the memory as a slice to write. Fails while it is being read or written, and on a device without host
+    /// Borrows the memory as a slice for writing. Fails while it is being read or written, and on a device without host
     /// memory. Waits for copies from pinned memory.
     pub(crate) fn write<T: Pod>(&self, op: &'static str) -> Result<Writing<'_, T>> {
         self.check_host(op)?;
@@ -161,21 +161,22 @@ impl Storage {
         Ok(writing)
     }
 
-    /// Borrows the memory for a kernel to read. Fails while it is being written.
+    /// Borrows the memory for a kernel that reads it. Fails while it is being written.
     pub(crate) fn lend(&self, op: &'static str) -> Result<Lent<'_>> {
         let borrow = |borrows: isize| (borrows != WRITING).then(|| borrows + 1);
         self.borrows.fetch_update(Ordering::Acquire, Ordering::Relaxed, borrow).map_err(|_| Error::InUse { op })?;
         Ok(Lent { storage: self, is_written: false })
     }
 
-    /// Borrows the memory for a kernel to write. Fails while another kernel that reads or writes it is being submitted.
+    /// Borrows the memory for a kernel that writes it. Fails while another kernel that reads or writes it is being
+    /// submitted.
     pub(crate) fn lend_to_write(&self, op: &'static str) -> Result<Lent<'_>> {
         let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
         self.borrows.compare_exchange(0, WRITING, acquire, relaxed).map_err(|_| Error::InUse { op })?;
         Ok(Lent { storage: self, is_written: true })
     }
 
-    /// Records that a copy from this memory is submitted to `stream`, of the device that the memory is pinned for.
+    /// Records that a copy from this memory is submitted to `stream` of the device for which the memory is pinned.
     pub(crate) fn begin_copy(&self, stream: &Stream) -> Result<()> {
         self.record_stream(stream)?;
         let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
@@ -204,8 +205,8 @@ impl Storage {
         }
     }
 
-    /// Returns the address of the first element and the number of elements; a dangling, aligned address if there are
-    /// none.
+    /// Returns the address of the first element and the number of elements. If there are none, the address is dangling
+    /// but aligned.
     fn elements<T: Pod>(&self) -> (*mut T, usize) {
         let count = self.bytes / size_of::<T>();
         if count == 0 {
@@ -231,7 +232,7 @@ impl fmt::Debug for Storage {
 }
 
 /// Memory borrowed while a kernel that reads or writes it is submitted. Kernels of one stream run in order, so no
-/// borrow is needed while they run; code that uses several streams must synchronize them.
+/// borrow is needed while they run. Code that uses several streams must synchronize them.
 pub(crate) struct Lent<'a> {
     storage: &'a Storage,
     is_written: bool,
@@ -254,7 +255,7 @@ impl Drop for Lent<'_> {
     }
 }
 
-/// Host memory borrowed to read.
+/// Host memory borrowed for reading.
 pub(crate) struct Reading<'a, T> {
     storage: &'a Storage,
     elements: PhantomData<&'a [T]>,
@@ -278,7 +279,7 @@ impl<T> Drop for Reading<'_, T> {
     }
 }
 
-/// Host memory borrowed to write.
+/// Host memory borrowed for writing.
 pub(crate) struct Writing<'a, T> {
     storage: &'a Storage,
     elements: PhantomData<&'a mut [T]>,

@@ -46,7 +46,8 @@ impl CachingAllocator {
 
     /// Returns the total and free memory of the device, as reported by its driver.
     ///
-    /// # Errors Returns an error if the driver fails.
+    /// # Errors
+    /// Returns an error if the driver fails.
     pub fn capacity(&self) -> Result<Capacity, DriverError> {
         self.driver.capacity()
     }
@@ -60,9 +61,10 @@ impl CachingAllocator {
     /// from now on may use the memory; earlier work on `stream` may still use it for a previous block. A request of
     /// zero bytes returns an empty block.
     ///
-    /// # Errors Returns [`AllocError::OutOfMemory`] if releasing all cached memory did not make enough room; the
-    /// recording gets an out-of-memory event. Returns other errors if the driver does not support the settings, the
-    /// request is too large, or the driver fails.
+    /// # Errors
+    /// Returns [`AllocError::OutOfMemory`] if releasing all cached memory did not make enough room; the recording gets
+    /// an out-of-memory event. Returns other errors if the driver does not support the settings, the request is too
+    /// large, or the driver fails.
     #[inline]
     pub fn malloc(&self, bytes: u64, stream: StreamId) -> Result<Block, AllocError> {
         if bytes == 0 {
@@ -78,7 +80,8 @@ impl CachingAllocator {
     /// Frees a block. Work that uses it need not be complete: later work on the block's stream runs after that work,
     /// and streams added with [`record_stream`](Self::record_stream) are tracked with events.
     ///
-    /// # Panics Panics if the block belongs to another allocator.
+    /// # Panics
+    /// Panics if the block belongs to another allocator.
     #[inline]
     #[expect(clippy::needless_pass_by_value, reason = "the block ends here")]
     pub fn free(&self, block: Block) {
@@ -92,7 +95,8 @@ impl CachingAllocator {
     /// Records that work on `stream` uses the block. After it is freed, the block is not reused before that work is
     /// complete.
     ///
-    /// # Panics Panics if the block belongs to another allocator.
+    /// # Panics
+    /// Panics if the block belongs to another allocator.
     pub fn record_stream(&self, block: &Block, stream: StreamId) {
         if !block.is_empty() {
             let mut heap = self.heap();
@@ -103,7 +107,8 @@ impl CachingAllocator {
 
     /// Sets the category of a block that was not known at the allocation.
     ///
-    /// # Panics Panics if the block belongs to another allocator.
+    /// # Panics
+    /// Panics if the block belongs to another allocator.
     pub fn tag(&self, block: &Block, category: Category) {
         if !block.is_empty() {
             let mut heap = self.heap();
@@ -124,21 +129,24 @@ impl CachingAllocator {
     /// Waits for all streams that still use freed blocks, then releases all cached memory that consists of whole
     /// segments or pages to the driver. Returns the bytes released.
     ///
-    /// # Errors Returns an error if the driver fails.
+    /// # Errors
+    /// Returns an error if the driver fails.
     pub fn empty_cache(&self) -> Result<u64, AllocError> {
         Ok(self.heap().release_cached()?)
     }
 
     /// Makes freed blocks available once their events have completed. Every [`malloc`](Self::malloc) does this first.
     ///
-    /// # Errors Returns an error if the driver fails.
+    /// # Errors
+    /// Returns an error if the driver fails.
     pub fn process_events(&self) -> Result<(), AllocError> {
         Ok(self.heap().process_events()?)
     }
 
     /// Waits for all streams that still use freed blocks, and makes those blocks available.
     ///
-    /// # Errors Returns an error if the driver fails.
+    /// # Errors
+    /// Returns an error if the driver fails.
     pub fn synchronize_events(&self) -> Result<(), AllocError> {
         Ok(self.heap().synchronize_events()?)
     }
@@ -146,7 +154,8 @@ impl CachingAllocator {
     /// Limits reserved memory to a fraction of the device memory, from 0 to 1, where 1 removes the limit. Memory that
     /// is already reserved is not released.
     ///
-    /// # Errors Returns [`AllocError::Fraction`] if `fraction` is not between 0 and 1.
+    /// # Errors
+    /// Returns [`AllocError::Fraction`] if `fraction` is not between 0 and 1.
     pub fn set_memory_fraction(&self, fraction: f64) -> Result<(), AllocError> {
         if !(0.0..=1.0).contains(&fraction) {
             return Err(AllocError::Fraction { fraction });

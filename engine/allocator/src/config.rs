@@ -117,8 +117,9 @@ impl AllocConfig {
 
     /// Checks that `driver` supports the settings.
     ///
-    /// # Errors Returns an error if expandable segments are on, and the device has no virtual memory management or its
-    /// page size does not divide `large_segment_size_mb`.
+    /// # Errors
+    /// Returns an error if expandable segments are on, and the device has no virtual memory management or its page size
+    /// does not divide `large_segment_size_mb`.
     pub fn check_driver(&self, driver: &dyn Driver) -> Result<(), ConfigError> {
         if !self.expandable_segments {
             return Ok(());

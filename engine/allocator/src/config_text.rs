@@ -25,7 +25,8 @@ const WITHOUT_EFFECT: &[&str] = &[
 impl AllocConfig {
     /// Returns these settings, overridden by those in `text`, which is in PyTorch's grammar.
     ///
-    /// # Errors Returns an error if `text` has an unknown key or a value out of range.
+    /// # Errors
+    /// Returns an error if `text` has an unknown key or a value out of range.
     pub fn with(&self, text: &str) -> Result<Self, ConfigError> {
         apply(self, text)
     }

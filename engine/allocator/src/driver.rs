@@ -89,18 +89,20 @@ pub trait Driver: Send + Sync {
 
     /// Returns the total and free memory of the device.
     ///
-    /// # Errors Returns an error if the driver call fails.
+    /// # Errors
+    /// Returns an error if the driver call fails.
     fn capacity(&self) -> Result<Capacity, DriverError>;
 
     /// Reserves `bytes` of memory and returns the address of the first byte, aligned for any use (at least 512 bytes).
     ///
-    /// # Errors Returns [`DriverError::OutOfMemory`] if there is not enough free memory, and other errors if the driver
-    /// fails.
+    /// # Errors
+    /// Returns [`DriverError::OutOfMemory`] if there is not enough free memory, and other errors if the driver fails.
     fn reserve(&self, bytes: u64) -> Result<u64, DriverError>;
 
     /// Releases memory from [`reserve`](Self::reserve), after waiting for the work that still uses it.
     ///
-    /// # Errors Returns an error if the driver call fails.
+    /// # Errors
+    /// Returns an error if the driver call fails.
     fn release(&self, address: u64, bytes: u64) -> Result<(), DriverError>;
 
     /// Returns the granularity of reserved addresses, or `None` if the device has no virtual memory management. In that
@@ -111,7 +113,8 @@ pub trait Driver: Send + Sync {
 
     /// Reserves `bytes` of addresses, a multiple of [`page_bytes`](Self::page_bytes), without memory.
     ///
-    /// # Errors Returns an error if the device has no virtual memory management, or the driver call fails.
+    /// # Errors
+    /// Returns an error if the device has no virtual memory management, or the driver call fails.
     fn reserve_addresses(&self, bytes: u64) -> Result<u64, DriverError> {
         let _ = bytes;
         Err(no_virtual_memory("reserve addresses"))
@@ -120,8 +123,8 @@ pub trait Driver: Send + Sync {
     /// Maps memory at reserved addresses, in pages of `page` bytes (a multiple of [`page_bytes`](Self::page_bytes)). If
     /// it fails, nothing is mapped.
     ///
-    /// # Errors Returns [`DriverError::OutOfMemory`] if there is not enough free memory, and other errors if the driver
-    /// fails.
+    /// # Errors
+    /// Returns [`DriverError::OutOfMemory`] if there is not enough free memory, and other errors if the driver fails.
     fn map(&self, address: u64, bytes: u64, page: u64) -> Result<(), DriverError> {
         let _ = (address, bytes, page);
         Err(no_virtual_memory("map"))
@@ -129,7 +132,8 @@ pub trait Driver: Send + Sync {
 
     /// Unmaps the memory at these addresses, which stay reserved. No work may still use the memory.
     ///
-    /// # Errors Returns an error if the device has no virtual memory management, or the driver call fails.
+    /// # Errors
+    /// Returns an error if the device has no virtual memory management, or the driver call fails.
     fn unmap(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
         let _ = (address, bytes);
         Err(no_virtual_memory("unmap"))
@@ -137,7 +141,8 @@ pub trait Driver: Send + Sync {
 
     /// Releases reserved addresses without mapped memory.
     ///
-    /// # Errors Returns an error if the device has no virtual memory management, or the driver call fails.
+    /// # Errors
+    /// Returns an error if the device has no virtual memory management, or the driver call fails.
     fn release_addresses(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
         let _ = (address, bytes);
         Err(no_virtual_memory("release addresses"))
@@ -145,22 +150,26 @@ pub trait Driver: Send + Sync {
 
     /// Records an event after all work submitted to `stream` so far.
     ///
-    /// # Errors Returns an error if the driver call fails.
+    /// # Errors
+    /// Returns an error if the driver call fails.
     fn record_event(&self, stream: StreamId) -> Result<DriverEvent, DriverError>;
 
     /// Returns whether the stream has reached the event, without waiting.
     ///
-    /// # Errors Returns an error if the driver call fails.
+    /// # Errors
+    /// Returns an error if the driver call fails.
     fn query(&self, event: DriverEvent) -> Result<bool, DriverError>;
 
     /// Waits until the stream has reached the event.
     ///
-    /// # Errors Returns an error if the driver call fails.
+    /// # Errors
+    /// Returns an error if the driver call fails.
     fn wait(&self, event: DriverEvent) -> Result<(), DriverError>;
 
     /// Waits until all work submitted to `stream` is complete.
     ///
-    /// # Errors Returns an error if the driver call fails.
+    /// # Errors
+    /// Returns an error if the driver call fails.
     fn synchronize(&self, stream: StreamId) -> Result<(), DriverError>;
 }
 

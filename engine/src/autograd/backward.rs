@@ -34,7 +34,8 @@ impl Tensor {
 
     /// Like [`Self::backward`], from a result of any shape whose own gradient is `grad`.
     ///
-    /// # Errors Fails if the shape, dtype or device of `grad` differ from those of the result, and for the reasons in
+    /// # Errors
+    /// Fails if the shape, dtype or device of `grad` differ from those of the result, and for the reasons in
     /// [`Self::backward`].
     pub fn backward_from(&self, grad: Self) -> Result<()> {
         let op = "backward_from";

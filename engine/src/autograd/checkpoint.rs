@@ -12,7 +12,8 @@ use crate::{Result, Tensor};
 /// Tensors that `part` captures, such as parameters, get their gradients as usual. `part` must do the same in both
 /// runs. Every tensor that requires a gradient and is not a parameter must be one of `inputs`.
 ///
-/// # Errors Fails if `part` fails.
+/// # Errors
+/// Fails if `part` fails.
 pub fn checkpoint(
     inputs: &[&Tensor],
     part: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static,

@@ -43,7 +43,8 @@ impl Saved {
 
     /// Returns the tensor for operation `op`.
     ///
-    /// # Errors Fails if the tensor was changed in place since it was saved, or if memory runs out.
+    /// # Errors
+    /// Fails if the tensor was changed in place since it was saved, or if memory runs out.
     pub fn get(&self, op: &'static str) -> Result<Tensor> {
         match &self.0 {
             Kept::Memory { tensor, version } if tensor.0.storage().version() == *version => Ok(tensor.0.detach()),

@@ -57,7 +57,8 @@ pub(crate) fn to_host<T: Pod>(input: View<'_>) -> Result<Vec<T>> {
 /// Runs calls on one device. No call may write memory that another call reads or writes, except where [`Call`] allows
 /// it. Calls whose kernel launches would take longer than their work share launches.
 ///
-/// # Errors Fails if memory is in use by another operation, a dtype or index is invalid, or the device's driver fails.
+/// # Errors
+/// Fails if memory is in use by another operation, a dtype or index is invalid, or the device's driver fails.
 pub fn run_all(calls: &[Call<'_>]) -> Result<()> {
     match calls.first().map(|call| call.out().storage.device().kind()) {
         Some(Kind::Cuda) if !arithmetic::is_left_out() => cuda::shared_launches::run_all(calls),
@@ -82,8 +83,8 @@ macro_rules! primitives {
     ($($(#[$doc:meta])* $family:ident::$name:ident($first:ident: $first_type:ty $(, $argument:ident: $type:ty)* $(,)?);)+) => {
         $($(#[$doc])*
         ///
-        /// # Errors Fails if memory is in use by another operation, a dtype or index is invalid, or the device's driver
-        /// fails.
+        /// # Errors
+        /// Fails if memory is in use by another operation, a dtype or index is invalid, or the device's driver fails.
         pub fn $name($first: $first_type, $($argument: $type),*) -> Result<()> {
             observe(stringify!($name), &[&$first, $(&$argument),*]);
             if arithmetic::is_left_out() {

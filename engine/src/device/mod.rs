@@ -1,4 +1,4 @@
-//! Devices: cheap handles to an allocator and the backend that computes on its memory.
+//! Devices, which are cheap handles to an allocator and to the backend that computes on its memory.
 
 pub mod cpu;
 pub mod cuda;
@@ -21,26 +21,26 @@ pub use stream::{Stream, StreamGuard};
 /// The kind of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// On the CPU, in host memory.
+    /// The CPU, with host memory.
     Cpu,
-    /// Kernels on a CUDA device, which run asynchronously.
+    /// A CUDA device, on which kernels run asynchronously.
     Cuda,
-    /// Memory accounting only: nothing is computed. Called `meta` on the command line.
+    /// A device that only accounts for memory and computes nothing. Called `meta` on the command line.
     Accounting,
 }
 
-/// Size of a CUDA device's workspace for matrix products, which are faster with one. It fills a whole segment, so that
-/// all other blocks have the same layout as without it.
+/// Size of a CUDA device's workspace for matrix products, which are faster with a workspace. It fills a whole segment,
+/// so that all other blocks have the same layout as without it.
 pub const WORKSPACE_BYTES: u64 = 16 << 20;
 
-/// A device that tensors are allocated on: an allocator over a driver. Clones refer to the same device; two calls of a
-/// constructor create two devices, whose tensors cannot be used in one operation.
+/// A device on which tensors are allocated, with its allocator and driver. Clones refer to the same device. Two calls
+/// of a constructor create two devices, whose tensors cannot be used in the same operation.
 #[derive(Clone)]
 pub struct Device(Arc<Inner>);
 
 struct Inner {
     kind: Kind,
-    /// The GPU that runs kernels, on a CUDA device.
+    /// The GPU that runs kernels, if this is a CUDA device.
     gpu: Option<Arc<Gpu>>,
     workspace: Option<Block>,
     /// Locked by the thread whose work currently uses the workspace.
@@ -50,7 +50,7 @@ struct Inner {
     streams: AtomicU64,
     /// The device's pinned host memory, once requested.
     pinned: OnceLock<Device>,
-    /// For pinned host memory: the device that copies from it.
+    /// The device that copies from this memory, if it is pinned host memory.
     owner: Option<Owner>,
     /// Must outlive the allocator, whose last events carry its device id.
     claim: DeviceClaim,
@@ -79,7 +79,7 @@ impl Device {
         Self::over(Kind::Cpu, Box::new(cpu::CpuDriver::with_capacity(capacity)), config)
     }
 
-    /// Creates an accounting device with `capacity` bytes: it tracks memory and computes nothing.
+    /// Creates an accounting device with `capacity` bytes, which tracks memory and computes nothing.
     pub fn accounting(capacity: u64) -> Self {
         Self::accounting_with(capacity, AllocConfig::default())
     }
@@ -129,9 +129,9 @@ impl Device {
     }
 
     /// Returns this device's pinned host memory, from which the device copies asynchronously and to which it copies
-    /// without an intermediate buffer. It is a separate device with its own allocator and entry in recordings;
-    /// operations on its tensors run on the CPU. It is created on first use; for a device without a GPU it is ordinary
-    /// memory of the same kind.
+    /// without an intermediate buffer. Pinned memory is a separate device with its own allocator and entry in
+    /// recordings, and operations on its tensors run on the CPU. It is created on first use. For a device without a
+    /// GPU, it is ordinary memory of the same kind.
     ///
     /// A copy of a pinned tensor [to this device](crate::Tensor::to_device) returns before it is complete. Until then
     /// the tensor's memory is not reused, and operations that modify the tensor wait.
@@ -161,7 +161,8 @@ impl Device {
         self.0.owner.is_some()
     }
 
-    /// Returns this pinned host memory's id of a stream that copies from it, or `None` for a stream of another device.
+    /// Returns the id in this pinned host memory of a stream that copies from it, or `None` for a stream of another
+    /// device.
     pub(crate) fn pinned_stream(&self, stream: &Stream) -> Option<StreamId> {
         let owner = self.0.owner.as_ref()?;
         let is_its = match (&owner.gpu, &stream.device().0.gpu) {
@@ -177,7 +178,7 @@ impl Device {
         self.0.owner.as_ref()?.gpu.as_deref()
     }
 
-    /// Returns how the device computes.
+    /// Returns the kind of the device.
     pub fn kind(&self) -> Kind {
         self.0.kind
     }
@@ -197,20 +198,20 @@ impl Device {
         self.kind() != Kind::Accounting
     }
 
-    /// Returns the GPU that runs kernels, on a CUDA device.
+    /// Returns the GPU that runs kernels, if this is a CUDA device.
     pub(crate) fn gpu(&self) -> Option<&Gpu> {
         self.0.gpu.as_deref()
     }
 
-    /// Returns a number that is unique among live devices.
+    /// Returns an id that is unique among live devices.
     fn number(&self) -> usize {
         Arc::as_ptr(&self.0).addr()
     }
 
     /// Returns the address and size in bytes of memory that kernels may use between two launches on the thread's
-    /// current stream. There is one workspace, and it belongs to the default stream, where kernels use it in order.
-    /// Other streams, whose work may run concurrently, have none, so that they use no more memory; kernels that work
-    /// without one are slower there.
+    /// current stream. There is one workspace, which belongs to the default stream, where kernels use it in order.
+    /// Other streams, whose work may run concurrently, have no workspace, so that they use no more memory; kernels are
+    /// slower there if they can work without a workspace.
     pub(crate) fn workspace(&self) -> (u64, u64) {
         match &self.0.workspace {
             Some(block) if self.stream() == block.stream() => (block.address(), WORKSPACE_BYTES),
@@ -218,8 +219,8 @@ impl Device {
         }
     }
 
-    /// Keeps other threads from submitting work to the thread's current stream until the guard drops, because one
-    /// kernel leaves results in the workspace for the next. Locks nothing if the stream has no workspace.
+    /// Prevents other threads from submitting work to the thread's current stream until the guard is dropped, because
+    /// one kernel leaves results in the workspace for the next. Locks nothing if the stream has no workspace.
     pub(crate) fn workspace_turn(&self) -> Option<MutexGuard<'_, ()>> {
         let (_, bytes) = self.workspace();
         (bytes > 0).then(|| self.0.workspace_turn.lock().unwrap_or_else(PoisonError::into_inner))
@@ -228,14 +229,14 @@ impl Device {
     /// Waits until all operations are complete. Operations of CPU and accounting devices are complete when they return.
     ///
     /// # Errors
-    /// Fails if an operation met an index out of range on the device, or if the device's driver reports an error.
+    /// Fails if an operation found an index out of range on the device, or if the device's driver reports an error.
     pub fn synchronize(&self) -> Result<()> {
         let Some(gpu) = self.gpu() else { return Ok(()) };
         gpu.synchronize_all()?;
         self.check_faults()
     }
 
-    /// Fails if a completed operation met an index out of range.
+    /// Fails if a completed operation found an index out of range.
     pub(crate) fn check_faults(&self) -> Result<()> {
         match self.gpu().and_then(Gpu::take_fault) {
             None => Ok(()),

@@ -11,18 +11,18 @@ use highwater_recorder::{DeviceId, StreamId};
 use super::cpu::host_memory;
 use highwater_allocator::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
 
-/// Returns the preferred device id in recordings of the pinned memory of device `owner`: ids count down from
+/// Returns the preferred device id in recordings for the pinned memory of device `owner`. These ids count down from
 /// [`PINNED_DEVICE`].
 pub(super) fn number_of(owner: DeviceId) -> DeviceId {
     DeviceId(PINNED_DEVICE.0.saturating_sub(owner.0))
 }
 
-/// Returns the pool's id of stream `stream` of its device. Id 0 is the host, for whose work blocks are allocated.
+/// Returns the pool's id for stream `stream` of its device. Id 0 is the host, for whose work blocks are allocated.
 pub(super) fn stream_of(stream: StreamId) -> StreamId {
     StreamId(stream.0 + 1)
 }
 
-/// Driver for the pinned host memory of one CUDA device. Stream 0 is the host's; the device's streams have their ids
+/// Driver for the pinned host memory of one CUDA device. Stream 0 is the host's. The device's streams have their ids
 /// plus 1.
 pub struct PinnedDriver {
     gpu: Arc<Gpu>,
@@ -54,7 +54,7 @@ fn context(doing: &'static str) -> impl Fn(Error) -> DriverError {
     }
 }
 
-/// Returns the device's id of a stream, or `None` for the host's.
+/// Returns the device's id of a stream, or `None` for the host's stream.
 fn of_device(stream: StreamId) -> Option<u64> {
     stream.0.checked_sub(1)
 }
@@ -73,7 +73,7 @@ impl Driver for PinnedDriver {
         Ok(Capacity { total: self.total, free: self.total.saturating_sub(self.in_use().bytes) })
     }
 
-    /// The memory is zeroed.
+    /// Returns zeroed memory.
     fn reserve(&self, bytes: u64) -> Result<u64, DriverError> {
         let address = self.gpu.reserve_pinned(bytes).map_err(context("reserve"))?;
         // SAFETY: the memory is new, `bytes` long, and writable by the host; its address was exposed.

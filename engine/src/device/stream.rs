@@ -1,6 +1,6 @@
-//! Streams: queues of a device's work, and the current stream of each thread.
+//! Streams, which are queues of a device's work, and the current stream of each thread.
 //!
-//! A stream runs its work in order; two streams run concurrently, so memory may be shared between streams only with
+//! A stream runs its work in order. Two streams run concurrently, so memory may be shared between streams only with
 //! synchronization. The rules are those of PyTorch:
 //!
 //! - Work goes to the thread's [current stream](Stream::enter), by default the device's default stream, and a new
@@ -12,10 +12,10 @@
 //!   the request of the free (`free_requested`) and its completion when the stream reaches that point
 //!   (`free_completed`).
 //!
-//! Backward runs each operation on the stream of its forward and synchronizes streams when gradients pass between them;
-//! gradients of leaves are accumulated on the current stream of the caller.
+//! Backward runs each operation on the stream of its forward, and synchronizes streams when gradients pass between
+//! them. Gradients of leaves are accumulated on the current stream of the caller.
 //!
-//! On devices whose work is complete when a call returns, streams are only ids, so that recordings are the same.
+//! On devices whose work is complete when a call returns, streams are only ids, which keep recordings the same.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -35,7 +35,7 @@ pub struct Stream {
 }
 
 thread_local! {
-    /// The current streams of this thread, by the address of their device; default streams are not listed.
+    /// The current streams of this thread, by the address of the device. Default streams are not listed.
     static ENTERED: RefCell<Vec<(usize, StreamId)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -86,7 +86,7 @@ impl Device {
         Stream { device: self.clone(), id }
     }
 
-    /// Makes stream `id` of this device the thread's current stream until the guard drops.
+    /// Makes stream `id` of this device the thread's current stream until the guard is dropped.
     pub(crate) fn enter_stream(&self, id: StreamId) -> StreamGuard {
         let former = self.stream();
         set(self.number(), id);
@@ -106,7 +106,7 @@ fn set(device: usize, stream: StreamId) {
 }
 
 impl Stream {
-    /// Returns the stream's id, counted from 1 on its device; the default stream has id 0.
+    /// Returns the stream's id, counted from 1 on its device. The default stream has id 0.
     pub fn id(&self) -> StreamId {
         self.id
     }
@@ -116,7 +116,7 @@ impl Stream {
         &self.device
     }
 
-    /// Makes this the thread's current stream of the device until the guard drops. Other devices are not affected.
+    /// Makes this the thread's current stream of the device until the guard is dropped. Other devices are not affected.
     pub fn enter(&self) -> StreamGuard {
         self.device.enter_stream(self.id)
     }
@@ -138,7 +138,7 @@ impl Stream {
     /// Waits until all work submitted to this stream is complete.
     ///
     /// # Errors
-    /// Fails if an operation met an index out of range on the device, or if the device's driver reports an error.
+    /// Fails if an operation found an index out of range on the device, or if the device's driver reports an error.
     pub fn synchronize(&self) -> Result<()> {
         let Some(gpu) = self.device.gpu() else { return Ok(()) };
         gpu.synchronize(self.id.0)?;

@@ -3,7 +3,7 @@
 use crate::nn::{Child, Filling, Init, Linear, Module, Sequence, Visitor};
 use crate::{Result, Tensor};
 
-/// t₁ + (t₂ + (t₃ + v)), where only v is trained: no gradient is needed for any t.
+/// t₁ + (t₂ + (t₃ + v)), where only v is trained, so that no gradient is needed for any t.
 #[derive(Debug)]
 pub struct FrozenSum {
     frozen: Vec<Tensor>,
@@ -11,7 +11,7 @@ pub struct FrozenSum {
 }
 
 impl FrozenSum {
-    /// Creates three frozen matrices of `width` × `width` and a trained one.
+    /// Creates three frozen matrices and a trained one, all of `width` × `width`.
     ///
     /// # Errors
     /// Fails if memory cannot be allocated.

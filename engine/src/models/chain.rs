@@ -5,7 +5,7 @@ use highwater_recorder::Category;
 use crate::nn::{Filling, Init, Module};
 use crate::{Result, Tensor, no_grad};
 
-/// x · (x · (… · (x · z))): a loop in which an engine runs out of memory if it accumulates gradients late or out of
+/// x · (x · (… · (x · z))), a loop in which an engine runs out of memory if it accumulates gradients late or out of
 /// place.
 #[derive(Debug)]
 pub struct MatmulChain {
@@ -15,8 +15,8 @@ pub struct MatmulChain {
 }
 
 impl MatmulChain {
-    /// Creates a chain of `length` products of matrices of `width` × `width`, with values so small that the result
-    /// stays in range. Only the factor x requires a gradient, unless `start_too`.
+    /// Creates a chain of `length` products of matrices of `width` × `width`, with values small enough to keep the
+    /// result in range. Only the factor x requires a gradient, unless `start_too`.
     ///
     /// # Errors
     /// Fails if memory cannot be allocated.
@@ -39,7 +39,7 @@ impl MatmulChain {
         self.forward(&self.start)?.sum()
     }
 
-    /// Like [`Self::loss`] but without a graph; also returns the right operand of each product, in order.
+    /// Like [`Self::loss`], but without a graph. Also returns the right operand of each product, in order.
     ///
     /// # Errors
     /// Fails if memory cannot be allocated.

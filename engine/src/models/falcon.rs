@@ -1,4 +1,4 @@
-//! Falcon: a decoder with multi-query attention, whose attention and MLP run in parallel (Almazrouei et al., 2023).
+//! Falcon, a decoder with multi-query attention, whose attention and MLP run in parallel (Almazrouei et al., 2023).
 
 use super::language::{LanguageModel, adapted, check_groups, check_heads, check_tokens, through, without_bias};
 use crate::nn::{Child, Embedding, Filling, Init, LayerNorm, LoraOptions, Module, Projection, Sequence};
@@ -14,16 +14,16 @@ pub struct FalconSize {
     pub layers: usize,
     /// Hidden size.
     pub width: usize,
-    /// Number of query heads; must divide the hidden size.
+    /// Number of query heads, which must divide the hidden size.
     pub heads: usize,
-    /// Number of key and value heads; must divide the number of query heads.
+    /// Number of key and value heads, which must divide the number of query heads.
     pub key_heads: usize,
     /// Hidden size of the MLP.
     pub hidden: usize,
 }
 
 impl FalconSize {
-    /// Falcon-7B: 6,921,720,704 parameters.
+    /// Falcon-7B, with 6,921,720,704 parameters.
     pub const FALCON_7B: Self =
         Self { vocabulary: 65024, layers: 32, width: 4544, heads: 71, key_heads: 1, hidden: 4 * 4544 };
 
@@ -52,7 +52,8 @@ struct Block {
     mlp: Child<Mlp>,
 }
 
-/// Queries, keys and values stay in the buffer of their common product; queries and keys are rotated in place.
+/// Attention whose queries, keys and values stay in the buffer of their common product. Queries and keys are rotated in
+/// place.
 #[derive(Debug)]
 struct Attention {
     query_key_value: Child<Projection>,

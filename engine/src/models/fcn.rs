@@ -1,4 +1,4 @@
-//! FCN: fully convolutional networks for semantic segmentation, based on VGG16.
+//! FCN, fully convolutional networks for semantic segmentation based on VGG16.
 
 use super::vgg::Vgg16;
 use crate::nn::{Child, Conv2d, ConvTranspose2d, Dropout2d, Filling, Init, LinearFilling, Module, Visitor};
@@ -8,16 +8,16 @@ use crate::{Error, Result, Tensor};
 /// Stride in pixels of the finest score map that a network uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FcnStride {
-    /// FCN-8s: scores of the third, fourth and last pooling layers.
+    /// FCN-8s, which uses scores of the third, fourth and last pooling layers.
     Eight,
-    /// FCN-32s: scores of the last pooling layer only.
+    /// FCN-32s, which uses scores of the last pooling layer only.
     ThirtyTwo,
 }
 
-/// Padding, which the 7 × 7 kernel after five pooling layers needs.
+/// Padding needed by the 7 × 7 kernel after five pooling layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FcnPadding {
-    /// 100 pixels around the image, as in the paper's networks: supports images of any size.
+    /// 100 pixels around the image, as in the paper's networks, which supports images of any size.
     Hundred,
     /// 1 pixel around the image, as in VGG16, and 3 around the input of the 7 × 7 kernel.
     One,
@@ -34,12 +34,12 @@ pub struct FcnSize {
     pub classes: usize,
     /// Whether to apply channel dropout with probability 0.5 before the scores in training.
     pub dropout: bool,
-    /// Divisor of VGG16's channels and of the 4096 after them: 1 for the original network; at most 64.
+    /// Divisor of the numbers of channels, at most 64. It is 1 for the original network.
     pub divisor: usize,
 }
 
 impl FcnSize {
-    /// FCN-8s with the 21 classes of PASCAL VOC: 134,489,759 parameters.
+    /// FCN-8s with the 21 classes of PASCAL VOC and 134,489,759 parameters.
     pub const VOC_8S: Self =
         Self { stride: FcnStride::Eight, padding: FcnPadding::Hundred, classes: 21, dropout: true, divisor: 1 };
 
@@ -47,8 +47,8 @@ impl FcnSize {
     pub const SMALL: Self = Self { padding: FcnPadding::One, classes: 4, divisor: 16, ..Self::VOC_8S };
 }
 
-/// A fully convolutional network (Long, Shelhamer and Darrell, 2015): images `[batch, 3, height, width]` to scores
-/// `[batch, classes, height, width]`.
+/// A fully convolutional network (Long, Shelhamer and Darrell, 2015), which maps images `[batch, 3, height, width]` to
+/// scores `[batch, classes, height, width]`.
 #[derive(Debug)]
 pub struct Fcn {
     features: Child<Vgg16>,
@@ -118,9 +118,9 @@ impl Fcn {
         })
     }
 
-    /// Applies the layers after the last pool, with 4096 channels. ReLU comes after dropout: the result is the same,
-    /// because dropout multiplies by zero or by a positive factor, but dropout can then overwrite the convolution's
-    /// output. After ReLU, which keeps its output for backward, it would need more memory.
+    /// Applies the layers after the last pool, with 4096 channels. ReLU follows dropout. The result is the same as in
+    /// the opposite order, because dropout multiplies by zero or by a positive factor, but dropout can then overwrite
+    /// the convolution's output. After ReLU, which keeps its output for backward, it would need more memory.
     fn head(&self, pool5: &Tensor) -> Result<Tensor> {
         let mut hidden = pool5.clone();
         for (number, layer) in [&self.fc6, &self.fc7].into_iter().enumerate() {
@@ -250,8 +250,9 @@ impl Eight {
     }
 }
 
-/// Upsamples `coarse` scores by a factor of two and adds `fine` scores. The larger is cropped: the fine scores at
-/// `start` if the image has wide padding, otherwise the upsampled scores evenly on all sides.
+/// Upsamples `coarse` scores by a factor of two and adds `fine` scores. The larger of the two is cropped. Fine scores
+/// are cropped at `start` if the image has wide padding; otherwise the upsampled scores are cropped evenly on all
+/// sides.
 fn join(
     upscore: &Child<ConvTranspose2d>,
     coarse: Tensor,

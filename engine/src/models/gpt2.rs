@@ -1,4 +1,4 @@
-//! GPT-2: a decoder with learned position embeddings (Radford et al., 2019).
+//! GPT-2, a decoder with learned position embeddings (Radford et al., 2019).
 
 use super::language::{LanguageModel, adapted, check_heads, check_tokens, through};
 use crate::nn::{
@@ -12,13 +12,13 @@ use crate::{Error, Result, Tensor};
 pub struct Gpt2Size {
     /// Vocabulary size.
     pub vocabulary: usize,
-    /// Maximum sequence length in tokens: the number of learned position embeddings.
+    /// Maximum sequence length in tokens, which is the number of learned position embeddings.
     pub positions: usize,
     /// Number of blocks.
     pub layers: usize,
     /// Hidden size.
     pub width: usize,
-    /// Number of attention heads; must divide the hidden size.
+    /// Number of attention heads, which must divide the hidden size.
     pub heads: usize,
     /// Dropout probability after the embedding and after the attention and MLP of each block. There is no dropout of
     /// attention weights, because they are never materialized.
@@ -26,7 +26,7 @@ pub struct Gpt2Size {
 }
 
 impl Gpt2Size {
-    /// The smallest published model: 124,439,808 parameters.
+    /// The smallest published model, with 124,439,808 parameters.
     pub const SMALLEST_PUBLISHED: Self =
         Self { vocabulary: 50257, positions: 1024, layers: 12, width: 768, heads: 12, dropout: 0.0 };
 
@@ -39,8 +39,8 @@ const EPSILON: f64 = 1e-5;
 /// Standard deviation of initial weights.
 const DEVIATION: f64 = 0.02;
 
-/// GPT-2 with the parameters of Hugging Face's `GPT2LMHeadModel`; weights of linear layers are `[outputs, inputs]`. The
-/// head shares the weight of the token embedding.
+/// GPT-2 with the parameters of Hugging Face's `GPT2LMHeadModel`. Weights of linear layers have shape
+/// `[outputs, inputs]`. The head shares the weight of the token embedding.
 #[derive(Debug)]
 pub struct Gpt2 {
     wte: Child<Embedding>,
@@ -75,12 +75,12 @@ struct Mlp {
 }
 
 impl Gpt2 {
-    /// Names of the layers that [`LoraOptions`] supports: the attention layers and `c_fc`. Both attention and MLP end
-    /// in a `c_proj`.
+    /// Names of the layers supported by [`LoraOptions`], which are the attention layers and `c_fc`. Both attention and
+    /// MLP end in a `c_proj`.
     pub const LORA_TARGETS: &'static [&'static str] = &["c_attn", "c_proj", "c_fc"];
 
-    /// Creates a model of these sizes, initialized as in Hugging Face's. With `lora`, everything is frozen except the
-    /// LoRA adapters.
+    /// Creates a model of these sizes, initialized as in Hugging Face's model. With `lora`, everything is frozen except
+    /// the LoRA adapters.
     ///
     /// # Errors
     /// Fails if the number of heads does not divide the hidden size, if the settings of `lora` are invalid, or if
@@ -142,7 +142,7 @@ impl Module for Gpt2 {
     crate::visit_fields!(wte, wpe, drop, h, ln_f);
 }
 
-/// Returns a linear layer's initial values; `layers` is the number of blocks for a layer whose output is added to the
+/// Returns a linear layer's initial values. `layers` is the number of blocks if the layer's output is added to the
 /// residual stream.
 fn filling(layers: Option<usize>) -> LinearFilling {
     let halves = layers.map_or(1.0, |layers| 2.0 * layers as f64);

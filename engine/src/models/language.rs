@@ -16,12 +16,13 @@ pub trait LanguageModel: Module {
     fn head_weight(&self) -> &Tensor;
 }
 
-/// Returns a normal distribution for a linear layer's weight, without a bias.
+/// Returns initial values of a linear layer without a bias, with normally distributed weights.
 pub(super) fn without_bias(deviation: f64) -> LinearFilling {
     LinearFilling { weight: Filling::Normal { deviation }, bias: None }
 }
 
-/// Creates a model by `fill`: with `lora`, whose layers must be among `targets`, all but the adapters is frozen.
+/// Creates a model with `fill`. If `lora` is given, everything is frozen except the adapters of its layers, which must
+/// be among `targets`.
 pub(super) fn adapted<M>(
     init: &mut Init,
     lora: Option<&LoraOptions>,

@@ -1,4 +1,4 @@
-//! Llama: a decoder with grouped-query attention, RMS norms and gated MLPs (Touvron et al., 2023; Grattafiori et al.,
+//! Llama, a decoder with grouped-query attention, RMS norms and gated MLPs (Touvron et al., 2023; Grattafiori et al.,
 //! 2024).
 
 use super::language::{LanguageModel, adapted, check_groups, check_heads, check_tokens, through, without_bias};
@@ -15,9 +15,9 @@ pub struct LlamaSize {
     pub layers: usize,
     /// Hidden size.
     pub width: usize,
-    /// Number of query heads; must divide the hidden size.
+    /// Number of query heads, which must divide the hidden size.
     pub heads: usize,
-    /// Number of key and value heads; must divide the number of query heads.
+    /// Number of key and value heads, which must divide the number of query heads.
     pub key_heads: usize,
     /// Hidden size of the MLP.
     pub hidden: usize,
@@ -26,7 +26,7 @@ pub struct LlamaSize {
 }
 
 impl LlamaSize {
-    /// Llama-3-8B: 8,030,261,248 parameters.
+    /// Llama-3-8B, with 8,030,261,248 parameters.
     pub const LLAMA_3_8B: Self = Self {
         vocabulary: 128_256,
         layers: 32,
@@ -47,7 +47,7 @@ const EPSILON: f64 = 1e-5;
 /// Standard deviation of initial weights.
 const DEVIATION: f64 = 0.02;
 
-/// Llama with the parameters of Hugging Face's `LlamaForCausalLM`; the head has a separate weight.
+/// Llama with the parameters of Hugging Face's `LlamaForCausalLM`. The head has a separate weight.
 #[derive(Debug)]
 pub struct Llama {
     embed_tokens: Child<Embedding>,
@@ -171,8 +171,8 @@ impl Attention {
         })
     }
 
-    /// Applies `layer` to the input and reshapes the output to `[batch, length, heads, width]`. Its memory is not
-    /// shared.
+    /// Applies `layer` to the input and reshapes the output to `[batch, length, heads, width]`. The memory of the
+    /// output is not shared.
     fn by_head(&self, layer: &Child<Projection>, input: &Tensor) -> Result<Tensor> {
         let projected = layer.forward(input)?;
         let [batch, length, all] = [0, 1, 2].map(|axis| projected.shape()[axis]);

@@ -1,4 +1,4 @@
-//! NeRF: represents a scene as a network that predicts color and density at every point in space.
+//! NeRF, which represents a scene as a network that predicts color and density at every point in space.
 
 use crate::nn::{Child, Init, Linear, Module, Sequence};
 use crate::{Error, Result, Rng, Tensor, no_grad};
@@ -17,25 +17,26 @@ pub struct NerfSize {
 }
 
 impl NerfSize {
-    /// Eight layers of 64, points in chunks of 65,536.
+    /// Eight layers of width 64, with points in chunks of 65,536.
     pub const TINY: Self = Self { width: 64, layers: 8, octaves: 6, chunk: 65_536 };
 
     /// A small model that trains quickly on a CPU.
     pub const SMALL: Self = Self { width: 32, layers: 3, octaves: 3, chunk: 1024 };
 }
 
-/// Index of the layer whose input the encoded points are concatenated to again.
+/// Index of the layer to whose input the encoded points are concatenated again.
 const JOINED_BEFORE: usize = 5;
 /// Index of the density in the output, after the color.
 const DENSITY: usize = 3;
 /// Initial bias of the density. It must be above 0, because ReLU passes no gradient where the density is 0.
 const FIRST_DENSITY: f64 = 0.1;
-/// Keeps transmittance above 0, so that points behind others have a gradient.
+/// Keeps the transmittance above 0, so that points behind other points have a gradient.
 const LEFT_OVER: f64 = 1e-10;
 /// Step length of the last point of a ray.
 const TO_INFINITY: f64 = 1e10;
 
-/// A neural radiance field (Mildenhall et al., 2020) in its tiny form: no view directions, and one network.
+/// A neural radiance field (Mildenhall et al., 2020) in its tiny form, which has no view directions and only one
+/// network.
 #[derive(Debug)]
 pub struct Nerf {
     network: Child<RadianceField>,
@@ -62,7 +63,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Samples `count` points on each ray between distances `near` and `far`: the range is divided evenly, with one
+    /// Samples `count` points on each ray between distances `near` and `far`. The range is divided evenly, with one
     /// random point in each part. No gradient flows through the points.
     ///
     /// # Errors
@@ -84,7 +85,7 @@ impl Samples {
 }
 
 impl Nerf {
-    /// Creates a network of these sizes, initialized as PyTorch's linear layers.
+    /// Creates a network of these sizes, initialized like PyTorch's linear layers.
     ///
     /// # Errors
     /// Fails if the chunk size is 0, or if memory cannot be allocated.
@@ -123,8 +124,8 @@ impl Nerf {
 }
 
 /// Sums the colors along each ray, weighted by density and by the transmittance up to the point (Max, 1995). `raw`,
-/// `[rays, samples, 4]`, is consumed. Forward keeps only six elements per point: color (3), density, step, and the
-/// fraction of light that passes the point; the rest follows from these.
+/// `[rays, samples, 4]`, is consumed. Forward keeps only six elements per point, namely the color (3), the density, the
+/// step, and the fraction of light that passes the point. The rest is computed from these.
 fn composite(raw: Tensor, steps: &Tensor) -> Result<Tensor> {
     let (rays, count) = (raw.shape()[0], raw.shape()[1]);
     let colours = raw.narrow(2, 0, 3)?.sigmoid()?;
@@ -149,7 +150,7 @@ impl Module for Nerf {
     crate::visit_fields!(network);
 }
 
-/// The network: maps encoded points to color and density.
+/// The network, which maps encoded points to color and density.
 #[derive(Debug)]
 struct RadianceField {
     layers: Child<Sequence<Linear>>,

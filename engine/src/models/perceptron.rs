@@ -1,4 +1,4 @@
-//! Multi-layer perceptron: linear layers with ReLU between them.
+//! Multi-layer perceptron, which has linear layers with ReLU between them.
 
 use crate::nn::{Child, Init, Linear, Module, Sequence};
 use crate::{Result, Tensor};
@@ -11,7 +11,8 @@ pub struct Perceptron {
 }
 
 impl Perceptron {
-    /// Creates a network with `inputs` input features, `layers` hidden layers of `width` and `outputs` output features.
+    /// Creates a network with `inputs` input features, `layers` hidden layers of `width`, and `outputs` output
+    /// features.
     ///
     /// # Errors
     /// Fails if memory cannot be allocated.

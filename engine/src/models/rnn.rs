@@ -55,7 +55,7 @@ impl Rnn {
         Ok(Self { cell })
     }
 
-    /// Computes the state after `state` from one step's `input`; all have shape `[batch, width]`.
+    /// Computes the state after `state` from one step's `input`. All three have shape `[batch, width]`.
     ///
     /// # Errors
     /// Fails if shapes or dtypes do not match, or if memory cannot be allocated.

@@ -4,8 +4,8 @@ use crate::nn::{Child, Conv2d, Filling, Init, LinearFilling, MaxPool2d, Module, 
 use crate::ops::{ConvOptions, PoolOptions};
 use crate::{Result, Tensor};
 
-/// The convolutional layers of VGG16 (Simonyan and Zisserman, 2015): five blocks, each ending with 2 × 2 max pooling.
-/// Pooling windows at the edge may be incomplete (`ceil`).
+/// The convolutional layers of VGG16 (Simonyan and Zisserman, 2015), in five blocks that each end with 2 × 2 max
+/// pooling. Pooling windows at the edge may be incomplete (`ceil`).
 #[derive(Debug)]
 pub struct Vgg16 {
     blocks: Vec<Block>,
@@ -22,7 +22,7 @@ impl Vgg16 {
     const BLOCKS: [(usize, usize); 5] = [(2, 64), (2, 128), (3, 256), (3, 512), (3, 512)];
 
     /// Creates the layers for images with `colours` channels, initialized as in torchvision. The image is padded by
-    /// `padding` pixels (1 in VGG). The number of channels is divided by `divisor`, for small networks.
+    /// `padding` pixels (1 in VGG). For small networks, the number of channels is divided by `divisor`.
     ///
     /// # Errors
     /// Fails if memory cannot be allocated.

@@ -1,4 +1,4 @@
-//! ViT: the vision transformer, with torchvision's structure and names.
+//! ViT, the vision transformer, with torchvision's structure and names.
 
 use crate::nn::{
     Child, EncoderBlock, EncoderSize, Filling, Init, LayerNorm, Linear, LinearFilling, Module, PatchEmbedding, Sequence,
@@ -10,7 +10,7 @@ use crate::{Error, Result, Tensor};
 pub struct VitSize {
     /// Height and width of the images in pixels.
     pub image: usize,
-    /// Height and width of a patch in pixels; must divide the image size.
+    /// Height and width of a patch in pixels, which must divide the image size.
     pub patch: usize,
     /// Number of encoder blocks.
     pub layers: usize,
@@ -21,7 +21,7 @@ pub struct VitSize {
 }
 
 impl VitSize {
-    /// torchvision's `vit_l_16`: 304,326,632 parameters.
+    /// torchvision's `vit_l_16`, with 304,326,632 parameters.
     pub const L_16: Self = Self {
         image: 224,
         patch: 16,
@@ -39,13 +39,13 @@ impl VitSize {
         classes: 10,
     };
 
-    /// Returns the number of tokens per image: the patches and the class token.
+    /// Returns the number of tokens per image, one for each patch and the class token.
     pub fn tokens(&self) -> usize {
         (self.image / self.patch).pow(2) + 1
     }
 }
 
-/// A vision transformer (Dosovitskiy et al., 2021): `[batch, 3, image, image]` to `[batch, classes]`.
+/// A vision transformer (Dosovitskiy et al., 2021), which maps `[batch, 3, image, image]` to `[batch, classes]`.
 #[derive(Debug)]
 pub struct VisionTransformer {
     class_token: Tensor,
@@ -91,7 +91,7 @@ impl VisionTransformer {
         })
     }
 
-    /// Embeds images as tokens, the class token first.
+    /// Embeds images as tokens, with the class token first.
     fn tokens(&self, images: &Tensor) -> Result<Tensor> {
         let patches = self.conv_proj.forward(images)?;
         let class_token = self.class_token.expand([patches.shape()[0], 1, patches.shape()[2]])?;
@@ -124,7 +124,7 @@ impl Encoder {
 
 impl Module for Encoder {
     /// Returns the class token of each image, `[batch, width]`. The position embedding is added in place. Only the
-    /// class token is normalized, because the others are not used.
+    /// class token is normalized, because the other tokens are not used.
     fn forward_into(&self, tokens: Tensor) -> Result<Tensor> {
         let positioned = tokens.into_add(&self.pos_embedding)?;
         let class_token = self.layers.forward(&positioned)?.select(1, 0)?.compact()?;

@@ -6,8 +6,8 @@ use super::module::{Child, Module};
 use crate::ops::attention::AttentionOptions;
 use crate::{Error, Result, Tensor};
 
-/// Self-attention: `[batch, length, width]` to the same shape. One matrix product computes queries, keys and values as
-/// one packed tensor, and their gradients are written to one buffer.
+/// Self-attention, which maps `[batch, length, width]` to the same shape. One matrix product computes queries, keys and
+/// values as one packed tensor, and their gradients are written to one buffer.
 #[derive(Debug)]
 pub struct MultiHeadAttention {
     in_proj: Child<Linear>,
@@ -17,7 +17,7 @@ pub struct MultiHeadAttention {
 }
 
 impl MultiHeadAttention {
-    /// Creates a layer of width `width` with `heads` heads, initialized as PyTorch's `MultiheadAttention`.
+    /// Creates a layer of width `width` with `heads` heads, initialized like PyTorch's `MultiheadAttention`.
     ///
     /// # Errors
     /// Fails if `width` is not divisible by `heads`, or if memory cannot be allocated.

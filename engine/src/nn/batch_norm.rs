@@ -1,4 +1,4 @@
-//! Batch normalization: uses batch statistics in training and running averages in inference.
+//! Batch normalization, which uses batch statistics in training and running averages in inference.
 
 use super::init::{Filling, Init};
 use super::module::{Mode, Module, Visitor};

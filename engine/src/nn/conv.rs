@@ -7,7 +7,7 @@ use crate::ops::columns::check_groups;
 use crate::ops::{ConvOptions, ConvTransposeOptions};
 use crate::{Result, Tensor};
 
-/// A convolution with square kernels: `[batch, inputs, height, width]` to `[batch, outputs, …]`.
+/// A convolution with square kernels, which maps `[batch, inputs, height, width]` to `[batch, outputs, …]`.
 #[derive(Debug)]
 pub struct Conv2d {
     weight: Tensor,
@@ -27,7 +27,7 @@ impl Conv2d {
         Self::filled(init, [inputs, outputs, side], options, filling)
     }
 
-    /// Like [`Self::new`], without a bias, as before a norm that subtracts the mean.
+    /// Like [`Self::new`], without a bias, as used before a norm that subtracts the mean.
     ///
     /// # Errors
     /// See [`Self::new`].
@@ -36,7 +36,7 @@ impl Conv2d {
         Self::filled(init, [inputs, outputs, side], options, LinearFilling { weight, bias: None })
     }
 
-    /// Like [`Self::new`], initialized with `filling`; without a bias if that has none.
+    /// Like [`Self::new`], initialized with `filling`. The layer has a bias only if `filling` has one.
     ///
     /// # Errors
     /// See [`Self::new`].
@@ -63,7 +63,8 @@ impl Module for Conv2d {
     crate::visit_fields!(weight, bias);
 }
 
-/// A transposed convolution with square kernels: `[batch, inputs, height, width]` to larger `[batch, outputs, …]`.
+/// A transposed convolution with square kernels, which maps `[batch, inputs, height, width]` to larger
+/// `[batch, outputs, …]`.
 #[derive(Debug)]
 pub struct ConvTranspose2d {
     weight: Tensor,
@@ -84,7 +85,7 @@ impl ConvTranspose2d {
         Self::filled(init, [inputs, outputs, side], options, filling)
     }
 
-    /// Like [`Self::new`], initialized with `filling`; [`Filling::Bilinear`] makes the layer upsample from the start.
+    /// Like [`Self::new`], initialized with `filling`. With [`Filling::Bilinear`], the layer initially upsamples.
     ///
     /// # Errors
     /// Fails if `filling` does not support the dtype. See also [`Self::new`].
@@ -105,8 +106,7 @@ impl ConvTranspose2d {
     }
 
     /// Computes the part of the output of [`Module::forward`] that starts at `start` and has size `size`, without
-    /// materializing the rest. Padding is ignored: the start is relative to where the first kernel
-    /// begins.
+    /// materializing the rest. Padding is ignored, so the start is relative to the start of the first kernel.
     ///
     /// # Errors
     /// Fails if the input or the part does not have the expected shape, or if memory cannot be allocated.

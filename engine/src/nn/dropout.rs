@@ -19,7 +19,7 @@ impl Chance {
         Self { share, rng: Mutex::new(Rng::new(init.seed())), mode: Mode::new() }
     }
 
-    /// Calls `body` with the probability and the random number generator; returns the input unchanged in inference.
+    /// Calls `body` with the probability and the random number generator. Returns the input unchanged in inference.
     fn apply(&self, input: Tensor, body: impl FnOnce(Tensor, f64, &mut Rng) -> Result<Tensor>) -> Result<Tensor> {
         if !self.mode.is_training() || self.share == 0.0 {
             return Ok(input);
@@ -29,8 +29,7 @@ impl Chance {
     }
 }
 
-/// Dropout: in training, zeroes each element with a given probability and scales the others so that the mean is
-/// preserved.
+/// Dropout, which in training zeroes each element with a given probability and scales the others to preserve the mean.
 #[derive(Debug)]
 pub struct Dropout(Chance);
 
@@ -51,15 +50,15 @@ impl Module for Dropout {
     }
 }
 
-/// Has no name of its own in the model.
+/// Without a name of its own in the model.
 impl Field for Dropout {
     fn accept(&self, _name: &str, visitor: &mut Visitor) {
         self.visit(visitor);
     }
 }
 
-/// Channel dropout: in training, zeroes each channel of `[batch, channels, height, width]` with a given probability and
-/// scales the others so that the mean is preserved.
+/// Channel dropout, which in training zeroes each channel of `[batch, channels, height, width]` with a given
+/// probability and scales the others to preserve the mean.
 #[derive(Debug)]
 pub struct Dropout2d(Chance);
 

@@ -1,10 +1,10 @@
-//! Embedding: a table of vectors, looked up by index.
+//! Embedding, a table of vectors that are looked up by index.
 
 use super::init::{Filling, Init};
 use super::module::Module;
 use crate::{Result, Tensor};
 
-/// A table of `entries` vectors: maps indices (I64) of any shape to `[…, width]`.
+/// A table of `entries` vectors, which maps indices (I64) of any shape to `[…, width]`.
 #[derive(Debug)]
 pub struct Embedding {
     weight: Tensor,

@@ -1,4 +1,4 @@
-//! Initialization of parameters and buffers: device, dtype and random numbers.
+//! Initialization of parameters and buffers, with their device, dtype and random numbers.
 
 use half::{bf16, f16};
 use highwater_recorder::{Category, scope};
@@ -23,20 +23,20 @@ pub enum Filling {
         /// Bound of the magnitude.
         bound: f64,
     },
-    /// Bilinear interpolation, for the kernel of a transposed convolution, `[channels, channels, side, side]`:
+    /// Bilinear interpolation, for the kernel of a transposed convolution, `[channels, channels, side, side]`, which
     /// upsamples each channel independently (Long, Shelhamer and Darrell, 2015).
     Bilinear,
 }
 
 impl Filling {
-    /// Returns PyTorch's default for linear and convolution layers, weights and biases alike: uniform within ±1/√inputs
-    /// (He et al., 2015, with a slope of √5).
+    /// Returns PyTorch's default for the weights and biases of linear and convolution layers, a uniform distribution
+    /// within ±1/√inputs (He et al., 2015, with a slope of √5).
     pub fn kaiming_uniform(inputs: usize) -> Self {
         Self::Uniform { bound: 1.0 / (inputs as f64).sqrt() }
     }
 
-    /// Returns the normal distribution that preserves variances through layers with ReLU (He et al., 2015): in the
-    /// forward pass if `fan` is the fan-in, in the backward pass if it is the fan-out.
+    /// Returns the normal distribution that preserves variances through layers with ReLU (He et al., 2015). It
+    /// preserves them in the forward pass if `fan` is the fan-in, and in the backward pass if it is the fan-out.
     pub fn kaiming_normal(fan: usize) -> Self {
         Self::Normal { deviation: (2.0 / fan as f64).sqrt() }
     }
@@ -70,7 +70,7 @@ impl Init {
         u64::from(low) | u64::from(high) << 32
     }
 
-    /// Creates a buffer filled with `value`, in the parameters' [statistics dtype](DType::statistics): it requires no
+    /// Creates a buffer filled with `value`, in the parameters' [statistics dtype](DType::statistics). It requires no
     /// gradient and is recorded as a buffer in the thread's current scope.
     ///
     /// # Errors
@@ -90,7 +90,7 @@ impl Init {
         self.dtype
     }
 
-    /// Calls `make` with parameters frozen: they require no gradient, and no optimizer changes them.
+    /// Calls `make` with frozen parameters, which require no gradient and are not changed by optimizers.
     pub fn frozen<R>(&mut self, make: impl FnOnce(&mut Self) -> R) -> R {
         self.with(self.dtype, false, make)
     }
@@ -108,7 +108,7 @@ impl Init {
         made
     }
 
-    /// Creates a parameter: a leaf that requires a gradient unless it is [frozen](Self::frozen), recorded as a
+    /// Creates a parameter, a leaf that requires a gradient unless it is [frozen](Self::frozen). It is recorded as a
     /// parameter in the thread's current scope.
     ///
     /// # Errors

@@ -1,10 +1,10 @@
-//! Linear layer: y = x · Wᵀ + b.
+//! Linear layer, y = x · Wᵀ + b.
 
 use super::init::{Filling, Init};
 use super::module::Module;
 use crate::{Result, Tensor};
 
-/// A weight matrix and a bias, applied to the last axis: `[…, inputs]` to `[…, outputs]`.
+/// A weight matrix and a bias, applied to the last axis, which map `[…, inputs]` to `[…, outputs]`.
 #[derive(Debug)]
 pub struct Linear {
     weight: Tensor,

@@ -1,16 +1,16 @@
-//! LoRA: frozen linear layers with trainable low-rank adapters (Hu et al.: "LoRA", 2021).
+//! LoRA, frozen linear layers with trainable low-rank adapters (Hu et al.: "LoRA", 2021).
 
 use super::init::{Filling, Init};
 use super::linear::{Linear, LinearFilling};
 use super::module::{Child, Module, Visitor};
 use crate::{DType, Error, Result, Tensor};
 
-/// Settings for LoRA: the layers that get an adapter, and its rank, scale and dtype.
+/// Settings for LoRA, with the layers that get an adapter, and its rank, scale and dtype.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoraOptions {
-    /// Rank of the adapters: the rows of `A` and the columns of `B`.
+    /// Rank of the adapters, which is the number of rows of `A` and of columns of `B`.
     pub rank: usize,
-    /// Numerator of the scale: the adapter's output is multiplied by `alpha / rank`.
+    /// Numerator of the scale. The adapter's output is multiplied by `alpha / rank`.
     pub alpha: f64,
     /// Dtype of `A` and `B`, such as f32 for a bf16 model; `None` for the model's dtype.
     pub dtype: Option<DType>,
@@ -37,7 +37,7 @@ impl LoraOptions {
     }
 }
 
-/// A frozen linear layer with a low-rank adapter: `base(x) + (alpha / rank) · (x · Aᵀ) · Bᵀ`. `B` is initialized to
+/// A frozen linear layer with a low-rank adapter, `base(x) + (alpha / rank) · (x · Aᵀ) · Bᵀ`. `B` is initialized to
 /// zeros, so the layer initially computes the same as its base.
 #[derive(Debug)]
 pub struct LoraLinear {
@@ -48,7 +48,8 @@ pub struct LoraLinear {
 }
 
 impl LoraLinear {
-    /// Creates a layer of `[inputs, outputs]`. The frozen base is initialized with `filling`, `A` and `B` as in PEFT.
+    /// Creates a layer of `[inputs, outputs]`. The frozen base is initialized with `filling`, and `A` and `B` as in
+    /// PEFT.
     ///
     /// # Errors
     /// Fails if the rank is 0, or if memory cannot be allocated.
@@ -87,7 +88,7 @@ impl Module for LoraLinear {
     }
 }
 
-/// A linear layer of a model that supports fine-tuning: plain or with a LoRA adapter.
+/// A linear layer of a model that supports fine-tuning, with or without a LoRA adapter.
 #[derive(Debug)]
 pub enum Projection {
     /// A layer without an adapter.

@@ -1,11 +1,11 @@
-//! Feed-forward network: two linear layers with an activation between them.
+//! Feed-forward network, which has two linear layers with an activation between them.
 
 use super::init::Init;
 use super::linear::{Linear, LinearFilling};
 use super::module::{Child, Module};
 use crate::{Result, Tensor};
 
-/// `fc2(gelu(fc1(x)))`: the feed-forward part of a transformer block.
+/// `fc2(gelu(fc1(x)))`, the feed-forward part of a transformer block.
 #[derive(Debug)]
 pub struct Mlp {
     fc1: Child<Linear>,
@@ -13,8 +13,8 @@ pub struct Mlp {
 }
 
 impl Mlp {
-    /// Creates layers from `width` to `hidden` and back; `filling` returns the initial values of a layer of `[inputs,
-    /// outputs]`.
+    /// Creates layers from `width` to `hidden` and back, where `filling` returns the initial values of a layer of
+    /// `[inputs, outputs]`.
     ///
     /// # Errors
     /// Fails if memory cannot be allocated.

@@ -1,4 +1,4 @@
-//! Layers with named parameters that report their scope to the recorder.
+//! Layers with named parameters, which report their scope to the recorder.
 //!
 //! A [`Child`] wraps a module under the name that its parent gives it, and enters that scope when the child is created,
 //! called or visited. An allocation's scope (`encoder.layers.3.mlp.fc1`) and a parameter's path

@@ -11,7 +11,7 @@ use highwater_recorder::{ScopeId, scope};
 use super::init::Init;
 use crate::{Error, Result, Tensor, autograd};
 
-/// A function with parameters: a layer or a model. It implements [`forward`](Self::forward), or
+/// A function with parameters, such as a layer or a model. It implements [`forward`](Self::forward), or
 /// [`forward_into`](Self::forward_into) if it frees or overwrites its input early.
 pub trait Module: Send + Sync + 'static {
     /// Computes the output for `input`.
@@ -23,7 +23,7 @@ pub trait Module: Send + Sync + 'static {
     }
 
     /// Like [`Self::forward`]. If the input's memory is not shared, it may be freed before the output is computed, or
-    /// overwritten with it.
+    /// overwritten with the output.
     ///
     /// # Errors
     /// See [`Self::forward`].
@@ -44,8 +44,8 @@ pub trait Module: Send + Sync + 'static {
         visited(self, Visitor::default()).buffers
     }
 
-    /// Sets the module and its children to training mode (the default) or inference mode. Dropout and batch norm depend
-    /// on it.
+    /// Sets the module and its children to training mode (the default) or inference mode, which affects dropout and
+    /// batch norm.
     fn set_training(&self, training: bool) {
         visited(self, Visitor { training: Some(training), ..Visitor::default() });
     }
@@ -64,7 +64,7 @@ impl Field for Tensor {
 }
 
 impl<M: Module> Field for Child<M> {
-    /// Visits the child under the name that it was created with.
+    /// Visits the child under the name with which it was created.
     fn accept(&self, _name: &str, visitor: &mut Visitor) {
         visitor.child(self);
     }
@@ -88,8 +88,8 @@ impl<F: Field> Field for Vec<F> {
     }
 }
 
-/// Implements [`Module::visit`](crate::nn::Module::visit) for a module with these fields, visited in this order:
-/// parameters (tensors, named after their fields), children and modes.
+/// Implements [`Module::visit`](crate::nn::Module::visit) for a module with these fields, visited in this order. Fields
+/// are parameters (tensors, named after their fields), children and modes.
 #[macro_export]
 macro_rules! visit_fields {
     ($($field:ident),+ $(,)?) => {
@@ -104,12 +104,12 @@ fn visited<M: Module + ?Sized>(module: &M, mut visitor: Visitor) -> Visitor {
     visitor
 }
 
-/// Enables activation checkpointing for the children whose path matches `pattern`, and returns their number, which
-/// is not 0. From then on each keeps only the inputs of its [forward](Child::run), which is recomputed in backward (see
-/// [`autograd::checkpoint`](autograd::checkpoint())).
+/// Enables activation checkpointing for the children whose path matches `pattern`, and returns their number, which is
+/// not 0. From then on, each of these children keeps only the inputs of its [forward](Child::run), which is recomputed
+/// in backward (see [`autograd::checkpoint`](autograd::checkpoint())).
 ///
 /// A [`ScopePattern`] such as `encoder.layers.*` or `encoder.layers.{0-9}` can match several paths. A child that keeps
-/// nothing for backward, such as a frozen one, has nothing to recompute.
+/// nothing for backward, such as a frozen child, has nothing to recompute.
 ///
 /// # Errors
 /// Fails if the pattern is invalid, or if no child matches it; the error lists the paths of the children.
@@ -128,9 +128,9 @@ pub fn checkpoint_scopes<M: Module + ?Sized>(module: &M, pattern: &str) -> Resul
     }
 }
 
-/// Lists the paths of a model's modules, with those that differ in one number joined.
+/// Lists the paths of a model's modules, joining paths that differ in one number.
 fn listed(paths: &[String]) -> String {
-    /// Maximum number of patterns of an error message.
+    /// Maximum number of patterns in an error message.
     const MOST: usize = 16;
     if paths.is_empty() {
         return "the model has no modules within it".to_owned();
@@ -145,7 +145,7 @@ fn listed(paths: &[String]) -> String {
 pub struct Parameter {
     /// Path from the model's root, such as `encoder.layers.3.mlp.fc1.weight`.
     pub path: String,
-    /// Scope of the module that it belongs to, as in recordings.
+    /// Scope of its module, as in recordings.
     pub scope: ScopeId,
     /// The tensor itself.
     pub tensor: Tensor,
@@ -156,7 +156,7 @@ pub struct Parameter {
 pub struct Buffer {
     /// Path from the model's root.
     pub path: String,
-    /// Scope of the module that it belongs to, as in recordings.
+    /// Scope of its module, as in recordings.
     pub scope: ScopeId,
     /// The tensor itself.
     pub tensor: Tensor,
@@ -167,7 +167,7 @@ pub struct Buffer {
 pub struct Mode(AtomicBool);
 
 impl Mode {
-    /// Creates a mode that is set to training.
+    /// Creates a mode with the value training.
     pub fn new() -> Self {
         Self(AtomicBool::new(true))
     }
@@ -203,7 +203,7 @@ struct Checkpoints {
 }
 
 impl Visitor {
-    /// Visits a parameter. A tensor that several modules share counts once, where it is visited first.
+    /// Visits a parameter. A tensor shared by several modules is counted only at the first visit.
     pub fn parameter(&mut self, name: &str, tensor: &Tensor) {
         if self.found.iter().any(|parameter| parameter.tensor.id() == tensor.id()) {
             return;
@@ -268,7 +268,7 @@ impl<M: Send + Sync + 'static> Child<M> {
     /// Calls `body`, a forward function of the module, with `inputs` and within the child's scope. The inputs are
     /// passed by value, so that `body` can free them or overwrite them with its result.
     ///
-    /// If the child is [checkpointed](checkpoint_scopes), `body` is recomputed in backward: it must then compute the
+    /// If the child is [checkpointed](checkpoint_scopes), `body` is recomputed in backward. It must then compute the
     /// same result, and every tensor that requires a gradient, other than the module's parameters, must be an input.
     ///
     /// # Errors
@@ -324,7 +324,7 @@ pub struct Sequence<M> {
 }
 
 impl<M> Sequence<M> {
-    /// Creates `count` modules; `make` gets the position of each.
+    /// Creates `count` modules with `make`, which receives the position of each.
     ///
     /// # Errors
     /// Fails if `make` fails.

@@ -5,8 +5,8 @@ use super::module::Module;
 use crate::ops::columns::check_groups;
 use crate::{Result, Tensor};
 
-/// Layer normalization: normalizes the last axis to mean 0 and variance 1, then scales and shifts it (Ba, Kiros and
-/// Hinton, 2016).
+/// Layer normalization, which normalizes the last axis to mean 0 and variance 1, then scales and shifts it (Ba, Kiros
+/// and Hinton, 2016).
 #[derive(Debug)]
 pub struct LayerNorm {
     weight: Tensor,
@@ -15,7 +15,7 @@ pub struct LayerNorm {
 }
 
 impl LayerNorm {
-    /// Creates a layer for a last axis of `width`; `epsilon` is added to the variance (PyTorch's default is 1e-5).
+    /// Creates a layer for a last axis of `width`. `epsilon` is added to the variance (PyTorch's default is 1e-5).
     ///
     /// # Errors
     /// Fails if memory cannot be allocated.
@@ -36,7 +36,7 @@ impl Module for LayerNorm {
     crate::visit_fields!(weight, bias);
 }
 
-/// RMS normalization: divides the last axis by its root mean square, then scales it (Zhang and Sennrich, 2019).
+/// RMS normalization, which divides the last axis by its root mean square, then scales it (Zhang and Sennrich, 2019).
 #[derive(Debug)]
 pub struct RmsNorm {
     weight: Tensor,
@@ -44,7 +44,7 @@ pub struct RmsNorm {
 }
 
 impl RmsNorm {
-    /// Creates a layer for a last axis of `width`; `epsilon` is added to the mean square.
+    /// Creates a layer for a last axis of `width`. `epsilon` is added to the mean square.
     ///
     /// # Errors
     /// Fails if memory cannot be allocated.
@@ -61,8 +61,8 @@ impl Module for RmsNorm {
     crate::visit_fields!(weight);
 }
 
-/// Group normalization of `[batch, channels, …]`: normalizes groups of channels of each example to mean 0 and variance
-/// 1, then scales and shifts each channel (Wu and He, 2018). The same in training and in inference.
+/// Group normalization of `[batch, channels, …]`, which normalizes groups of channels of each example to mean 0 and
+/// variance 1, then scales and shifts each channel (Wu and He, 2018). It is the same in training and in inference.
 #[derive(Debug)]
 pub struct GroupNorm {
     weight: Tensor,
@@ -72,7 +72,7 @@ pub struct GroupNorm {
 }
 
 impl GroupNorm {
-    /// Creates a layer of size `[groups, channels]`; `epsilon` is added to the variance (PyTorch's default is 1e-5).
+    /// Creates a layer of size `[groups, channels]`. `epsilon` is added to the variance (PyTorch's default is 1e-5).
     ///
     /// # Errors
     /// Fails if the channels cannot be divided into the groups, or if memory cannot be allocated.

@@ -1,11 +1,12 @@
-//! Patch embedding: splits an image into square patches and projects each to a token.
+//! Patch embedding, which splits an image into square patches and projects each of them to a token.
 
 use super::init::{Filling, Init};
 use super::module::Module;
 use crate::ops::conv::ConvOptions;
 use crate::{Result, Tensor};
 
-/// A convolution with non-overlapping windows: `[batch, channels, height, width]` to `[batch, tokens, width]`.
+/// A convolution with non-overlapping windows, which maps `[batch, channels, height, width]` to
+/// `[batch, tokens, width]`.
 #[derive(Debug)]
 pub struct PatchEmbedding {
     weight: Tensor,

@@ -4,7 +4,7 @@ use super::module::{Module, Visitor};
 use crate::ops::PoolOptions;
 use crate::{Result, Tensor};
 
-/// Max pooling. Place a ReLU after it rather than before: the result is the same, and the larger tensor need not be
+/// Max pooling. Place a ReLU after it rather than before it. The result is the same, and the larger tensor need not be
 /// kept for backward.
 #[derive(Clone, Copy, Debug)]
 pub struct MaxPool2d(pub PoolOptions);
@@ -17,7 +17,7 @@ impl Module for MaxPool2d {
     fn visit(&self, _visitor: &mut Visitor) {}
 }
 
-/// Average pooling; zeros in the padding count, as in PyTorch.
+/// Average pooling, in which zeros in the padding count, as in PyTorch.
 #[derive(Clone, Copy, Debug)]
 pub struct AvgPool2d(pub PoolOptions);
 

@@ -14,7 +14,7 @@ use crate::{Result, Tensor};
 pub struct EncoderSize {
     /// Hidden size.
     pub width: usize,
-    /// Number of attention heads; must divide the hidden size.
+    /// Number of attention heads, which must divide the hidden size.
     pub heads: usize,
     /// Hidden size of the MLP.
     pub hidden: usize,
@@ -22,7 +22,7 @@ pub struct EncoderSize {
     pub epsilon: f64,
 }
 
-/// `y = x + attention(norm(x))`, then `y + mlp(norm(y))`: the block of vision transformers (Dosovitskiy et al., 2021),
+/// `y = x + attention(norm(x))`, then `y + mlp(norm(y))`, the block of vision transformers (Dosovitskiy et al., 2021),
 /// with torchvision's names and initialization.
 #[derive(Debug)]
 pub struct EncoderBlock {

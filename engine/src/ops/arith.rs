@@ -7,7 +7,7 @@ use crate::backend::{self, Binary, Unary};
 use crate::{Error, Result, Shape, Tensor};
 
 impl Tensor {
-    /// Returns the elementwise sum; shapes broadcast.
+    /// Returns the elementwise sum. Shapes broadcast.
     ///
     /// # Errors
     /// Fails if the shapes do not broadcast, if the data types differ, or if memory runs out.
@@ -15,7 +15,7 @@ impl Tensor {
         self.add_scaled("add", other, 1.0)
     }
 
-    /// Returns the elementwise difference; shapes broadcast.
+    /// Returns the elementwise difference. Shapes broadcast.
     ///
     /// # Errors
     /// See [`Self::add`].
@@ -35,7 +35,8 @@ impl Tensor {
         Ok(operation.record(out, &[self, other], |_| Sum { shapes, scale }))
     }
 
-    /// Returns the sum, computed in this tensor's memory if that is not shared and `other` broadcasts to its shape.
+    /// Returns the sum, computed in this tensor's memory if the memory is not shared and `other` broadcasts to its
+    /// shape.
     ///
     /// # Errors
     /// See [`Self::add`].
@@ -59,7 +60,7 @@ impl Tensor {
         Ok(operation.record(out, &[&self, other], |_| Sum { shapes, scale: 1.0 }))
     }
 
-    /// Returns the elementwise product; shapes broadcast. Saves each factor whose partner requires a gradient.
+    /// Returns the elementwise product. Shapes broadcast. Saves each factor if the other factor requires a gradient.
     ///
     /// # Errors
     /// See [`Self::add`].
@@ -105,7 +106,7 @@ impl Tensor {
         }))
     }
 
-    /// Returns the elementwise quotient; shapes broadcast.
+    /// Returns the elementwise quotient. Shapes broadcast.
     ///
     /// # Errors
     /// See [`Self::add`].
@@ -227,7 +228,7 @@ impl Recipe for Factors {
     }
 }
 
-/// Recomputes s·x + t from x, which it does not keep live.
+/// Recomputes s·x + t from x, without keeping x live.
 struct Line {
     source: Source,
     scale: f64,
@@ -242,7 +243,7 @@ impl Offer for Line {
     }
 }
 
-/// Recomputes s·x + t from x, which it keeps live.
+/// Recomputes s·x + t from x, and keeps x live.
 struct LineAgain {
     input: Ingredient,
     function: Unary,

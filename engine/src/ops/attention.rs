@@ -12,12 +12,12 @@ use crate::{Error, Result, Shape, Tensor};
 pub struct AttentionOptions {
     /// The keys that each query attends to.
     pub mask: Mask,
-    /// The factor of the scores; 1 / √width if `None`.
+    /// The factor of the scores, or 1 / √width if `None`.
     pub scale: Option<f64>,
 }
 
 impl AttentionOptions {
-    /// Causal attention: each query attends to the keys at its own position and before.
+    /// Returns options for causal attention, in which each query attends to the keys at its own and earlier positions.
     pub fn causal() -> Self {
         Self { mask: Mask::Causal, scale: None }
     }
@@ -52,8 +52,9 @@ impl Tensor {
     }
 
     /// Returns the attention within one tensor `[batch, length, (heads + 2 · key heads) · width]` that contains query,
-    /// key and value one after another, as one linear layer computes them. The result is `[batch, length, heads ·
-    /// width]`. The three gradients are written into one buffer, where separate views would need one each.
+    /// key and value one after another, as computed by one linear layer. The result is
+    /// `[batch, length, heads · width]`. The three gradients are written into one buffer, whereas separate views would
+    /// need three.
     ///
     /// # Errors
     /// See [`Self::attention`].
@@ -141,8 +142,8 @@ fn forward([query, key, value]: &[Tensor; 3], size: AttentionSize) -> Result<(Te
     Ok((out, log_sums))
 }
 
-/// Returns one number per query, `[batch, heads, length]`: the sum over its width of the result's gradient times the
-/// result.
+/// Returns one number per query, `[batch, heads, length]`, which is the sum over its width of the result's gradient
+/// times the result.
 fn delta(grad: &Tensor, result: &Tensor) -> Result<Tensor> {
     let _category = scope::category(Category::Workspace);
     let delta = row_numbers(result)?;

@@ -1,4 +1,4 @@
-//! Batch norm: normalizes channels over all examples and positions.
+//! Batch norm, which normalizes channels over all examples and positions.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ const OP: &str = "batch_norm";
 pub enum BatchStatistics<'a> {
     /// The batch itself.
     Batch,
-    /// The batch itself; the running mean and variance are updated in place, by the share `momentum` of the batch's.
-    /// They have the input's [statistics type](crate::DType::statistics) and one element per channel.
+    /// The batch itself, which also updates the running mean and variance in place, with weight `momentum`. The running
+    /// statistics have the input's [statistics type](crate::DType::statistics) and one element per channel.
     Remembered {
         /// The running mean and variance.
         running: [&'a Tensor; 2],
@@ -27,12 +27,13 @@ pub enum BatchStatistics<'a> {
 }
 
 impl Tensor {
-    /// Normalizes each channel of this `[batch, channels, …]` over all examples and positions: subtracts its mean,
+    /// Normalizes each channel of this `[batch, channels, …]` over all examples and positions. Subtracts its mean,
     /// divides by its standard deviation (with `epsilon` added to the variance), multiplies by `weight` and adds
     /// `bias`, one per channel (Ioffe, Szegedy: "Batch Normalization", 2015).
     ///
-    /// With statistics of the batch, saves the input, and mean and 1 / deviation of each channel; the result can be
-    /// recomputed from these. With given statistics, saves these, and the input only if the weight requires a gradient.
+    /// With statistics of the batch, saves the input, and the mean and 1 / deviation of each channel, from which the
+    /// result can be recomputed. With given statistics, saves these, and saves the input only if the weight requires a
+    /// gradient.
     ///
     /// # Errors
     /// Fails if the shapes or data types do not match, or if memory runs out.
@@ -77,7 +78,7 @@ impl Tensor {
     }
 }
 
-/// The mean and 1 / deviation of each channel.
+/// Returns the mean and 1 / deviation of each channel.
 fn measure(input: &Tensor, running: Option<[&Tensor; 2]>, momentum: f64, epsilon: f64) -> Result<[Tensor; 2]> {
     let mean = Tensor::empty(input.shape()[1], input.dtype().statistics(), input.device())?;
     let rstd = mean.same_shape()?;
@@ -152,7 +153,7 @@ impl Gradient for BatchNorm {
     }
 }
 
-/// Passes on the gradients of weight and bias of channels, if they are needed.
+/// Passes on the gradients of the weight and bias of channels, if they are needed.
 pub(super) fn give_affine(
     known: &Values,
     grad: &Tensor,

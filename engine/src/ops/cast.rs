@@ -6,9 +6,9 @@ use crate::autograd::{Ingredient, Offer, Operation, Recipe, Source, gradient};
 use crate::{DType, Result, Tensor};
 
 impl Tensor {
-    /// Returns the elements in another data type, or this tensor if it has that type. Saves nothing for backward. An
-    /// operation that would save the result converts the input again in backward if others save the input, or if it is
-    /// a parameter.
+    /// Returns the elements in another data type, or this tensor if it already has that type. Saves nothing for
+    /// backward. An operation that would save the result converts the input again in backward, if other operations save
+    /// the input or it is a parameter.
     ///
     /// # Errors
     /// Fails if memory runs out.
@@ -48,7 +48,7 @@ impl Offer for Known {
     }
 }
 
-/// The recipe that recomputes the result: converts the input once more.
+/// The recipe that recomputes the result by converting the input again.
 struct CastRecipe {
     input: Ingredient,
     dtype: DType,

@@ -1,7 +1,7 @@
 //! Unfolds the windows of images into the columns of a matrix (im2col), a limited number of windows at a time.
 //!
-//! Shared by convolution and transposed convolution. A 1×1 convolution needs no workspace: the image is its own matrix
-//! of columns.
+//! Shared by convolution and transposed convolution. A 1×1 convolution needs no workspace, because the image is its own
+//! matrix of columns.
 
 use highwater_recorder::{Category, scope};
 
@@ -10,14 +10,14 @@ use crate::autograd::InputGradients;
 use crate::backend::{self, Window};
 use crate::{Error, Result, Shape, Tensor};
 
-/// Maximum bytes of the columns, unless a single column needs more; small enough to stay in the cache of a large GPU
-/// until multiplied.
+/// Maximum size of the columns in bytes, unless one column needs more. It is small enough for the columns to stay in
+/// the cache of a large GPU until they are multiplied.
 const WORKSPACE_BYTES: usize = 32 << 20;
-/// The columns take at most this share of the images on either side, or this share of the weight, whichever is larger:
-/// for small images and weights, a workspace should not determine the peak.
+/// The columns take at most this share of the images on either side, or this share of the weight, whichever is larger.
+/// With small images and weights, a workspace should not determine the peak.
 const SHARE_OF_IMAGES: usize = 4;
 const SHARE_OF_WEIGHT: usize = 8;
-/// Number of windows whose elements, of any type, fill whole vector loads: parts begin at multiples of this.
+/// Number of windows whose elements, of any type, fill whole vector loads. Parts begin at multiples of this number.
 const PLACES_TOGETHER: usize = 32;
 
 /// The workspace for the columns of images of one shape, `[groups, channels of a group · kernel height · kernel width,
@@ -42,7 +42,7 @@ pub(super) struct Part {
 
 impl Columns {
     /// Allocates columns for as many windows of `images` `[batch, channels, height, width]` as the limits allow, at
-    /// most those of one image; `others` are the images on the other side of the product with the weight.
+    /// most those of one image. `others` are the images on the other side of the product with the weight.
     pub(super) fn new(
         op: &'static str,
         [images, others]: [&Tensor; 2],
@@ -87,8 +87,8 @@ impl Columns {
         Ok(())
     }
 
-    /// Returns the columns of these windows of `image`, `[groups, channels of a group · kernel, windows]`; valid until
-    /// the next call.
+    /// Returns the columns of these windows of `image`, `[groups, channels of a group · kernel, windows]`, which are
+    /// valid until the next call.
     pub(super) fn read(&self, image: &Tensor, part: Part) -> Result<Tensor> {
         let Some(columns) = self.first(part)? else {
             return by_group(&image.reshaped(&pixels_of_image(image.shape()))?, self.groups);
@@ -102,8 +102,8 @@ impl Columns {
         by_group(&part.of(self.op, image)?, self.groups)
     }
 
-    /// Adds columns, the products of the matrices of each group with the pixels of `other`, the image on the other
-    /// side, to the pixels of contiguous `image` that they come from.
+    /// Computes the products of the matrices of each group with the pixels of `other`, the image on the other side, and
+    /// adds these columns to the corresponding pixels of the contiguous `image`.
     pub(super) fn add_product(&self, image: &Tensor, left: &Tensor, other: &Tensor, part: Part) -> Result<()> {
         let right = self.places(other, part)?;
         let Some(columns) = self.first(part)? else {
@@ -120,8 +120,8 @@ impl Columns {
     }
 }
 
-/// Returns the number of windows per part, at most `most`: parts of equal size, since a small last one would take as
-/// long as a full one, that begin at aligned positions.
+/// Returns the number of windows per part, at most `most`. All parts have the same size, since a small last part would
+/// take as long as a full one, and begin at aligned positions.
 fn alike(all: usize, most: usize) -> usize {
     let even = all.div_ceil(all.div_ceil(most).max(1)).max(1);
     match even.next_multiple_of(PLACES_TOGETHER) {
@@ -139,7 +139,7 @@ impl Part {
     }
 }
 
-/// The shape of a convolution's weight, and the number of groups that its first axis is divided into.
+/// The shape of a convolution's weight, and the number of groups into which its first axis is divided.
 #[derive(Clone, Copy)]
 pub(super) struct Weight {
     pub(super) shape: Shape,
@@ -193,7 +193,7 @@ impl Tensor {
     }
 }
 
-/// Accumulates the gradient of a bias, input 2: the sum over all axes but the channels.
+/// Accumulates the gradient of the bias (input 2), which is the sum over all axes except the channels.
 pub(super) fn give_bias(op: &'static str, grad: &Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
     if !inputs.needs(2) {
         return Ok(());
@@ -209,8 +209,8 @@ pub(super) fn give_bias(op: &'static str, grad: &Tensor, inputs: &mut InputGradi
     inputs.give(2, sum)
 }
 
-/// Returns memory for the gradient of the images that were input 0: the accumulated gradient, or zeros. Reuses the
-/// images' memory if it is not shared, as they are no longer needed.
+/// Returns memory for the gradient of the images (input 0), which contains the accumulated gradient or zeros. Reuses
+/// the images' memory if it is not shared, as the images are no longer needed.
 pub(super) fn take_images_or_zeros(
     images: Option<Tensor>,
     like: &Tensor,

@@ -13,7 +13,7 @@ macro_rules! comparisons {
                 self.compared(stringify!($name), Comparison::$comparison, other)
             }
 
-            /// Compares each element with `number`, which is first rounded to the type that this is computed in.
+            /// Compares each element with `number`, which is first rounded to the type used for the comparison.
             pub fn $with_number(&self, number: f64) -> Result<Self> {
                 self.compared_with(stringify!($name), Comparison::$comparison, number)
             }
@@ -23,17 +23,17 @@ macro_rules! comparisons {
 }
 
 comparisons! {
-    /// Returns whether each element is less than `other`'s, as Bool; shapes broadcast.
+    /// Returns as Bool whether each element is less than that of `other`. Shapes broadcast.
     lt, lt_scalar = Less;
-    /// Returns whether each element is less than or equal to `other`'s, as Bool; shapes broadcast.
+    /// Returns as Bool whether each element is less than or equal to that of `other`. Shapes broadcast.
     le, le_scalar = LessOrEqual;
-    /// Returns whether each element is greater than `other`'s, as Bool; shapes broadcast.
+    /// Returns as Bool whether each element is greater than that of `other`. Shapes broadcast.
     gt, gt_scalar = Greater;
-    /// Returns whether each element is greater than or equal to `other`'s, as Bool; shapes broadcast.
+    /// Returns as Bool whether each element is greater than or equal to that of `other`. Shapes broadcast.
     ge, ge_scalar = GreaterOrEqual;
-    /// Returns whether each element equals `other`'s, as Bool; shapes broadcast. NaN equals nothing.
+    /// Returns as Bool whether each element equals that of `other`. Shapes broadcast. NaN equals nothing.
     eq, eq_scalar = Equal;
-    /// Returns whether each element differs from `other`'s, as Bool; shapes broadcast.
+    /// Returns as Bool whether each element differs from that of `other`. Shapes broadcast.
     ne, ne_scalar = NotEqual;
 }
 

@@ -7,8 +7,8 @@ use crate::backend::{self, View};
 use crate::{DType, Device, Error, Result, Shape, Tensor};
 
 impl Tensor {
-    /// Concatenates tensors along `axis`; their other axes are equal. Saves nothing for backward. An operation that
-    /// would save the result concatenates the parts again in backward if all of them are saved by others.
+    /// Concatenates tensors along `axis`. Their other axes must be equal. Saves nothing for backward. An operation that
+    /// would save the result concatenates the parts again in backward if other operations save all of them.
     ///
     /// # Errors
     /// Fails if there are no tensors, if shapes or data types do not match, or if memory runs out.
@@ -59,7 +59,7 @@ impl Tensor {
         }))
     }
 
-    /// Stacks tensors of one shape along a new axis before axis `axis`; −1 puts it last.
+    /// Stacks tensors of the same shape along a new axis before axis `axis`, where −1 puts it last.
     ///
     /// # Errors
     /// See [`Self::concat`].
@@ -91,7 +91,7 @@ struct Joined {
     device: Device,
 }
 
-/// The concatenated tensors, not kept live.
+/// The concatenated tensors, which are not kept live.
 struct Parts {
     sources: Vec<Source>,
     lengths: Vec<usize>,
@@ -106,7 +106,7 @@ impl Offer for Parts {
     }
 }
 
-/// The concatenated tensors, kept live.
+/// The concatenated tensors, which are kept live.
 struct ConcatRecipe {
     parts: Vec<Ingredient>,
     joined: Joined,

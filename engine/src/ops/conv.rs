@@ -1,4 +1,4 @@
-//! Two-dimensional convolution as matrix products with unfolded windows, a bounded number of them at a time.
+//! Two-dimensional convolution as matrix products with unfolded windows, a limited number of them at a time.
 
 use super::columns::{Columns, Weight, check_groups, give_bias, take_images_or_zeros};
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};
@@ -10,17 +10,17 @@ use crate::{Error, Result, Shape, Tensor};
 pub struct ConvOptions {
     /// Vertical and horizontal stride.
     pub stride: [usize; 2],
-    /// Zeros around the input: above and below, left and right.
+    /// Number of zeros above and below, and left and right of the input.
     pub padding: [usize; 2],
-    /// Vertical and horizontal distance of the pixels that a kernel multiplies; 1 for adjacent ones.
+    /// Vertical and horizontal distance of the pixels that a kernel multiplies, which is 1 for adjacent pixels.
     pub dilation: [usize; 2],
-    /// Number of groups that input and output channels are divided into: each group of outputs depends only on its
+    /// Number of groups into which input and output channels are divided. Each group of outputs depends only on its
     /// group of inputs. With as many groups as channels, the convolution is depthwise.
     pub groups: usize,
 }
 
 impl Default for ConvOptions {
-    /// Stride and dilation 1, one group, without padding.
+    /// Returns stride and dilation 1, one group, and no padding.
     fn default() -> Self {
         Self { stride: [1, 1], padding: [0, 0], dilation: [1, 1], groups: 1 }
     }
@@ -28,10 +28,10 @@ impl Default for ConvOptions {
 
 impl Tensor {
     /// Returns the cross-correlation of this `[batch, channels, height, width]` with `weight` `[outputs, channels /
-    /// groups, kernel height, kernel width]`, plus `bias` `[outputs]`. Windows are unfolded into columns, in a
-    /// workspace of at most 32 MiB and of at most a quarter of the images or the result or an eighth of the weight, but
-    /// at least one window; 1×1 kernels need none. Saves the input if the weight requires a gradient, and the weight if
-    /// the input does.
+    /// groups, kernel height, kernel width]`, plus `bias` `[outputs]`. Windows are unfolded into columns in a
+    /// workspace, except for 1×1 kernels. The workspace has at most 32 MiB, at most a quarter of the size of the images
+    /// or the result or an eighth of that of the weight, and room for at least one window. Saves the input if the
+    /// weight requires a gradient, and the weight if the input does.
     ///
     /// # Errors
     /// Fails if the shapes or data types do not match, or if memory runs out.
@@ -102,8 +102,8 @@ pub(super) fn check_window(op: &'static str, window: &Window) -> Result<()> {
     Ok(())
 }
 
-/// With C the columns and W the weight as a matrix, of each group: dW = Σ g·Cᵀ, and dx is Wᵀ·g added to the pixels that
-/// the columns came from.
+/// For each group, with the columns C and the weight W as a matrix, dW = Σ g·Cᵀ, and dx is Wᵀ·g added to the pixels
+/// from which the columns were taken.
 struct Conv {
     input: Option<Saved>,
     weight: Option<Saved>,

@@ -15,16 +15,16 @@ pub struct ConvTransposeOptions {
     pub stride: [usize; 2],
     /// Rows and columns removed above and below, left and right.
     pub padding: [usize; 2],
-    /// Rows and columns added below and on the right; less than the stride or the dilation.
+    /// Numbers of rows and columns added below and on the right, which are less than the stride or the dilation.
     pub output_padding: [usize; 2],
-    /// Vertical and horizontal distance of the pixels that a kernel is added to; 1 for adjacent ones.
+    /// Vertical and horizontal distance of the pixels to which a kernel is added, which is 1 for adjacent pixels.
     pub dilation: [usize; 2],
-    /// Number of groups that input and output channels are divided into, as in [`ConvOptions`](super::ConvOptions).
+    /// Number of groups into which input and output channels are divided, as in [`ConvOptions`](super::ConvOptions).
     pub groups: usize,
 }
 
 impl Default for ConvTransposeOptions {
-    /// Stride and dilation 1, one group, without padding.
+    /// Returns stride and dilation 1, one group, and no padding.
     fn default() -> Self {
         Self { stride: [1, 1], padding: [0, 0], output_padding: [0, 0], dilation: [1, 1], groups: 1 }
     }
@@ -32,10 +32,10 @@ impl Default for ConvTransposeOptions {
 
 impl Tensor {
     /// Returns the transposed convolution (Zeiler et al., 2010) of this `[batch, channels, height, width]` with
-    /// `weight` `[channels, outputs / groups, kernel height, kernel width]`, plus `bias` `[outputs]`: each pixel adds
-    /// the kernel, times its value, to the result. Needs a workspace as [`Self::conv2d`] does. Saves the input if the
-    /// weight requires a gradient, and the weight if the input does; the input's gradient overwrites the input if that
-    /// is not shared.
+    /// `weight` `[channels, outputs / groups, kernel height, kernel width]`, plus `bias` `[outputs]`. Each pixel adds
+    /// the kernel, multiplied by its value, to the result. Needs a workspace like [`Self::conv2d`]. Saves the input if
+    /// the weight requires a gradient, and the weight if the input does. The input's gradient overwrites the input if
+    /// its memory is not shared.
     ///
     /// # Errors
     /// Fails if the shapes or data types do not match, or if memory runs out.
@@ -45,8 +45,9 @@ impl Tensor {
         self.transposed_convolution(&operation, weight, bias, form)
     }
 
-    /// Returns the part of `size` at `start` of the transposed convolution with these options but without padding:
-    /// [`Self::conv_transpose2d`] followed by [`Self::narrow`] along both axes, without computing the rest.
+    /// Returns the part of `size` at `start` of the transposed convolution with these options but without padding. The
+    /// result is that of [`Self::conv_transpose2d`] followed by [`Self::narrow`] along both axes, but the rest is not
+    /// computed.
     ///
     /// # Errors
     /// Fails if the part exceeds the result, and for the reasons in [`Self::conv_transpose2d`].
@@ -97,7 +98,7 @@ impl Tensor {
     }
 }
 
-/// The window over the result, with one position per pixel of the input; the result's height and width; and the weight.
+/// The window over the result, with one position per pixel of the input, the result's height and width, and the weight.
 #[derive(Clone, Copy)]
 struct Form {
     window: Window,
@@ -143,7 +144,7 @@ fn check(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: ConvTr
     Ok(Form { window, size: [height, width], weight: Weight { shape: *w, groups } })
 }
 
-/// With C the columns of the result's gradient and W the weight as a matrix, of each group: dW = Σ x·Cᵀ and dx = W·C.
+/// For each group, with the columns C of the result's gradient and the weight W as a matrix, dW = Σ x·Cᵀ and dx = W·C.
 struct ConvTranspose {
     input: Option<Saved>,
     weight: Option<Saved>,
@@ -191,7 +192,7 @@ impl Gradient for ConvTranspose {
 
 /// The destination of the input's gradient.
 struct Place {
-    /// The accumulated gradient, or new memory; `None` for the memory of the input.
+    /// The accumulated gradient, or new memory; `None` if the input's memory is used.
     new: Option<Tensor>,
     /// 1 to accumulate, 0 to overwrite.
     keep: f64,

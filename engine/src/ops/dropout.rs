@@ -7,7 +7,7 @@ use crate::{Error, Result, Rng, Tensor};
 
 impl Tensor {
     /// Sets each element to zero with probability `share`, and divides the others by `1 − share` (Srivastava et al.:
-    /// "Dropout", 2014). Saves nothing: backward draws the same random numbers again.
+    /// "Dropout", 2014). Saves nothing, because backward draws the same random numbers again.
     ///
     /// # Errors
     /// Fails if `share` is not at least 0 and below 1, if the elements are not floating-point numbers, or if memory
@@ -20,8 +20,8 @@ impl Tensor {
         Ok(operation.record(out, &[self], |_| chance))
     }
 
-    /// Sets each channel of this `[batch, channels, …]` to zero with probability `share`, and divides the others by `1
-    /// − share` (Tompson et al., 2015). Saves nothing: backward draws the same random numbers again.
+    /// Sets each channel of this `[batch, channels, …]` to zero with probability `share`, and divides the others by
+    /// `1 − share` (Tompson et al., 2015). Saves nothing, because backward draws the same random numbers again.
     ///
     /// # Errors
     /// See [`Self::dropout`].
@@ -33,7 +33,7 @@ impl Tensor {
         Ok(operation.record(out, &[self], |_| chance))
     }
 
-    /// Like [`Self::dropout2d`], in this tensor's memory if that is not shared.
+    /// Like [`Self::dropout2d`], in this tensor's memory if it is not shared.
     ///
     /// # Errors
     /// See [`Self::dropout`].
@@ -56,7 +56,7 @@ enum Unit {
     Channel,
 }
 
-/// Dropout and its gradient, which passes where elements were kept.
+/// Dropout and its gradient, which is passed on where elements were kept.
 struct Chance {
     unit: Unit,
     share: f64,
@@ -79,7 +79,7 @@ impl Chance {
         Ok(Self { unit, share, draw: rng.draw(numbers) })
     }
 
-    /// Writes the elements that are kept from `input`, or from contiguous `out` itself, to `out`.
+    /// Writes the kept elements of `input`, or of the contiguous `out` itself, to `out`.
     fn apply(&self, out: View<'_>, input: Option<View<'_>>) -> Result<()> {
         match self.unit {
             Unit::Number => backend::dropout(out, input, self.share, self.draw),

@@ -1,11 +1,11 @@
-//! Embedding lookup: selects rows of a table.
+//! Embedding lookup, which selects rows of a table.
 
 use crate::autograd::{Operation, Saved, gradient};
 use crate::{DType, Error, Result, Shape, Tensor, backend};
 
 impl Tensor {
-    /// Returns the rows of this table `[rows, width]` at `indices`, I64 of any shape: `[…, width]`. Saves the indices;
-    /// the gradient is added to an existing one in place if possible.
+    /// Returns the rows of this table `[rows, width]` at `indices` (I64 of any shape), as `[…, width]`. Saves the
+    /// indices. The gradient is added to an existing one in place if possible.
     ///
     /// # Errors
     /// Fails if the shapes or data types do not match, if memory runs out, or, on a device with values, if an index is

@@ -6,8 +6,8 @@ use crate::backend::{self, Extremum};
 use crate::{DType, Error, Result, Tensor};
 
 impl Tensor {
-    /// Returns the maxima along `axis`, which the result does not have; NaN if there is one. Saves their indices; of
-    /// equal elements, the first counts.
+    /// Returns the maxima along `axis`, which is removed. A maximum is NaN if any element is. Saves the indices of the
+    /// maxima, where the first of equal elements counts.
     ///
     /// # Errors
     /// Fails if the axis is out of range or empty, if the elements are not floating-point numbers, or if memory runs
@@ -16,7 +16,7 @@ impl Tensor {
         self.extreme("max_axis", axis, Extremum::Largest)
     }
 
-    /// Returns the minima along `axis`, which the result does not have; see [`Self::max_axis`].
+    /// Returns the minima along `axis`, like [`Self::max_axis`].
     ///
     /// # Errors
     /// See [`Self::max_axis`].
@@ -24,8 +24,8 @@ impl Tensor {
         self.extreme("min_axis", axis, Extremum::Smallest)
     }
 
-    /// Returns the index (I64) of the maximum along `axis`, which the result does not have: of equal elements, the
-    /// first; NaN counts as the largest. Has no gradient.
+    /// Returns the index (I64) of the maximum along `axis`, which is removed. The first of equal elements counts, and
+    /// NaN is the largest. Has no gradient.
     ///
     /// # Errors
     /// See [`Self::max_axis`].
@@ -33,8 +33,8 @@ impl Tensor {
         self.index_of("argmax", axis, Extremum::Largest)
     }
 
-    /// Returns the index (I64) of the minimum along `axis`, which the result does not have: of equal elements, the
-    /// first; NaN counts as the smallest. Has no gradient.
+    /// Returns the index (I64) of the minimum along `axis`, which is removed. The first of equal elements counts, and
+    /// NaN is the smallest. Has no gradient.
     ///
     /// # Errors
     /// See [`Self::max_axis`].
@@ -43,8 +43,8 @@ impl Tensor {
     }
 
     /// Returns the `count` largest elements along `axis` in descending order, and their indices (I64). Of equal
-    /// elements, the first comes first; NaN comes before all others. Saves the indices. For the smallest, negate the
-    /// tensor.
+    /// elements, the first comes first. NaN comes before all others. Saves the indices. To get the smallest elements,
+    /// negate the tensor.
     ///
     /// # Errors
     /// Fails if the axis is out of range or has fewer elements than `count`, if the elements are not floating-point
@@ -88,7 +88,7 @@ impl Tensor {
         places.reshaped(&shape.without_axis(axis))
     }
 
-    /// Returns the axis. Fails unless it has elements, which are floating-point numbers.
+    /// Returns the axis. Fails if it has no elements, or if they are not floating-point numbers.
     fn checked_axis(&self, op: &'static str, axis: isize) -> Result<usize> {
         self.check_float(op)?;
         let axis = self.shape().axis(op, axis)?;

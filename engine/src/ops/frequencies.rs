@@ -7,8 +7,8 @@ use crate::{Error, Result, Tensor, backend};
 
 impl Tensor {
     /// Returns the elements of the last axis, their sines and cosines, those of their doubles, and so on for `octaves`
-    /// octaves: `[…, width]` to `[…, width · (1 + 2 · octaves)]` (Mildenhall et al.: "NeRF", 2020). Saves the input; an
-    /// operation that would save the result recomputes it, also if it requires no gradient.
+    /// octaves. Maps `[…, width]` to `[…, width · (1 + 2 · octaves)]` (Mildenhall et al.: "NeRF", 2020). Saves the
+    /// input. An operation that would save the result recomputes it, even if it requires no gradient.
     ///
     /// # Errors
     /// Fails if the elements are not floating-point numbers, or if memory runs out.

@@ -1,12 +1,12 @@
-//! Gathers elements along an axis by index; backward scatters gradients.
+//! Gathers elements along an axis by index, and scatters gradients in backward.
 
 use crate::autograd::{Gradient, InputGradients, Operation, Saved, gradient};
 use crate::{DType, Error, Result, Tensor, backend};
 
 impl Tensor {
-    /// Returns the elements at the indices `places` (I64) along `axis`: the result has the shape of `places`, and its
-    /// element `[…, i, …]` is element `[…, places[…, i, …], …]` of this. In the other axes `places` is no longer than
-    /// this. Saves the indices.
+    /// Returns the elements at the indices `places` (I64) along `axis`. The result has the shape of `places`, and its
+    /// element `[…, i, …]` is element `[…, places[…, i, …], …]` of this tensor. In the other axes, `places` must not be
+    /// longer than this tensor. Saves the indices.
     ///
     /// # Errors
     /// Fails if the shapes or data types do not match, if memory runs out, or, on a device with values, if an index is
@@ -21,9 +21,9 @@ impl Tensor {
         Ok(operation.record(out, &[self], |_| Gather { op, places: Saved::new(places), axis }))
     }
 
-    /// Returns this tensor with `added` added along `axis` at the indices `places` (I64): element `[…, i, …]` of
-    /// `added` is added to element `[…, places[…, i, …], …]`. `places` and `added` have one shape, which in the other
-    /// axes is no longer than this. Saves the indices if `added` requires a gradient.
+    /// Returns this tensor with `added` added along `axis` at the indices `places` (I64). Element `[…, i, …]` of
+    /// `added` is added to element `[…, places[…, i, …], …]`. `places` and `added` have the same shape, which must not
+    /// be longer than this tensor in the other axes. Saves the indices if `added` requires a gradient.
     ///
     /// # Errors
     /// See [`Self::gather`].
@@ -68,8 +68,8 @@ impl Tensor {
     }
 }
 
-/// Each element's gradient is added to the element that it came from. The result has the shape of `places`, or lacks
-/// axes of length 1.
+/// Adds each element's gradient to the element from which it was gathered. The result has the shape of `places`, or
+/// lacks axes of length 1.
 pub(super) struct Gather {
     pub(super) op: &'static str,
     pub(super) places: Saved,

@@ -1,4 +1,4 @@
-//! Group norm: normalizes groups of channels of each example.
+//! Group norm, which normalizes groups of channels of each example.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::{Error, Result, Shape, Tensor};
 const OP: &str = "group_norm";
 
 impl Tensor {
-    /// Normalizes each group of channels of each example of this `[batch, channels, …]` over all its positions:
-    /// subtracts its mean, divides by its standard deviation (with `epsilon` added to the variance), multiplies by
-    /// `weight` and adds `bias`, one per channel (Wu and He: "Group Normalization", 2018). With one group it is a layer
-    /// norm of whole examples, with as many groups as channels an instance norm. Saves the input, and mean and 1 /
-    /// deviation of each group; the result can be recomputed from these.
+    /// Normalizes each group of channels of each example of this `[batch, channels, …]` over all its positions.
+    /// Subtracts its mean, divides by its standard deviation (with `epsilon` added to the variance), multiplies by
+    /// `weight` and adds `bias`, one per channel (Wu and He: "Group Normalization", 2018). With one group, this is a
+    /// layer norm of whole examples; with as many groups as channels, it is an instance norm. Saves the input, and the
+    /// mean and 1 / deviation of each group, from which the result can be recomputed.
     ///
     /// # Errors
     /// Fails if the channels cannot be divided into `groups`, if the shapes or data types do not match, or if memory
@@ -53,7 +53,7 @@ impl Tensor {
     }
 }
 
-/// Returns `tensor`, which is contiguous, as one example with the given number of channels.
+/// Returns a contiguous `tensor` as one example with the given number of channels.
 fn by_lines(tensor: &Tensor, channels: usize) -> Result<Tensor> {
     let places = tensor.elements().checked_div(channels).unwrap_or(0);
     tensor.reshaped(&Shape::from([1, channels, places]))

@@ -1,4 +1,4 @@
-//! A linear layer: matrix product and bias in one operation.
+//! A linear layer, with matrix product and bias in one operation.
 
 use super::product::{ProductGradient, RightIs, check, multiply, multiply_onto_bias};
 use crate::autograd::{Operation, Saved, gradient};
@@ -7,8 +7,8 @@ use crate::{Error, Result, Tensor, backend};
 
 impl Tensor {
     /// Returns `self · weightᵀ + bias`, with input `[…, inputs]`, weight `[outputs, inputs]` and bias `[outputs]`. The
-    /// weight's gradient has the weight's layout, and the product itself adds it to an existing one. Saves the input if
-    /// the weight requires a gradient, and the weight if the input does.
+    /// weight's gradient has the weight's layout, and the product itself adds it to an existing gradient. Saves the
+    /// input if the weight requires a gradient, and the weight if the input does.
     ///
     /// # Errors
     /// Fails if the shapes or data types do not match, or if memory runs out.

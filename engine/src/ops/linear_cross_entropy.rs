@@ -9,24 +9,24 @@ use crate::tensor::autocast;
 use crate::tensor::grad_mode::recomputes;
 use crate::{DType, Error, Result, Shape, Tensor};
 
-/// Maximum number of chunks: sums over rows in half precision are rounded once per chunk, and this many cost little
-/// accuracy.
+/// Maximum number of chunks in half precision. Sums over rows are rounded once per chunk, which costs little accuracy
+/// with this number of chunks.
 const CHUNKS_OF_HALVES: usize = 8;
 
-/// Minimum rows per chunk: each chunk reads the weight twice, and reads and writes its gradient if required; with fewer
-/// rows, the products wait for memory.
+/// Minimum number of rows per chunk. Each chunk reads the weight twice, and reads and writes its gradient if required.
+/// With fewer rows, the products wait for memory.
 const MIN_ROWS: usize = 512;
 
 impl Tensor {
-    /// Returns the mean cross-entropy of the logits `self · weightᵀ`, with `self` `[rows, width]`, weight `[classes,
-    /// width]` and `targets` `[rows]` of I64; rows whose target is `ignore_index` are not counted. The loss has the
-    /// statistics type.
+    /// Returns the mean cross-entropy of the logits `self · weightᵀ`, with `self` `[rows, width]`, weight
+    /// `[classes, width]` and `targets` `[rows]` (I64). Rows whose target is `ignore_index` are not counted. The loss
+    /// has the statistics type.
     ///
-    /// Logits are computed for a chunk of rows at a time and overwritten with their gradient at once; the gradients of
-    /// the rows and of the weight are then products, which are saved instead of the logits (Hsu et al.: "Liger Kernel",
-    /// 2024). The arithmetic is the same as for separate operations, but no buffer has more than 512 rows of logits, or
-    /// more bytes than the rows themselves. Saves the gradients that are required. If the weight's gradient is larger
-    /// than the logits, these are saved instead.
+    /// Logits are computed for a chunk of rows at a time and immediately overwritten with their gradient. The gradients
+    /// of the rows and of the weight are then products, which are saved instead of the logits (Hsu et al.: "Liger
+    /// Kernel", 2024). The arithmetic is the same as for separate operations, but no buffer has more than 512 rows of
+    /// logits, or more bytes than the rows themselves. Saves the gradients that are required. If the weight's gradient
+    /// is larger than the logits, the logits are saved instead.
     ///
     /// # Errors
     /// Fails if the shapes or data types do not match, if memory runs out, or, on a device with values, if a target is
@@ -109,8 +109,8 @@ fn check(op: &'static str, hidden: &Tensor, weight: &Tensor, targets: &Tensor) -
     Ok(())
 }
 
-/// Returns the number of rows whose logits take about as much memory as all rows do, but at least enough to keep a GPU
-/// busy.
+/// Returns the number of rows whose logits take about as much memory as all rows do, but at least enough rows to keep a
+/// GPU busy.
 fn rows_at_a_time(hidden: &Tensor, weight: &Tensor, sums_over_rows: bool) -> usize {
     let [rows, width] = [hidden.shape()[0], hidden.shape()[1]];
     let chunks = weight.shape()[0].div_ceil(width.max(1)).max(1);
@@ -119,8 +119,8 @@ fn rows_at_a_time(hidden: &Tensor, weight: &Tensor, sums_over_rows: bool) -> usi
     rows.div_ceil(chunks).next_power_of_two().max(MIN_ROWS)
 }
 
-/// The loss is the end of a model, so its gradient is a factor. So is 1 / the number of counted rows, which would make
-/// gradients in small types underflow before a loss scale could prevent that.
+/// Scales the gradients. The loss is the end of a model, so its gradient is a factor. Another factor is 1 / the number
+/// of counted rows, which would make gradients in small types underflow before a loss scale could prevent that.
 struct LinearCrossEntropy {
     grads: [Option<Saved>; 2],
     count: Saved,

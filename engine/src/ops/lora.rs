@@ -1,4 +1,4 @@
-//! LoRA: a low-rank product added to the output of a frozen layer.
+//! LoRA, a low-rank product added to the output of a frozen layer.
 
 use super::product::{multiply, multiply_scaled};
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};
@@ -7,12 +7,13 @@ use crate::{Error, Result, Tensor, backend};
 const OP: &str = "lora";
 
 impl Tensor {
-    /// Returns `self + scale · (input · aᵀ) · bᵀ`, in this tensor's memory if that is not shared, with input `[…,
-    /// inputs]`, `a` `[rank, inputs]`, `b` `[outputs, rank]` and this `[…, outputs]` (Hu et al.: "LoRA", 2021).
+    /// Returns `self + scale · (input · aᵀ) · bᵀ`, in this tensor's memory if it is not shared. The input is
+    /// `[…, inputs]`, `a` `[rank, inputs]`, `b` `[outputs, rank]` and this tensor `[…, outputs]` (Hu et al.: "LoRA",
+    /// 2021).
     ///
-    /// `a` and `b` may have a wider data type than the others: then the products and the sum are computed in it, as
-    /// PEFT does, and the result has this tensor's type. Saves the input in its own type if `a` requires a gradient,
-    /// and `input · aᵀ` if `b` does; nothing of this tensor's size.
+    /// If `a` and `b` have a wider data type than the other tensors, the products and the sum are computed in that
+    /// type, as in PEFT, and the result has this tensor's type. Saves the input in its own type if `a` requires a
+    /// gradient, and `input · aᵀ` if `b` does. Saves nothing of this tensor's size.
     ///
     /// # Errors
     /// Fails if the shapes or data types do not match, or if memory runs out.
@@ -135,7 +136,7 @@ fn give_product(
     inputs.give(place, sum)
 }
 
-/// Accumulates `a`'s gradient. The input, in the type of `a`, is not needed after that.
+/// Accumulates the gradient of `a`. The input, in the type of `a`, is not needed afterwards.
 fn give_a(low_grad: &Tensor, input: Tensor, inputs: &mut InputGradients<'_>) -> Result<Tensor> {
     let wide = input.converted(low_grad.dtype())?;
     drop(input);
@@ -145,8 +146,8 @@ fn give_a(low_grad: &Tensor, input: Tensor, inputs: &mut InputGradients<'_>) -> 
     Ok(wide)
 }
 
-/// Accumulates the input's gradient, of type `kind`: in place into an existing one, or over memory that is no longer
-/// needed.
+/// Accumulates the input's gradient of type `kind`, either in place into an existing gradient or in memory that is no
+/// longer needed.
 fn give_input(
     low_grad: &Tensor,
     served: Option<Tensor>,

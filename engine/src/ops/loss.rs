@@ -5,11 +5,11 @@ use crate::{DType, Error, Result, Shape, Tensor, backend};
 
 impl Tensor {
     /// Returns the mean of −log softmax(logits) at the target, over the rows of these logits `[rows, classes]`, or over
-    /// all positions of `[batch, classes, …]`; `targets` are I64, of the same shape without the classes. Positions
-    /// whose target is `ignore_index` are not counted.
+    /// all positions of `[batch, classes, …]`. `targets` (I64) have the same shape without the classes. Positions whose
+    /// target is `ignore_index` are not counted.
     ///
-    /// Saves the logits and one number per position; backward overwrites the logits with their gradient if they are not
-    /// shared. So there is never a second buffer of their size.
+    /// Saves the logits and one number per position. Backward overwrites the logits with their gradient if their memory
+    /// is not shared, so there is never a second buffer of their size.
     ///
     /// # Errors
     /// Fails if the shapes or data types do not match, if memory runs out, or, on a device with values, if a target is

@@ -4,14 +4,14 @@ use crate::autograd::{Gradient, Operation, Recipe, Saved, gradient};
 use crate::backend::{self, Binary, Unary};
 use crate::{Result, Tensor};
 
-/// The tensor that a function's gradient is computed from.
+/// The tensor from which a function's gradient is computed.
 #[derive(Clone, Copy)]
 enum Keep {
     Input,
     Result,
 }
 
-/// Defines the functions, each with its gradient, and whether that needs the input or the result.
+/// Defines the functions, each with its gradient, which is computed from the input or the result.
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident = $function:expr, $keep:ident $gradient:expr;)+) => {
         impl Tensor {
@@ -73,7 +73,7 @@ impl Tensor {
         })
     }
 
-    /// Returns max(x, 0), in this tensor's memory if that is not shared.
+    /// Returns max(x, 0), in this tensor's memory if it is not shared.
     ///
     /// # Errors
     /// Fails if the elements are not floating-point numbers, or if memory runs out.
@@ -90,7 +90,7 @@ impl Tensor {
     }
 }
 
-/// df(x) = f′ · dx, with f′ from the result.
+/// df(x) = f′ · dx, with f′ computed from the result.
 fn of_result(op: &'static str, result: Saved, slope: Binary) -> impl Gradient {
     gradient(move |grad, inputs| {
         let result = result.take(op)?;

@@ -1,4 +1,4 @@
-//! Matrix products, single or batched.
+//! Individual and batched matrix products.
 
 use super::product::{ProductGradient, RightIs, batch_of, check, multiply, with_matrix};
 use crate::autograd::{Operation, Saved, gradient};
@@ -6,8 +6,8 @@ use crate::tensor::autocast;
 use crate::{Error, Result, Shape, Tensor};
 
 impl Tensor {
-    /// Returns the matrix product of `[…, rows, inner]` and `[…, inner, columns]`; the axes before the last two
-    /// broadcast. Transposed views are not copied. Saves each input whose partner requires a gradient.
+    /// Returns the matrix product of `[…, rows, inner]` and `[…, inner, columns]`, where the axes before the last two
+    /// broadcast. Transposed views are not copied. Saves each input if the other input requires a gradient.
     ///
     /// # Errors
     /// Fails if the shapes or data types do not match, or if memory runs out.

@@ -1,4 +1,4 @@
-//! Layer norm and RMS norm: normalize rows to variance 1 around their mean, or around 0.
+//! Layer norm and RMS norm, which normalize rows to variance 1 around their mean or around 0.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::{Error, Result, Tensor};
 const RMS_NORM: &str = "rms_norm";
 
 impl Tensor {
-    /// Normalizes each row of the last axis: subtracts its mean, divides by its standard deviation (with `epsilon`
+    /// Normalizes each row of the last axis. Subtracts its mean, divides by its standard deviation (with `epsilon`
     /// added to the variance), multiplies by `weight` and adds `bias`, both of the last axis's length (Ba, Kiros,
-    /// Hinton: "Layer Normalization", 2016). Saves the input, and mean and 1 / deviation of each row.
+    /// Hinton: "Layer Normalization", 2016). Saves the input, and the mean and 1 / deviation of each row.
     ///
     /// # Errors
     /// Fails if the shapes or data types do not match, or if memory runs out.
@@ -21,9 +21,9 @@ impl Tensor {
         self.normalized("layer_norm", [weight, bias], epsilon)
     }
 
-    /// Divides each row of the last axis by the root of its mean square (with `epsilon` added to the mean), and
+    /// Divides each row of the last axis by its root mean square (with `epsilon` added to the mean square), and
     /// multiplies by `weight` of the last axis's length (Zhang and Sennrich: "Root Mean Square Layer Normalization",
-    /// 2019). Saves the input, and one element per row in the statistics type; the result can be recomputed from these.
+    /// 2019). Saves the input, and one element per row in the statistics type, from which the result can be recomputed.
     /// The input's gradient overwrites the result's gradient.
     ///
     /// # Errors
@@ -89,16 +89,16 @@ pub(super) fn check_affine(
 pub(super) struct Known {
     pub(super) op: &'static str,
     pub(super) input: Option<Saved>,
-    /// The mean that is subtracted; `None` if the norm does not subtract it.
+    /// The mean that is subtracted, if any.
     pub(super) mean: Option<Saved>,
     pub(super) spread: Saved,
-    /// For norms of channels or groups, the shape of their statistics; `None` for norms of rows.
+    /// The shape of the statistics for norms of channels or groups; `None` for norms of rows.
     pub(super) of_channels: Option<Spread>,
     /// Weight and bias.
     pub(super) affine: [Option<Saved>; 2],
 }
 
-/// The tensors that a norm has saved, except the bias.
+/// The tensors saved by a norm, except the bias.
 pub(super) struct Values {
     pub(super) input: Option<Tensor>,
     pub(super) mean: Option<Tensor>,
@@ -146,13 +146,13 @@ impl Values {
         self.input.as_ref().expect("the norm did not keep its input")
     }
 
-    /// Mean and spread of channels.
+    /// Returns mean and spread of channels.
     pub(super) fn statistics(&self) -> [View<'_>; 2] {
         [self.mean.as_ref().expect("the mean of the channels is missing").view(), self.spread.view()]
     }
 
-    /// Passes on the gradients of weight and bias, if they are needed. `take` returns a tensor to add one to, and the
-    /// share of it that stays; `add` adds both.
+    /// Passes on the gradients of weight and bias, if they are needed. `take` returns a tensor to which a gradient is
+    /// added, and the factor of its previous contents. `add` adds both gradients.
     pub(super) fn give_affine(
         &self,
         inputs: &mut InputGradients<'_>,
@@ -182,7 +182,7 @@ impl Values {
     }
 }
 
-/// With x̂ the normalised row: dx = rstd · (g·w − mean(g·w) − x̂ · mean(g·w·x̂)), dw = Σ g·x̂, db = Σ g. Of an RMS
+/// With the normalized row x̂, dx = rstd · (g·w − mean(g·w) − x̂ · mean(g·w·x̂)), dw = Σ g·x̂, db = Σ g. For an RMS
 /// norm, dx = rstd · (g·w − x̂ · mean(g·w·x̂)).
 struct LayerNorm(Arc<Known>);
 

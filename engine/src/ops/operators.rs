@@ -17,15 +17,15 @@
 //! # }
 //! ```
 //!
-//! Rust permits no operator between two results, or between a result and a scalar: write `?` after one of the
+//! Rust permits no operator between two results, or between a result and a scalar, so write `?` after one of the
 //! operators, as above. A division by a scalar multiplies by its inverse. The result of `+` overwrites the memory of a
-//! left operand that is passed by value, if that is not shared.
+//! left operand that is passed by value, if the memory is not shared.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use crate::{Result, Tensor};
 
-/// An operand of an operator: a tensor, or the result of another operator.
+/// An operand of an operator, which is a tensor or the result of another operator.
 trait Operand {
     fn into_tensor(self) -> Result<Tensor>;
 }

@@ -5,9 +5,9 @@ use crate::backend::{self, View};
 use crate::{Error, Layout, Result, Shape, Tensor};
 
 impl Tensor {
-    /// Returns this tensor surrounded by elements `value`. `padding` has the number of elements before and after each
-    /// of the last axes, in the order of the axes: `[[1, 1], [2, 0]]` adds a row above and a row below, and two columns
-    /// on the left of images. Saves nothing.
+    /// Returns this tensor surrounded by elements `value`. `padding` has the numbers of elements before and after each
+    /// of the last axes, in the order of the axes. For example, `[[1, 1], [2, 0]]` adds a row above and a row below
+    /// images, and two columns on the left. Saves nothing.
     ///
     /// # Errors
     /// Fails if there are more pairs than axes, if the elements are not floating-point numbers, or if memory runs out.
@@ -42,7 +42,7 @@ impl Tensor {
     }
 }
 
-/// The position of the input in the result: its start along the axes from `first` on, and its shape.
+/// The position of the input in the result, as its start along the axes from `first` on, and its shape.
 struct Inner {
     first: usize,
     starts: Vec<usize>,

@@ -1,4 +1,4 @@
-//! Piecewise linear functions, which save two bits per element: the slopes of both operands.
+//! Piecewise linear functions, which save the slopes of both operands in two bits per element.
 
 use crate::autograd::{Operation, Saved, gradient};
 use crate::backend::{self, Piecewise, Side};
@@ -13,8 +13,8 @@ impl Tensor {
         self.piecewise("abs", Piecewise::Abs, None)
     }
 
-    /// Clamps the elements to `low` and `high`; if `high` is below `low`, all are `high`. The slope at the bounds
-    /// themselves is 0. Saves two bits per element. Infinite bounds are allowed.
+    /// Clamps the elements to the range from `low` to `high`. If `high` is below `low`, all elements become `high`. The
+    /// slope at the bounds is 0. Saves two bits per element. Infinite bounds are allowed.
     ///
     /// # Errors
     /// Fails if a bound is NaN, and for the reasons in [`Self::abs`].
@@ -26,8 +26,8 @@ impl Tensor {
         self.piecewise("clamp", Piecewise::Clamp { low, high }, None)
     }
 
-    /// Returns the elementwise maximum; NaN if either element is. Shapes broadcast. Equal elements share the gradient.
-    /// Saves two bits per element.
+    /// Returns the elementwise maximum, which is NaN if either element is. Shapes broadcast. Equal elements share the
+    /// gradient. Saves two bits per element.
     ///
     /// # Errors
     /// Fails if the shapes do not broadcast, if the data types differ, or if memory runs out.
@@ -35,8 +35,8 @@ impl Tensor {
         self.piecewise("maximum", Piecewise::Maximum, Some(other))
     }
 
-    /// Returns the elementwise minimum; NaN if either element is. Shapes broadcast. Equal elements share the gradient.
-    /// Saves two bits per element.
+    /// Returns the elementwise minimum, which is NaN if either element is. Shapes broadcast. Equal elements share the
+    /// gradient. Saves two bits per element.
     ///
     /// # Errors
     /// See [`Self::maximum`].

@@ -11,14 +11,15 @@ pub struct PoolOptions {
     pub kernel: [usize; 2],
     /// Vertical and horizontal stride.
     pub stride: [usize; 2],
-    /// Padding above and below, left and right: zeros for a mean, ignored for a maximum. At most half the kernel.
+    /// Padding above and below, and left and right, at most half the kernel. It counts as zeros for a mean, and is
+    /// ignored for a maximum.
     pub padding: [usize; 2],
     /// Whether an incomplete window at the end counts.
     pub ceil: bool,
 }
 
 impl PoolOptions {
-    /// Square windows without overlap; incomplete ones do not count.
+    /// Returns options for square windows without overlap, where incomplete windows do not count.
     pub fn square(side: usize) -> Self {
         Self { kernel: [side; 2], stride: [side; 2], padding: [0; 2], ceil: false }
     }
@@ -57,11 +58,11 @@ fn result_shape(input: &Tensor, window: &Window) -> Shape {
 }
 
 impl Tensor {
-    /// Returns the maximum of each window of this `[batch, channels, height, width]`. Saves neither the input nor the
-    /// result, but the position of each maximum in its window: one byte per element for windows of up to 256 elements.
+    /// Returns the maximum of each window of this `[batch, channels, height, width]`. Saves only the position of each
+    /// maximum in its window, which takes one byte per element for windows of up to 256 elements.
     ///
     /// # Errors
-    /// Fails if the shape has not four axes or no window fits, or if memory runs out.
+    /// Fails if the tensor does not have four axes, if no window fits, or if memory runs out.
     pub fn max_pool2d(&self, options: PoolOptions) -> Result<Self> {
         let op = "max_pool2d";
         let operation = Operation::begin(op, &[self]);
@@ -88,7 +89,7 @@ impl Tensor {
         }))
     }
 
-    /// Returns the mean of each window of this `[batch, channels, height, width]`; zeros in the padding count if
+    /// Returns the mean of each window of this `[batch, channels, height, width]`. Zeros in the padding count if
     /// `counts_padding`. Saves nothing.
     ///
     /// # Errors

@@ -4,8 +4,8 @@ use crate::autograd::{Operation, Recipe, Saved, gradient};
 use crate::{Result, Tensor, backend};
 
 impl Tensor {
-    /// Returns `self` raised to `exponent`: NaN for elements below 0 if the exponent is not an integer. Saves its
-    /// input.
+    /// Returns `self` raised to `exponent`, which is NaN for elements below 0 if the exponent is not an integer. Saves
+    /// its input.
     ///
     /// # Errors
     /// Fails if the elements are not floating-point numbers, or if memory runs out.

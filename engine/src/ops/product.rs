@@ -1,7 +1,7 @@
 //! Batched matrix products with as few calls as the layouts allow, and their gradients.
 //!
-//! Shared by matmul and linear. Decisions depend on shapes and layouts only, never on values, so that every device
-//! allocates the same.
+//! Shared by matmul and linear. Decisions depend only on shapes and layouts, never on values, so every device allocates
+//! the same memory.
 
 use crate::autograd::{InputGradients, Saved};
 use crate::backend::{self, View};
@@ -18,8 +18,8 @@ pub(super) fn with_matrix(op: &'static str, batch: &Shape, rows: usize, columns:
 }
 
 impl Tensor {
-    /// Returns this tensor without history if its matrices are stored by rows or by columns, as matrix products on
-    /// every device accept them; else a copy.
+    /// Returns this tensor without history if its matrices are stored by rows or by columns, as required by matrix
+    /// products on every device; otherwise returns a copy.
     pub(super) fn operand(&self) -> Result<Self> {
         if is_by_lines(*self.layout()) { Ok(self.detach()) } else { self.copied() }
     }
@@ -42,7 +42,7 @@ pub(super) fn is_by_lines(layout: Layout) -> bool {
     by_rows || by_columns
 }
 
-/// Returns all axes but the last joined into one, if that needs no copy.
+/// Returns all axes except the last joined into one, if this needs no copy.
 fn fold(layout: &Layout) -> Option<Layout> {
     let shape = layout.shape();
     let last = shape.rank() - 1;
@@ -55,8 +55,8 @@ fn turn(layout: &Layout) -> Layout {
     layout.transpose(rank - 2, rank - 1)
 }
 
-/// Computes `out = left · right + keep · out`, summed over the batch axes that `out` lacks or has with length 1.
-/// Operands are as [`Tensor::operand`] makes them.
+/// Computes `out = left · right + keep · out`, summed over the batch axes that are missing in `out` or have length 1.
+/// Operands are those returned by [`Tensor::operand`].
 pub(super) fn multiply(out: &Tensor, left: &Tensor, right: &Tensor, keep: f64) -> Result<()> {
     multiply_scaled(out, left, right, [1.0, keep])
 }
@@ -66,12 +66,12 @@ pub(super) fn multiply_scaled(out: &Tensor, left: &Tensor, right: &Tensor, [scal
     multiply_onto(out, left, right, Onto::Kept { scale, keep })
 }
 
-/// Computes `out = left · right + bias`, with one element of `bias` per column. Nothing is summed over batches.
+/// Computes `out = left · right + bias`, with one element of `bias` per column. Does not sum over batches.
 pub(super) fn multiply_onto_bias(out: &Tensor, left: &Tensor, right: &Tensor, bias: &Tensor) -> Result<()> {
     multiply_onto(out, left, right, Onto::Bias(bias))
 }
 
-/// The tensor that a product is added to.
+/// The tensor to which a product is added.
 #[derive(Clone, Copy)]
 enum Onto<'a> {
     Kept { scale: f64, keep: f64 },
@@ -117,11 +117,11 @@ fn multiply_onto(out: &Tensor, left: &Tensor, right: &Tensor, onto: Onto<'_>) ->
     run(&spread(out.layout)?, &spread(left.layout())?, &spread(right.layout())?)
 }
 
-/// The tensors saved for the gradients of a product: each input whose partner requires a gradient.
+/// The tensors saved for the gradients of a product. Each input is saved if the other input requires a gradient.
 pub(super) struct ProductGradient {
     pub(super) op: &'static str,
     pub(super) left: Option<Saved>,
-    /// The right input as it was given, `[inner, columns]` or `[columns, inner]`.
+    /// The right input as given, `[inner, columns]` or `[columns, inner]`.
     pub(super) right: Option<Saved>,
     pub(super) right_is_turned: RightIs,
 }
@@ -131,7 +131,7 @@ pub(super) struct ProductGradient {
 pub(super) enum RightIs {
     /// `[inner, columns]`, as in matmul.
     Plain,
-    /// `[columns, inner]`, as the weight of a linear layer.
+    /// `[columns, inner]`, as in the weight of a linear layer.
     Transposed,
 }
 
@@ -145,8 +145,8 @@ impl RightIs {
     }
 }
 
-/// The gradient of the result; if all its rows or all its columns are equal (as after a sum), one of them suffices and
-/// nothing is copied.
+/// The gradient of the result. If all its rows or all its columns are equal (as after a sum), it is represented by one
+/// of them, and nothing is copied.
 struct Incoming {
     grad: Tensor,
     rows: usize,
@@ -177,8 +177,8 @@ impl Incoming {
 }
 
 impl ProductGradient {
-    /// Accumulates the gradients of inputs 0 (left) and 1 (right). The right one is computed first, so that the left
-    /// one can overwrite the saved left input.
+    /// Accumulates the gradients of inputs 0 (left) and 1 (right). The gradient of the right input is computed first,
+    /// so that the other can overwrite the saved left input.
     pub(super) fn backward(self, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
         let Self { op, left, right, right_is_turned } = self;
         let incoming = Incoming::new(grad)?;
@@ -219,7 +219,7 @@ fn give_right(incoming: &Incoming, left: &Tensor, right_is: RightIs, inputs: &mu
     inputs.give(1, sum)
 }
 
-/// Accumulates `grad · rightᵀ`, over the memory of the left input if that is not shared.
+/// Accumulates `grad · rightᵀ`, in the memory of the left input if it is not shared.
 fn give_left(
     incoming: &Incoming,
     reusable: Option<Tensor>,
@@ -255,7 +255,8 @@ fn give_left(
     inputs.give(0, out)
 }
 
-/// Fails unless `left` is `[…, rows, inner]`, and `right` has at least two axes with `inner` in the matching one.
+/// Fails unless `left` is `[…, rows, inner]`, and `right` has at least two axes of which the matching one has length
+/// `inner`.
 pub(super) fn check(op: &'static str, left: &Tensor, right: &Tensor, right_is: RightIs) -> Result<()> {
     left.check_operand(op, right)?;
     left.check_float(op)?;

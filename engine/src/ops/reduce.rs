@@ -13,7 +13,7 @@ impl Tensor {
         self.reduce("sum", &self.all_axes(), Shape::SCALAR, 1.0)
     }
 
-    /// Returns the mean of all elements; NaN if there are none.
+    /// Returns the mean of all elements, or NaN if there are none.
     ///
     /// # Errors
     /// See [`Self::sum`].
@@ -21,7 +21,7 @@ impl Tensor {
         self.reduce("mean", &self.all_axes(), Shape::SCALAR, 1.0 / self.elements() as f64)
     }
 
-    /// Returns the sum over some axes, which the result does not have.
+    /// Returns the sum over some axes, which are removed.
     ///
     /// # Errors
     /// Fails if an axis is out of range or given twice, and for the reasons in [`Self::sum`].
@@ -39,7 +39,7 @@ impl Tensor {
         self.reduce("sum", &axes, self.shape_with_ones(&axes), 1.0)
     }
 
-    /// Returns the mean over some axes, which the result does not have; NaN if they are empty.
+    /// Returns the mean over some axes, which are removed. The mean is NaN if they are empty.
     ///
     /// # Errors
     /// See [`Self::sum_axes`].
@@ -48,7 +48,7 @@ impl Tensor {
         self.reduce("mean", &axes, self.shape_without(&axes), self.share(&axes))
     }
 
-    /// Returns the mean over some axes, which keep length 1; NaN if they are empty.
+    /// Returns the mean over some axes, which keep length 1. The mean is NaN if they are empty.
     ///
     /// # Errors
     /// See [`Self::sum_axes`].

@@ -6,17 +6,17 @@ use crate::{Error, Result, Shape, Tensor};
 
 const OP: &str = "rotary";
 
-/// The options of rotary embeddings: how positions become angles.
+/// The options of rotary embeddings, which determine the angle of each position.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RotaryOptions {
-    /// The base of the angles: pair `i` of a head of `width` elements rotates by `base^(−2i / width)` per position.
+    /// The base of the angles. Pair `i` of a head of `width` elements is rotated by `base^(−2i / width)` per position.
     pub base: f64,
     /// The position of the first token.
     pub first: usize,
 }
 
 impl Default for RotaryOptions {
-    /// A base of 10,000, from position 0.
+    /// Returns a base of 10,000 and a first position of 0.
     fn default() -> Self {
         Self { base: 10_000.0, first: 0 }
     }
@@ -25,17 +25,17 @@ impl Default for RotaryOptions {
 impl Tensor {
     /// Rotates elements `i` and `i + width / 2` of each of the heads `[batch, length, heads, width]` as a pair, by an
     /// angle proportional to the position along `length` (Su et al.: "RoFormer", 2021). Angles are computed from
-    /// positions: there is no table on the device. Saves nothing.
+    /// positions, without a table on the device. Saves nothing.
     ///
     /// # Errors
-    /// Fails if the tensor has not four axes or an odd width, or if memory runs out.
+    /// Fails if the tensor does not have four axes, if the width is odd, or if memory runs out.
     pub fn rotary(&self, options: RotaryOptions) -> Result<Self> {
         // A second handle, so that this tensor's memory counts as shared.
         rotate(&self.clone(), Packing::of_heads(self)?, options)
     }
 
-    /// Like [`Self::rotary`], in this tensor's memory if that is not shared. Its gradient overwrites the result's in
-    /// the same way.
+    /// Like [`Self::rotary`], in this tensor's memory if it is not shared. Its gradient overwrites the result's
+    /// gradient in the same way.
     ///
     /// # Errors
     /// See [`Self::rotary`].
@@ -45,8 +45,8 @@ impl Tensor {
     }
 
     /// Like [`Self::rotary`], for the first `rotated` of `slots` adjacent heads in `[batch, length, slots · width]`;
-    /// the others are unchanged. In this tensor's memory, if that is not shared: so one buffer contains query, key and
-    /// value for [`Self::attention_packed`].
+    /// the other heads are unchanged. Works in this tensor's memory if it is not shared, so that one buffer contains
+    /// query, key and value for [`Self::attention_packed`].
     ///
     /// # Errors
     /// See [`Self::rotary`].
@@ -61,7 +61,7 @@ impl Tensor {
 struct Packing {
     /// The tensor as `[batch, length, heads, width]`.
     heads: Shape,
-    /// Number of heads that are rotated, from the first.
+    /// Number of heads that are rotated, counted from the first.
     rotated: usize,
 }
 

@@ -13,7 +13,7 @@ impl Tensor {
         self.running_sum(axis, false)
     }
 
-    /// Returns the exclusive cumulative sums along `axis`: the first is 0. Saves nothing.
+    /// Returns the exclusive cumulative sums along `axis`, of which the first is 0. Saves nothing.
     ///
     /// # Errors
     /// See [`Self::cumsum`].
@@ -21,7 +21,7 @@ impl Tensor {
         self.running_sum(axis, true)
     }
 
-    /// Returns the cumulative products along `axis`. Saves its input; the result is recomputed instead of saved. The
+    /// Returns the cumulative products along `axis`. Saves its input. The result is recomputed instead of saved. The
     /// gradient is also correct for elements that are 0.
     ///
     /// # Errors
@@ -30,8 +30,8 @@ impl Tensor {
         self.running_product(axis, false)
     }
 
-    /// Returns the exclusive cumulative products along `axis`: the first is 1. Saves its input, as [`Self::cumprod`]
-    /// does.
+    /// Returns the exclusive cumulative products along `axis`, of which the first is 1. Saves its input, as
+    /// [`Self::cumprod`] does.
     ///
     /// # Errors
     /// See [`Self::cumsum`].

@@ -3,8 +3,8 @@
 use crate::{Error, Result, Tensor};
 
 impl Tensor {
-    /// Returns views of `length` elements along `axis`, one after another; the last is shorter if the axis is not a
-    /// multiple. An empty axis gives one empty part.
+    /// Returns consecutive views of `length` elements along `axis`. The last view is shorter if the axis is not a
+    /// multiple of `length`. An empty axis gives one empty part.
     ///
     /// # Errors
     /// Fails if the axis is out of range, or if `length` is 0.

@@ -4,8 +4,8 @@ use crate::autograd::{Operation, Saved, gradient};
 use crate::{Error, Result, Shape, Tensor, backend};
 
 impl Tensor {
-    /// Returns the mean of `(self − target)²`, both of one shape; NaN if they are empty. Saves both but not their
-    /// difference: backward overwrites one of them with it, if that is not shared.
+    /// Returns the mean of `(self − target)²`, which is NaN for empty tensors. Both tensors have the same shape. Saves
+    /// both but not their difference, with which backward overwrites one of them if its memory is not shared.
     ///
     /// # Errors
     /// Fails if the shapes or data types differ, or if memory runs out.

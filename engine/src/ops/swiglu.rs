@@ -1,4 +1,4 @@
-//! SwiGLU: the gated product of a transformer's MLP.
+//! SwiGLU, the gated product of a transformer's MLP.
 
 use std::sync::Arc;
 
@@ -8,9 +8,10 @@ use crate::{Error, Result, Tensor, backend};
 const OP: &str = "swiglu";
 
 impl Tensor {
-    /// Returns `silu(gate) · up`, of one shape (Shazeer: "GLU Variants Improve Transformer", 2020). Saves gate and up,
-    /// from which the result can be recomputed; only the gate if only `up` requires a gradient. Backward overwrites the
-    /// saved tensors, or the result's gradient, with both gradients, if they are not shared.
+    /// Returns `silu(gate) · up` of two tensors of the same shape (Shazeer: "GLU Variants Improve Transformer", 2020).
+    /// Saves gate and up, from which the result can be recomputed, or only the gate if only `up` requires a gradient.
+    /// Backward overwrites the saved tensors, or the result's gradient, with both gradients, if their memory is not
+    /// shared.
     ///
     /// # Errors
     /// Fails if the shapes or data types differ, or if memory runs out.
@@ -83,7 +84,8 @@ fn is_reusable(tensor: &Tensor) -> bool {
     tensor.is_free_to_write() && tensor.fills_storage()
 }
 
-/// Accumulates the gate's gradient, and `up`'s if required: each over memory that is no longer needed, if there is any.
+/// Accumulates the gradient of the gate, and that of `up` if required, in memory that is no longer needed if there is
+/// any.
 fn of_gate(grad: Tensor, gate: Tensor, up: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
     let wants_up = inputs.needs(1);
     // Each gradient goes to its own input's memory if possible: elements are read before they are overwritten.

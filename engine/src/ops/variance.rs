@@ -4,8 +4,9 @@ use crate::autograd::{Operation, Saved, gradient};
 use crate::{Error, Result, Tensor, backend};
 
 impl Tensor {
-    /// Returns the variance of all elements: the sum of squared distances from their mean, divided by their count less
-    /// `correction` (1 for the unbiased estimate). NaN if that divisor is not positive. Saves its input.
+    /// Returns the variance of all elements, which is the sum of squared differences from their mean, divided by their
+    /// count minus `correction` (1 for the unbiased estimate). The variance is NaN if that divisor is not positive.
+    /// Saves its input.
     ///
     /// # Errors
     /// Fails if the elements are not floating-point numbers, or if memory runs out.
@@ -13,7 +14,7 @@ impl Tensor {
         self.variance(&(0..self.rank()).collect::<Vec<_>>(), correction, false)
     }
 
-    /// Returns the variance over some axes, which the result does not have; see [`Self::var`].
+    /// Returns the variance over some axes, which are removed. See [`Self::var`].
     ///
     /// # Errors
     /// Fails if an axis is out of range or given twice, and for the reasons in [`Self::var`].
@@ -21,7 +22,7 @@ impl Tensor {
         self.variance(&self.named(axes)?, correction, false)
     }
 
-    /// Returns the variance over some axes, which keep length 1; see [`Self::var`].
+    /// Returns the variance over some axes, which keep length 1. See [`Self::var`].
     ///
     /// # Errors
     /// See [`Self::var_axes`].
@@ -38,8 +39,8 @@ impl Tensor {
         }
     }
 
-    /// Returns the mean over `axes`, which keep length 1, in the statistics type: rounded to a small type, it would be
-    /// too inexact for elements that are close to one another.
+    /// Returns the mean over `axes`, which keep length 1, in the statistics type. Rounded to a small type, the mean
+    /// would be too inexact for elements that are close to one another.
     fn exact_mean(&self, axes: &[usize]) -> Result<Self> {
         let shape = axes.iter().fold(*self.shape(), |shape, &axis| shape.with_axis(axis, 1));
         let mean = Self::empty(shape, self.dtype().statistics(), self.device())?;

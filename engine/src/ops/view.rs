@@ -1,11 +1,11 @@
-//! Views: the same memory with another shape or order of axes. Elements are not copied and nothing is saved.
+//! Views of the same memory with another shape or order of axes. Elements are not copied and nothing is saved.
 
 use crate::autograd::{Operation, gradient};
 use crate::shape::MAX_RANK;
 use crate::{Error, Layout, Result, Shape, Tensor};
 
 impl Tensor {
-    /// Returns the same elements in another shape: a view if the strides allow it, else a copy.
+    /// Returns the same elements in another shape, as a view if the strides allow it, otherwise as a copy.
     ///
     /// # Errors
     /// Fails if the number of elements differs, or if memory runs out.
@@ -27,7 +27,7 @@ impl Tensor {
         }))
     }
 
-    /// Returns the elements in another shape, without history; copied only if necessary.
+    /// Returns the elements in another shape, without history. Copies only if necessary.
     pub(crate) fn reshaped(&self, shape: &Shape) -> Result<Self> {
         match self.layout().reshape(shape) {
             Some(layout) => Ok(self.with_layout(layout)),
@@ -39,7 +39,7 @@ impl Tensor {
         }
     }
 
-    /// Joins axis `axis` and all that follow into one.
+    /// Joins axis `axis` and all later axes into one.
     ///
     /// # Errors
     /// Fails if the axis is out of range, or if memory runs out.
@@ -51,7 +51,7 @@ impl Tensor {
         self.reshape(Shape::filled(&lengths))
     }
 
-    /// Inserts an axis of length 1 before axis `axis`; −1 puts it last.
+    /// Inserts an axis of length 1 before axis `axis`, where −1 puts it last.
     ///
     /// # Errors
     /// Fails if the axis is out of range.
@@ -99,7 +99,7 @@ impl Tensor {
         }))
     }
 
-    /// Reorders the axes: axis `i` of the result is axis `order[i]` of this.
+    /// Reorders the axes, so that axis `i` of the result is axis `order[i]` of this tensor.
     ///
     /// # Errors
     /// Fails unless `order` contains each axis once.
@@ -158,7 +158,7 @@ impl Tensor {
         Ok(operation.record(out, &[self], |_| gradient(move |grad, inputs| inputs.give(0, grad.into_sum_to(&from)?))))
     }
 
-    /// Returns this tensor if its elements are contiguous, else a contiguous copy.
+    /// Returns this tensor if its elements are contiguous, otherwise a contiguous copy.
     ///
     /// # Errors
     /// Fails if memory runs out.
@@ -169,8 +169,8 @@ impl Tensor {
         self.copy("contiguous")
     }
 
-    /// Returns this tensor if its memory contains nothing else, else a copy, so that a small view does not keep a large
-    /// block live.
+    /// Returns this tensor if its memory contains nothing else, otherwise a copy, so that a small view does not keep a
+    /// large block live.
     ///
     /// # Errors
     /// Fails if memory runs out.

@@ -1,11 +1,11 @@
-//! Selects elements of one tensor where a condition holds, and of another elsewhere.
+//! Selects elements of one tensor where a condition is true, and of another tensor elsewhere.
 
 use crate::autograd::{Operation, Saved, gradient};
 use crate::{DType, Error, Result, Shape, Tensor, backend};
 
 impl Tensor {
-    /// Returns `yes` where this condition, of type Bool or U8, is true or not 0, and `no` elsewhere (PyTorch's
-    /// `where`). All three broadcast to one shape. Saves the condition.
+    /// Returns `yes` where this condition (Bool or U8) is true or not 0, and `no` elsewhere (PyTorch's `where`). All
+    /// three shapes broadcast. Saves the condition.
     ///
     /// # Errors
     /// Fails if the shapes do not broadcast, if the data types do not match, or if memory runs out.
@@ -43,7 +43,7 @@ impl Tensor {
 }
 
 impl Tensor {
-    /// Returns this tensor with zeros where `condition` is not `wanted`, in its memory if that is not shared.
+    /// Returns this tensor with zeros where `condition` is not `wanted`, in its memory if it is not shared.
     fn into_cleared(self, condition: &Self, wanted: bool) -> Result<Self> {
         if self.is_free_to_write() {
             backend::clear(self.view(), condition.view(), wanted)?;

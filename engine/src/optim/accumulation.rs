@@ -1,4 +1,4 @@
-//! Gradient accumulation: one step for several micro-batches, with the memory of one.
+//! Gradient accumulation, with one step for several micro-batches and the memory of one micro-batch.
 
 use highwater_recorder::{Phase, scope};
 
@@ -43,7 +43,7 @@ impl Accumulation {
         Ok(Self { batches, done: 0 })
     }
 
-    /// Runs backward from `loss`, a single element, as one of the micro-batches. It allocates no more memory than
+    /// Runs backward from `loss`, which has one element, as one of the micro-batches. Allocates no more memory than
     /// [`Tensor::backward`].
     ///
     /// # Errors
@@ -62,7 +62,7 @@ impl Accumulation {
         self.done == self.batches
     }
 
-    /// Runs a step and `zero_grad` if the batch is complete; returns whether it was.
+    /// Runs a step and `zero_grad` if the batch is complete, and returns whether it was.
     ///
     /// # Errors
     /// Fails if the batch is complete but an optimizer in backward has already used up gradients, or if the step fails.

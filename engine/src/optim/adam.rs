@@ -12,12 +12,12 @@ use crate::{Result, Tensor};
 
 /// Adam (Kingma and Ba, 2015), with the settings, defaults and arithmetic of PyTorch's `torch.optim.Adam`.
 ///
-/// m ← β₁ · m + (1 − β₁) · g; v ← β₂ · v + (1 − β₂) · g²;
-/// p ← p − learning_rate / (1 − β₁ᵗ) · m / (√v / √(1 − β₂ᵗ) + ε), where g is the gradient plus weight_decay · p.
+/// m ← β₁ · m + (1 − β₁) · g; v ← β₂ · v + (1 − β₂) · g²; p ← p − learning_rate / (1 − β₁ᵗ) · m / (√v / √(1 − β₂ᵗ) +
+/// ε), where g is the gradient plus weight_decay · p.
 pub type Adam = AdamRule<false>;
 
 /// Adam with decoupled weight decay (Loshchilov and Hutter, 2019), with the settings, defaults and arithmetic of
-/// PyTorch's `torch.optim.AdamW`: before the step, p ← p · (1 − learning_rate · weight_decay).
+/// PyTorch's `torch.optim.AdamW`. Before the step, p ← p · (1 − learning_rate · weight_decay).
 pub type AdamW = AdamRule<true>;
 
 /// [`Adam`], or [`AdamW`] if its weight decay is decoupled.
@@ -29,8 +29,8 @@ pub struct AdamRule<const IS_DECOUPLED: bool> {
     pub betas: [f64; 2],
     /// Added to the divisor for numerical stability.
     pub epsilon: f64,
-    /// Weight decay. Decoupled, it is multiplied by the learning rate; otherwise (L2) this multiple of the parameter is
-    /// added to its gradient.
+    /// Weight decay. If decoupled, it is multiplied by the learning rate. Otherwise (L2), this multiple of the
+    /// parameter is added to its gradient.
     pub weight_decay: f64,
     /// The form of the loop over many parameters.
     pub form: Form,
@@ -55,7 +55,7 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// Counts a step of each parameter; allocates its averages at the first.
+    /// Counts a step for each parameter, and allocates its averages at the first step.
     pub(super) fn count_steps(updates: &mut [Update<'_, Self>]) -> Result<()> {
         let _operation = Operation::begin("adam.state", &[]);
         for update in updates {
@@ -125,7 +125,7 @@ impl<const IS_DECOUPLED: bool> AdamRule<IS_DECOUPLED> {
         self.betas.map(|beta| 1.0 - beta.powf(f64::from(steps.max(1))))
     }
 
-    /// Returns the settings of a fused step; `steps` includes this step.
+    /// Returns the settings of a fused step, where `steps` includes this step.
     pub(super) fn fused_step(&self, steps: u32, grad_scale: f64) -> AdamStep {
         let ([mean, square], [keep, weight_decay]) = (self.corrections(steps), self.decay());
         AdamStep {
@@ -162,9 +162,9 @@ impl<const IS_DECOUPLED: bool> AdamRule<IS_DECOUPLED> {
         })
     }
 
-    /// Computes the divisors of the update from the averages of squares: in the gradients' memory if it is not shared,
-    /// otherwise in new memory, after the gradient has been dropped. As in PyTorch, the divisors of all parameters are
-    /// live at the same time, which makes the step the peak.
+    /// Computes the divisors of the update from the averages of squares. They are in the gradients' memory if it is not
+    /// shared, otherwise in new memory, after the gradient has been dropped. As in PyTorch, the divisors of all
+    /// parameters are live at the same time, which makes the step the peak.
     fn divisors(&self, targets: &[Target<'_, Moments>], grads: Vec<Tensor>) -> Result<Vec<Tensor>> {
         let _operation = Operation::begin("adam.sqrt", &[]);
         let mut divisors = Vec::with_capacity(grads.len());

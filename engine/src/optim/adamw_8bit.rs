@@ -8,8 +8,8 @@ use crate::backend::CODE_BLOCK;
 use crate::{DType, Result, Tensor};
 
 /// AdamW with running averages of one byte per element and one f32 scale per block of 256 (Dettmers et al., "8-bit
-/// Optimizers via Block-wise Quantization", 2022): 2.03 bytes per parameter instead of AdamW's 8 in f32. A step
-/// dequantizes, updates and quantizes again block by block in one pass, so there are no intermediate results.
+/// Optimizers via Block-wise Quantization", 2022). It needs 2.03 bytes per parameter instead of AdamW's 8 in f32. A
+/// step dequantizes, updates and quantizes again block by block in one pass, so there are no intermediate results.
 ///
 /// Accuracy: after each step, the relative error of an average of gradients is at most 6 % if its magnitude is within a
 /// factor of ten of the largest in its block, 11 % within a hundred and 18 % within a thousand; below a four-millionth
@@ -25,9 +25,9 @@ pub struct AdamW8bit {
     pub betas: [f64; 2],
     /// Added to the divisor for numerical stability.
     pub epsilon: f64,
-    /// Decoupled weight decay; multiplied by the learning rate.
+    /// Decoupled weight decay, which is multiplied by the learning rate.
     pub weight_decay: f64,
-    /// Parameters with fewer elements keep unquantized averages, in the parameter's dtype.
+    /// Number of elements below which parameters keep unquantized averages, in the parameter's dtype.
     pub smallest: usize,
 }
 
@@ -41,9 +41,9 @@ impl Default for AdamW8bit {
 /// The state of [`AdamW8bit`] for a parameter.
 #[derive(Debug)]
 pub enum Moments8bit {
-    /// Quantized averages, of a large parameter.
+    /// Quantized averages for a large parameter.
     Coded(Coded),
-    /// Unquantized averages, of a small parameter; `None` before they are allocated.
+    /// Unquantized averages for a small parameter; `None` before they are allocated.
     Full(Option<Moments>),
 }
 

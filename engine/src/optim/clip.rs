@@ -1,4 +1,4 @@
-//! Gradient clipping. Nothing is read back to the host: norms and factors are computed on the device.
+//! Gradient clipping. Norms and factors are computed on the device, and nothing is read back to the host.
 
 use super::in_backward::demand_gradients_left;
 use super::pending::run_each;
@@ -8,9 +8,9 @@ use crate::backend::{self, Call};
 use crate::nn::Parameter;
 use crate::{DType, Error, Result, Tensor};
 
-/// Computes the norm of all gradients as if they were one vector: (Σ |g|^order)^(1/order), or the largest magnitude for
-/// an infinite order; order 2 is the Euclidean norm. The result is one f64 on the device, the only memory allocated; it
-/// is 0 if there are no gradients.
+/// Computes the norm of all gradients as if they were one vector, which is (Σ |g|^order)^(1/order), or the largest
+/// magnitude for an infinite order. Order 2 is the Euclidean norm. The result is one f64 on the device, which is the
+/// only memory allocated. It is 0 if there are no gradients.
 ///
 /// # Errors
 /// Fails if `order` is not above 0, if there are no parameters, or if an optimizer [in
@@ -20,8 +20,8 @@ pub fn grad_norm(parameters: &[Parameter], order: f64) -> Result<Tensor> {
 }
 
 /// Multiplies all gradients by `largest / norm` if their [norm](grad_norm) of order 2 is above `largest`, and returns
-/// that norm. The arithmetic is that of PyTorch's `torch.nn.utils.clip_grad_norm_`: the factor is at most 1, and 10⁻⁶
-/// is added to the norm.
+/// that norm. The arithmetic is that of PyTorch's `torch.nn.utils.clip_grad_norm_`, where the factor is at most 1, and
+/// 10⁻⁶ is added to the norm.
 ///
 /// # Errors
 /// Fails if `largest` is below 0. See also [`grad_norm`].
@@ -77,7 +77,7 @@ fn norm(op: &'static str, parameters: &[Parameter], order: f64) -> Result<Tensor
     Ok(total)
 }
 
-/// Returns the gradients of the parameters that have one.
+/// Returns the gradients of the parameters that have a gradient.
 pub(super) fn gradients(parameters: &[Parameter]) -> Vec<Tensor> {
     parameters.iter().filter_map(|parameter| parameter.tensor.grad()).collect()
 }

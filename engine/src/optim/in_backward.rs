@@ -1,5 +1,5 @@
-//! Optimizer steps in backward: updates each parameter as soon as its gradient is complete, and frees the gradient at
-//! once.
+//! Optimizer steps in backward, which update each parameter as soon as its gradient is complete, and free the gradient
+//! at once.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,13 +9,13 @@ use super::rule::{Rule, Update};
 use crate::nn::Parameter;
 use crate::{Error, Result, no_grad};
 
-/// Makes every following backward pass update each parameter and free its gradient as soon as it is complete, by hooks
-/// that each own the state of one parameter. There is no optimizer phase, and only a few gradients are live at any
-/// time. This is the method of PyTorch's tutorial "How to save memory by fusing the optimizer step into the backward
-/// pass". The rule's intermediate results are written to the gradient's memory, so every [`Form`](super::Form) uses the
-/// same memory.
+/// Makes every following backward pass update each parameter and free its gradient as soon as the gradient is complete,
+/// using hooks that each own the state of one parameter. There is no optimizer phase, and only a few gradients are live
+/// at any time. This is the method of PyTorch's tutorial "How to save memory by fusing the optimizer step into the
+/// backward pass". The rule's intermediate results are written to the gradient's memory, so every [`Form`](super::Form)
+/// uses the same memory.
 ///
-/// The returned handle changes the learning rate.
+/// The returned handle can change the learning rate.
 ///
 /// # Errors
 /// Fails if a setting of the rule is invalid.
@@ -57,7 +57,7 @@ impl<R: Rule> InBackward<R> {
         self.lock().clone()
     }
 
-    /// Sets the learning rate from the next gradient on.
+    /// Sets the learning rate, starting with the next gradient.
     pub fn set_learning_rate(&self, rate: f64) {
         self.lock().set_learning_rate(rate);
     }
@@ -68,8 +68,8 @@ impl<R: Rule> InBackward<R> {
     }
 }
 
-/// Returns an error of operation `op`, which needs the gradients of all parameters after backward, if an optimizer in
-/// backward has already used up a gradient.
+/// Returns an error if an optimizer in backward has already used up a gradient. Called by operation `op`, which needs
+/// the gradients of all parameters after backward.
 pub(super) fn demand_gradients_left(op: &'static str, parameters: &[Parameter]) -> Result<()> {
     let is_gone = |parameter: &&Parameter| parameter.tensor.grad().is_none() && parameter.tensor.has_hooks();
     match parameters.iter().find(is_gone) {

@@ -1,4 +1,4 @@
-//! Loss scaling: scales losses so that f16 gradients do not underflow, and skips steps whose gradients overflow.
+//! Loss scaling, which scales losses so that f16 gradients do not underflow, and skips steps whose gradients overflow.
 
 use highwater_recorder::{Category, Phase, scope};
 
@@ -13,8 +13,9 @@ use crate::backend::Call;
 use crate::nn::Parameter;
 use crate::{DType, Error, Result, Tensor, no_grad};
 
-/// Dynamic loss scaling, with the settings, defaults and decisions of PyTorch's `torch.amp.GradScaler`: if a gradient
-/// is infinite or NaN, the step is skipped and the scale is reduced; after many finite steps in a row, it is increased.
+/// Dynamic loss scaling, with the settings, defaults and decisions of PyTorch's `torch.amp.GradScaler`. If a gradient
+/// is infinite or NaN, the step is skipped and the scale is reduced. After many finite steps in a row, the scale is
+/// increased.
 ///
 /// Gradients are checked on the device, with one f32 as the result, which is read on devices with values. On other
 /// devices no step is skipped. A skipped step uses the same memory as any other.
@@ -41,7 +42,7 @@ pub struct LossScaler {
     settings: LossScaling,
     scale: f64,
     good_steps: u32,
-    /// Whether the gradients of the next step are already unscaled, and if so, whether one is infinite or NaN.
+    /// Whether a gradient of the next step is infinite or NaN; `None` if the gradients are not unscaled yet.
     unscaled: Option<bool>,
 }
 
@@ -95,7 +96,7 @@ impl LossScaler {
         self.scale
     }
 
-    /// Runs backward from the scaled `loss`, a single element. It allocates no more memory than [`Tensor::backward`].
+    /// Runs backward from the scaled `loss`, which has one element. Allocates no more memory than [`Tensor::backward`].
     ///
     /// # Errors
     /// Fails if `loss` has more than one element, or if backward fails.
@@ -118,8 +119,8 @@ impl LossScaler {
         Ok(())
     }
 
-    /// Steps with unscaled gradients, or skips the step if a gradient is infinite or NaN, then updates the scale;
-    /// returns whether it stepped.
+    /// Runs a step with unscaled gradients, or skips it if a gradient is infinite or NaN, then updates the scale.
+    /// Returns whether the step ran.
     ///
     /// # Errors
     /// For f16 gradients that would have to be unscaled in place, or if an optimizer [in
@@ -158,7 +159,7 @@ impl LossScaler {
     }
 }
 
-/// Returns whether any gradient is infinite or NaN; false on devices without values.
+/// Returns whether any gradient is infinite or NaN, or false on devices without values.
 fn find(parameters: &[Parameter]) -> Result<bool> {
     let op = "find_nonfinite";
     demand_gradients_left(op, parameters)?;
@@ -175,7 +176,7 @@ fn find(parameters: &[Parameter]) -> Result<bool> {
     Ok(found.known_item()?.is_some_and(|found| found != 0.0))
 }
 
-/// Runs backward from `scale` times `loss`, with the memory of backward from `loss`.
+/// Runs backward from `scale` times `loss`, with the same memory as backward from `loss`.
 pub(super) fn backward_from_scaled(loss: &Tensor, scale: f64) -> Result<()> {
     if loss.elements() != 1 {
         return Err(Error::NotScalar { shape: loss.shape().to_string().into() });

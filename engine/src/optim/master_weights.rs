@@ -1,4 +1,4 @@
-//! Master weights: trains parameters of a 16-bit dtype through copies in f32.
+//! Master weights, which train parameters of a 16-bit dtype through copies in f32.
 
 use super::optimizer::scale_all_in_place;
 use super::pending::Pending;
@@ -7,13 +7,13 @@ use crate::autograd::Operation;
 use crate::{DType, Result, Tensor, backend};
 
 /// Wraps a rule to train copies of bf16 and f16 parameters in f32 (Micikevicius et al., "Mixed Precision Training",
-/// 2018), so that updates too small for the 16-bit dtype are not lost. The copy is optimizer state, created at the
-/// first step, and so is the state of `rule`, also in f32; parameters are set to the copies' values, rounded.
-/// Parameters of other dtypes are updated by `rule` directly.
+/// 2018), so that updates too small for the 16-bit dtype are not lost. The copy and the state of `rule`, both in f32,
+/// are optimizer state, created at the first step. Parameters are set to the rounded values of the copies. Parameters
+/// of other dtypes are updated by `rule` directly.
 ///
 /// A [fused](super::Form::Fused) rule reads the 16-bit gradient and writes both the copy and the parameter in one pass,
-/// without intermediate results. For other rules, gradients are converted one parameter at a time: one intermediate
-/// result in f32, which also serves as the rule's own.
+/// without intermediate results. For other rules, gradients are converted one parameter at a time, which needs one
+/// intermediate result in f32, also used by the rule itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MasterWeights<R> {
     /// The rule that updates the copies.
@@ -23,7 +23,7 @@ pub struct MasterWeights<R> {
 /// The state of [`MasterWeights`] for a parameter.
 #[derive(Debug)]
 pub struct Master<S> {
-    /// Copy in f32; `None` for parameters of other dtypes than bf16 and f16.
+    /// Copy in f32; `None` for dtypes other than bf16 and f16.
     weight: Option<Tensor>,
     /// State of the wrapped rule.
     state: Option<S>,

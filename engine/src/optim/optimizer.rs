@@ -26,17 +26,17 @@ pub trait Optimizer {
     /// Fails if memory cannot be allocated, or for f16 gradients if scaling them in place would lose small values.
     fn step_scaled(&mut self, scale: f64) -> Result<()>;
 
-    /// Allocates and frees the same memory as a step, but changes nothing: a step that is skipped because of its values
-    /// then looks the same in a recording as on a device without values.
+    /// Allocates and frees the same memory as a step, but changes nothing. A step that is skipped because of its values
+    /// then has the same recording as on a device without values.
     ///
     /// # Errors
     /// Fails if memory cannot be allocated.
     fn skip(&mut self) -> Result<()>;
 
-    /// Drops all gradients, so that their memory is free until the next backward.
+    /// Drops all gradients, which frees their memory until the next backward.
     fn zero_grad(&mut self);
 
-    /// Returns the parameters that it updates.
+    /// Returns the parameters that the optimizer updates.
     fn parameters(&self) -> &[Parameter];
 
     /// Returns the learning rate.
@@ -46,7 +46,7 @@ pub trait Optimizer {
     fn set_learning_rate(&mut self, rate: f64);
 }
 
-/// An [`Optimizer`] that updates parameters by a [`Rule`].
+/// An [`Optimizer`] that updates parameters with a [`Rule`].
 pub struct RuleOptimizer<R: Rule> {
     rule: R,
     parameters: Vec<Parameter>,
@@ -54,7 +54,7 @@ pub struct RuleOptimizer<R: Rule> {
 }
 
 impl<R: Rule> RuleOptimizer<R> {
-    /// Creates an optimizer that applies `rule` to those of `parameters` that require a gradient.
+    /// Creates an optimizer that applies `rule` to the `parameters` that require a gradient.
     ///
     /// # Errors
     /// Fails if a setting of the rule is invalid.
@@ -112,7 +112,7 @@ impl<R: Rule> Optimizer for RuleOptimizer<R> {
     }
 }
 
-/// Multiplies each gradient by its scale, which is reset to 1.
+/// Multiplies each gradient by its scale, and resets the scale to 1.
 pub(super) fn scale_all_in_place<S>(updates: &mut [Update<'_, S>]) -> Result<()> {
     scale_in_place(updates.iter().map(|update| (&update.grad, update.grad_scale)))?;
     updates.iter_mut().for_each(|update| update.grad_scale = 1.0);

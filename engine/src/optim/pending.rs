@@ -1,4 +1,4 @@
-//! Collects the arithmetic of many parameters, so that it is submitted to a device at once.
+//! Collects the arithmetic for many parameters, so that it is submitted to a device at once.
 
 use crate::backend::{self, AdamStep, Call, SgdStep};
 use crate::{Result, Tensor};
@@ -22,11 +22,11 @@ pub(crate) struct Step<'a> {
 /// The update rule of a fused step, with its state and settings.
 #[derive(Debug)]
 pub(crate) enum Going<'a> {
-    /// SGD: the momentum buffer, if there is momentum.
+    /// SGD, with the momentum buffer if there is momentum.
     Sgd(Option<&'a Tensor>, SgdStep),
-    /// Adam: the averages of the gradient and of its square.
+    /// Adam, with the averages of the gradient and of its square.
     Adam([&'a Tensor; 2], AdamStep),
-    /// 8-bit Adam: the codes of both averages, then their scales.
+    /// 8-bit Adam, with the codes of both averages, then their scales.
     Adam8bit([&'a Tensor; 4], AdamStep),
 }
 
@@ -56,7 +56,7 @@ impl Step<'_> {
     }
 }
 
-/// Runs all of these calls; fails before running any if one of them is an error.
+/// Runs all of these calls. Fails before running any of them if one is an error.
 pub(crate) fn run_each<'a>(calls: impl IntoIterator<Item = Result<Call<'a>>>) -> Result<()> {
     backend::run_all(&calls.into_iter().collect::<Result<Vec<_>>>()?)
 }

@@ -1,4 +1,4 @@
-//! Update rules: how parameters change by their gradients, and the state kept between steps.
+//! Update rules, which define how gradients change parameters, and the state kept between steps.
 
 use highwater_recorder::{Category, ScopeId, scope};
 
@@ -10,14 +10,14 @@ use crate::{DType, Error, Result, Tensor};
 /// The form of a rule's loop over many parameters. The results are the same, up to rounding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// Each operation runs for all parameters before the next operation, like PyTorch's `foreach=True`, its default on
-    /// GPUs: the fewest kernel launches. One intermediate result per parameter is live at the same time.
+    /// Each operation runs for all parameters before the next operation, like PyTorch's `foreach=True`, the default on
+    /// GPUs. This needs the fewest kernel launches. One intermediate result per parameter is live at the same time.
     #[default]
     Foreach,
-    /// All operations run for one parameter before the next parameter: at most one intermediate result is live, of the
-    /// size of the current parameter.
+    /// All operations run for one parameter before the next parameter. At most one intermediate result is live, which
+    /// has the size of the current parameter.
     PerTensor,
-    /// One pass over each parameter does all operations, like PyTorch's `fused=True`: there are no intermediate
+    /// One pass over each parameter performs all operations, like PyTorch's `fused=True`. There are no intermediate
     /// results. Parameters must be contiguous.
     Fused,
 }
@@ -27,20 +27,21 @@ pub enum Form {
 pub struct Update<'a, S> {
     /// The parameter, updated in place.
     pub parameter: &'a Tensor,
-    /// Receives the updated parameter, rounded to this tensor's dtype, which is the gradient's. Only if the rule [is
-    /// fused](Rule::is_fused).
+    /// Receives the updated parameter, rounded to this tensor's dtype, which is the gradient's. Present only if the
+    /// rule [is fused](Rule::is_fused).
     pub rounded: Option<&'a Tensor>,
-    /// Scope of the module that it belongs to, as in recordings.
+    /// Scope of the parameter's module, as in recordings.
     pub scope: ScopeId,
-    /// The gradient, of the parameter's dtype unless the rule is fused. The rule may overwrite it if it is not shared.
+    /// The gradient, with the parameter's dtype unless the rule is fused. The rule may overwrite it if it is not
+    /// shared.
     pub grad: Tensor,
-    /// Factor that the gradient is multiplied by first. Other than 1 only if the rule is fused.
+    /// Factor by which the gradient is multiplied first. It is 1 unless the rule is fused.
     pub grad_scale: f64,
     /// State kept between steps; `None` before the first step.
     pub state: &'a mut Option<S>,
 }
 
-/// An update rule: how parameters change by their gradients.
+/// An update rule, which defines how gradients change parameters.
 pub trait Rule: Clone + Send + 'static {
     /// State kept for each parameter between steps.
     type State: Send + 'static;
@@ -62,8 +63,8 @@ pub trait Rule: Clone + Send + 'static {
     fn is_fused(&self) -> bool;
 
     /// Runs one step for each of `updates`. Gradients are disabled meanwhile. If arithmetic [is left
-    /// out](arithmetic::is_left_out), the step is not counted, but uses the same memory; the state is then initialized
-    /// nevertheless, since that happens only once.
+    /// out](arithmetic::is_left_out), the step is not counted, but uses the same memory. The state is initialized even
+    /// then, since that happens only once.
     ///
     /// # Errors
     /// Fails if shapes, dtypes or the memory layout of parameters are not supported, or if memory cannot be allocated.
@@ -73,7 +74,7 @@ pub trait Rule: Clone + Send + 'static {
         pending.run()
     }
 
-    /// Like [`Self::update`], with all its memory and operations, but a fused rule may defer the arithmetic to
+    /// Like [`Self::update`], with all its memory and operations, except that a fused rule may defer the arithmetic to
     /// `pending`, so that it is submitted together with that of other calls.
     ///
     /// # Errors
@@ -81,12 +82,12 @@ pub trait Rule: Clone + Send + 'static {
     fn prepare<'a>(&self, updates: Vec<Update<'a, Self::State>>, pending: &mut Pending<'a>) -> Result<()>;
 }
 
-/// Returns a setting error of optimizer `op` unless `holds`.
+/// Returns an invalid-setting error for optimizer `op` unless `holds`.
 pub(crate) fn demand(op: &'static str, holds: bool, what: impl FnOnce() -> String) -> Result<()> {
     if holds { Ok(()) } else { Err(Error::Setting { op, what: what() }) }
 }
 
-/// Returns a setting error of optimizer `op` unless every value is 0 or more.
+/// Returns an invalid-setting error for optimizer `op` unless every value is 0 or more.
 pub(crate) fn demand_not_negative(op: &'static str, settings: &[(&str, f64)]) -> Result<()> {
     let check = |&(name, value): &(&str, f64)| {
         demand(op, value >= 0.0, || format!("invalid {name} {value}: expected 0 or more"))
@@ -117,7 +118,7 @@ pub(crate) struct Target<'a, S> {
     pub(crate) state: &'a mut Option<S>,
 }
 
-/// Adds `decay` times its parameter to each gradient, and returns the gradients and their targets. Unless `decay` is 0,
+/// Adds `decay` times the parameter to each gradient, and returns the gradients and their targets. Unless `decay` is 0,
 /// the addition allocates memory for each gradient that is shared.
 pub(crate) fn decayed_grads<'a, S>(
     op: &'static str,
@@ -151,7 +152,7 @@ pub(crate) fn decayed_grads<'a, S>(
 }
 
 /// Multiplies gradients in place, for a rule that does not scale them itself. Fails for f16, where small values would
-/// underflow to 0, which loss scaling is meant to avoid.
+/// underflow to 0, which loss scaling should prevent.
 pub(crate) fn scale_in_place<'a>(grads: impl IntoIterator<Item = (&'a Tensor, f64)>) -> Result<()> {
     let op = "unscale";
     let scaled = grads.into_iter().filter(|&(_, scale)| scale != 1.0);

@@ -14,11 +14,11 @@ use crate::{Result, Tensor};
 pub struct Sgd {
     /// Learning rate.
     pub learning_rate: f64,
-    /// Momentum factor; 0 keeps no state.
+    /// Momentum factor. With 0, no state is kept.
     pub momentum: f64,
     /// Dampening of the momentum.
     pub dampening: f64,
-    /// Weight decay (L2): this multiple of the parameter is added to its gradient.
+    /// Weight decay (L2), the multiple of the parameter that is added to its gradient.
     pub weight_decay: f64,
     /// Enables Nesterov momentum (Sutskever et al., 2013). Requires momentum and no dampening.
     pub nesterov: bool,
@@ -42,7 +42,7 @@ impl Default for Sgd {
 /// The state of [`Sgd`] for a parameter, if there is momentum.
 #[derive(Debug)]
 pub struct Momentum {
-    /// Number of steps so far, kept on the host. The buffer is uninitialized before the first.
+    /// Number of steps so far, kept on the host. The buffer is uninitialized before the first step.
     steps: u32,
     /// Momentum buffer, with the parameter's shape and dtype.
     direction: Tensor,
@@ -87,7 +87,7 @@ impl Rule for Sgd {
     }
 }
 
-/// Counts a step; allocates the momentum buffer at the first.
+/// Counts a step, and allocates the momentum buffer at the first step.
 fn count_step(update: &mut Update<'_, Momentum>) -> Result<()> {
     if update.state.is_none() {
         let make = || Ok(Momentum { steps: 0, direction: update.parameter.same_shape()? });

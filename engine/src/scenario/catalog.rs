@@ -55,7 +55,7 @@ pub fn all() -> &'static [ScenarioInfo] {
     INFOS
 }
 
-/// Returns the optimizer that scenario `name` uses by default; `None` if it updates no parameters, or is unknown.
+/// Returns the default optimizer of scenario `name`; `None` if the scenario updates no parameters or is unknown.
 pub fn optimizer_of(name: &str) -> Option<OptimizerKind> {
     SCENARIOS.iter().find(|scenario| scenario.info.name == name)?.optimizer
 }

@@ -11,7 +11,7 @@ pub struct ScenarioInfo {
     pub name: &'static str,
     /// One sentence that describes the scenario and its purpose.
     pub about: &'static str,
-    /// Supported options besides those of every scenario, as on the command line.
+    /// Supported options besides the common ones, as on the command line.
     pub options: &'static [&'static str],
     /// Variants of the scenario.
     pub variants: &'static [Variant],
@@ -22,7 +22,7 @@ pub struct ScenarioInfo {
 pub struct Variant {
     /// Name on the command line.
     pub name: &'static str,
-    /// One sentence on the difference.
+    /// One sentence that describes the difference.
     pub about: &'static str,
 }
 
@@ -30,7 +30,7 @@ pub struct Variant {
 pub(crate) struct Scenario {
     /// Public description.
     pub(crate) info: ScenarioInfo,
-    /// Default optimizer; without one, parameters are not updated.
+    /// Default optimizer. Without it, parameters are not updated.
     pub(crate) optimizer: Option<OptimizerKind>,
     /// Builds the model and its data.
     pub(crate) build: fn(&Device, &Options) -> Result<Box<dyn Task>>,

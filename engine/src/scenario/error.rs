@@ -47,19 +47,19 @@ pub enum ScenarioError {
     OptionValue {
         /// The option, as on the command line.
         option: &'static str,
-        /// The value, as given.
+        /// The value as given.
         value: String,
-        /// The expected value, as a sentence.
+        /// The requirement, as a sentence.
         need: &'static str,
     },
-    /// Options that exclude each other.
+    /// Options that cannot be combined.
     #[error("{option} cannot be combined with {other}: {reason}")]
     Conflict {
         /// One option, as on the command line.
         option: &'static str,
         /// The other option, as on the command line.
         other: &'static str,
-        /// The reason, and what to do.
+        /// The reason and a remedy.
         reason: &'static str,
     },
     /// The CUDA device cannot be used.
@@ -67,13 +67,13 @@ pub enum ScenarioError {
     Cuda {
         /// Ordinal of the CUDA device.
         ordinal: u16,
-        /// The reason, and what to do.
+        /// The reason and a remedy.
         reason: String,
     },
     /// Invalid settings of the allocator.
     #[error(transparent)]
     AllocConfig(#[from] highwater_allocator::ConfigError),
-    /// Training failed for another reason than running out of memory.
+    /// Training failed for a reason other than lack of memory.
     #[error(transparent)]
     Training(#[from] crate::Error),
     /// The recording failed.
@@ -82,7 +82,7 @@ pub enum ScenarioError {
 }
 
 impl ScenarioError {
-    /// Returns whether memory could not be allocated.
+    /// Returns whether the error is a failed memory allocation.
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::Training(error) if error.is_out_of_memory())
     }

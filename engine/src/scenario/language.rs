@@ -197,7 +197,7 @@ fn next_token<M: LanguageModel + 'static>(
     })
 }
 
-/// Returns random tokens, `[batch, length]`, and the token after each of them.
+/// Returns random tokens, `[batch, length]`, and the next token after each of them.
 fn random_sequences(shape: [usize; 2], vocabulary: usize, device: &Device, options: &Options) -> Result<[Tensor; 2]> {
     let _category = scope::category(Category::Input);
     let [batch, seq] = shape;

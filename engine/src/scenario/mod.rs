@@ -1,8 +1,7 @@
-//! Scenarios: named, built-in training workloads that are recorded for study.
+//! Scenarios, which are named, built-in training workloads that are recorded for study.
 //!
-//! A recording contains the whole run: building the model (phase setup), then forward, backward, optimizer and
-//! zero_grad for each step. It ends while model and optimizer are still live, like that of an ordinary training
-//! program.
+//! A recording contains the whole run, from building the model (phase setup) to forward, backward, optimizer and
+//! zero_grad of each step. It ends while model and optimizer are still live, like that of an ordinary training program.
 
 pub mod error;
 pub mod options;

@@ -48,8 +48,8 @@ fn build(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
     })
 }
 
-/// Returns rays through an image of `side` × `side` pixels and their colors. The image shows a sphere of radius 1 from
-/// a distance of 4 on black; the color of a surface point represents its normal.
+/// Returns rays through an image of `side` × `side` pixels, and their colors. The image shows a sphere of radius 1 from
+/// a distance of 4 on black. The color of a surface point represents its normal.
 fn picture_of_a_sphere(side: usize, device: &Device) -> Result<(Rays, Tensor)> {
     let _category = scope::category(Category::Input);
     let rays = side.saturating_mul(side);

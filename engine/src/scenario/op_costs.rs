@@ -12,7 +12,7 @@ use highwater_recorder::{Error, scope};
 
 use crate::backend::cost::{Cost, Costs};
 
-/// The names of the attributes: floating-point operations, and bytes read or written.
+/// The names of the attributes for floating-point operations and for bytes read or written.
 const NAMES: [&str; 2] = ["op_flops", "op_bytes_moved"];
 
 /// The work of the operations of a run, counted while it is recorded.
@@ -24,7 +24,7 @@ pub(crate) struct OpCosts {
 }
 
 impl OpCosts {
-    /// Prepares counting: operations of the running recording are numbered from here on.
+    /// Prepares counting, with operations of the running recording numbered from here on.
     pub(crate) fn begin() -> Self {
         let _op = scope::op("record");
         Self { first: scope::current_op(), by_op: BTreeMap::new() }
@@ -37,8 +37,8 @@ impl OpCosts {
         }
     }
 
-    /// Writes the work into the recording at `path`: each operation's forward, recomputation and backward together, as
-    /// attributes of its first allocation.
+    /// Writes the work into the recording at `path`. The forward, recomputation and backward of each operation are
+    /// added up and stored as attributes of its first allocation.
     ///
     /// # Errors
     /// Fails if the file cannot be read or written.

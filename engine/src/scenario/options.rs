@@ -16,7 +16,7 @@ use crate::optim::Form;
 pub struct Options {
     /// Device to run on.
     pub device: DeviceChoice,
-    /// Number of training steps; with 0, only the setup is recorded.
+    /// Number of training steps. With 0, only the setup is recorded.
     pub steps: u32,
     /// Sizes of the model and its data.
     pub sizes: Sizes,
@@ -30,9 +30,9 @@ pub struct Options {
     pub adapters: Option<DType>,
     /// Name of a variant of the scenario.
     pub variant: Option<String>,
-    /// Modules to checkpoint: each keeps only its input, and is recomputed in backward.
+    /// Modules to checkpoint, each of which keeps only its input and is recomputed in backward.
     pub checkpoint: Checkpoint,
-    /// Number of micro-batches that each step's batch is split into; their gradients are accumulated.
+    /// Number of micro-batches into which each step's batch is split, with accumulated gradients.
     pub accumulate: Option<usize>,
     /// Whether operations save everything that their gradients read, even tensors that are cheap to recompute.
     pub no_recompute: bool,
@@ -46,9 +46,9 @@ pub struct Options {
     pub weight_decay: Option<f64>,
     /// Momentum of SGD; 0.9 by default.
     pub momentum: Option<f64>,
-    /// Whether to update each parameter as soon as its gradient is complete; there is then no optimizer phase.
+    /// Whether to update each parameter as soon as its gradient is complete, without an optimizer phase.
     pub optimizer_in_backward: bool,
-    /// Memory of the device in bytes, at most 64 PiB; on the CPU, at most the host's memory.
+    /// Memory of the device in bytes, at most 64 PiB and, on the CPU, at most the host's memory.
     pub capacity: Option<u64>,
     /// Settings of the caching allocator, in PyTorch's syntax.
     pub alloc_conf: Option<String>,
@@ -60,7 +60,7 @@ pub struct Options {
     pub costs: bool,
 }
 
-/// Declares the sizes, with their options on the command line and descriptions.
+/// Declares the sizes, with their command-line options and descriptions.
 macro_rules! sizes {
     ($($name:ident $option:literal $about:literal,)+) => {
         /// Sizes of a model and its data. `None` means the scenario's default.
@@ -70,10 +70,10 @@ macro_rules! sizes {
         }
 
         impl Sizes {
-            /// The option of each size on the command line, and its description.
+            /// The command-line option of each size, and its description.
             pub const OPTIONS: &[(&str, &str)] = &[$(($option, $about),)+];
 
-            /// Returns the size that is set by `option`; `None` if no size is.
+            /// Returns the size that is set by `option`, if there is one.
             pub fn of_option(&mut self, option: &str) -> Option<&mut Option<usize>> {
                 match option {
                     $($option => Some(&mut self.$name),)+
@@ -109,8 +109,7 @@ sizes! {
 }
 
 impl Options {
-    /// Returns the options that are set and that not every scenario supports, with their names on the command line and
-    /// values.
+    /// Returns the options that are set and that not every scenario supports, with their command-line names and values.
     pub(crate) fn given(&self) -> Vec<(&'static str, String)> {
         let mut given: Vec<_> = self.sizes.given().map(|(option, size)| (option, size.to_string())).collect();
         let types = [("--dtype", self.dtype), ("--autocast", self.autocast), ("--adapters", self.adapters)];
@@ -124,8 +123,8 @@ impl Options {
 }
 
 impl Options {
-    /// Returns the words of the command line that give these options, without those at their defaults, and without
-    /// [`Self::steps`], [`Self::uses`] and [`Self::costs`], which are about the recording.
+    /// Returns the command-line arguments for these options, without options at their defaults, and without
+    /// [`Self::steps`], [`Self::uses`] and [`Self::costs`], which concern the recording.
     pub fn words(&self) -> Vec<String> {
         let mut words: Vec<String> = Vec::new();
         let mut give = |option: &str, value: Option<String>| {
@@ -166,7 +165,7 @@ impl Options {
 }
 
 impl Default for Options {
-    /// Three steps on the accounting device, with the scenario's defaults.
+    /// Returns options for three steps on the accounting device, with the scenario's defaults.
     fn default() -> Self {
         Self {
             device: DeviceChoice::Meta,
@@ -195,7 +194,7 @@ impl Default for Options {
     }
 }
 
-/// The modules of a scenario's model to checkpoint; none by default.
+/// The modules of a scenario's model to checkpoint. By default, there are none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checkpoint {
     /// Whether to checkpoint all blocks of the model.
@@ -212,14 +211,14 @@ impl Checkpoint {
 /// Device to run a scenario on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// The accounting device: memory is tracked, nothing is computed, and no hardware is needed.
+    /// The accounting device, which tracks memory, computes nothing and needs no hardware.
     #[default]
     Meta,
     /// The accounting device, with the workspace of a CUDA device.
     MetaForCuda,
     /// The host's CPU.
     Cpu,
-    /// The CUDA device with this number.
+    /// The CUDA device with this ordinal.
     Cuda(u16),
 }
 

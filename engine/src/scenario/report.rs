@@ -22,12 +22,12 @@ pub struct Report {
     pub file: PathBuf,
 }
 
-/// The allocation with which a run ended, out of memory.
+/// The allocation that failed for lack of memory and ended a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
     /// Requested size in bytes.
     pub requested: u64,
-    /// The report: largest users of memory, why the allocator's cache could not serve the request, and possible fixes,
-    /// in several lines of text.
+    /// The report in several lines of text, with the largest users of memory, the reason that the allocator's cache
+    /// could not serve the request, and possible fixes.
     pub description: String,
 }

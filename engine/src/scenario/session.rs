@@ -1,4 +1,5 @@
-//! A scenario set up on a device, to be stepped by the caller: the training loop of all scenarios, with its phases.
+//! A scenario set up on a device, whose steps are run by the caller. Contains the training loop of all scenarios, with
+//! its phases.
 
 use highwater_recorder::snapshots::units::format_bytes;
 use highwater_recorder::{Phase, scope};
@@ -14,9 +15,9 @@ use crate::optim::{Accumulation, Adam, AdamW, AdamW8bit, Optimizer, Rule, RuleOp
 use crate::{DType, Device, Result, Tensor};
 use highwater_allocator::{AllocConfig, AllocError};
 
-/// Default capacity of the accounting device: more than any GPU has, so that runs do not end early.
+/// Default capacity of the accounting device, larger than that of any GPU, so that runs do not end early.
 const META_CAPACITY: u64 = 200 << 30;
-/// More than any machine has; sums of such sizes cannot overflow.
+/// Maximum capacity, larger than that of any machine. Sums of such sizes cannot overflow.
 const MAX_CAPACITY: u64 = 1 << 56;
 
 /// A model with its data and optimizer on a device.
@@ -50,7 +51,8 @@ enum StepsWhen {
 }
 
 impl Session {
-    /// Sets up the scenario `name` with `options`, except for their number of steps. Recordings show it as phase setup.
+    /// Sets up the scenario `name` with `options`, whose number of steps is ignored. In recordings, this is phase
+    /// setup.
     ///
     /// # Errors
     /// Fails if a name or option is unknown (the error lists the supported ones), if the device is not available, or if
@@ -60,7 +62,7 @@ impl Session {
         Ok(Self::on(scenario, device, options)?)
     }
 
-    /// Sets up a scenario on an open device, with the optimizer given by `options`, or its own by default. The
+    /// Sets up a scenario on an open device, with the optimizer in `options`, or by default the scenario's. The
     /// optimizer allocates nothing before its first step.
     pub(crate) fn on(scenario: &Scenario, device: Device, options: &Options) -> Result<Self> {
         let _phase = scope::phase(Phase::Setup);
@@ -114,7 +116,7 @@ impl Session {
         self.run(LossIs::Read)
     }
 
-    /// Runs the next step without reading its loss: on a CUDA device, this returns before the step is complete.
+    /// Runs the next step without reading its loss. On a CUDA device, this returns before the step is complete.
     ///
     /// # Errors
     /// See [`Self::step`].
@@ -222,7 +224,7 @@ fn open_device(options: &Options) -> Result<Device, ScenarioError> {
     }
 }
 
-/// Returns one line on why a CUDA device cannot be used.
+/// Returns the reason that a CUDA device cannot be used, in one line.
 fn why_not_open(error: &crate::Error) -> String {
     let crate::Error::Alloc(AllocError::OutOfMemory(oom)) = error else { return error.to_string() };
     let [wanted, room] = [oom.requested, oom.device_free].map(format_bytes);

@@ -1,4 +1,4 @@
-//! The trait of models with data that compute a loss, and helpers to build them.
+//! The trait of models with data that compute a loss, and functions that create them.
 
 use highwater_recorder::{Category, scope};
 
@@ -8,7 +8,7 @@ use crate::{DType, Device, Error, Result, Rng, Shape, Tensor};
 
 /// A model with its data. Only the loss outlives a forward pass.
 pub trait Task {
-    /// Runs forward on `part` of the batch and returns the loss. A task without a batch gets only the whole.
+    /// Runs forward on `part` of the batch and returns the loss. A task without a batch receives only the whole.
     ///
     /// # Errors
     /// Fails if memory cannot be allocated.
@@ -22,7 +22,7 @@ pub trait Task {
         loss.backward()
     }
 
-    /// Returns how the loss of the batch follows from those of its parts; `None` if the batch cannot be split.
+    /// Returns how the loss of the batch is computed from those of its parts; `None` if the batch cannot be split.
     fn batch(&self) -> Option<Batch> {
         None
     }
@@ -40,12 +40,12 @@ pub struct Batch {
     pub loss: Reduction,
 }
 
-/// The computation of a loss from those of the parts of a batch.
+/// The computation of a loss from the losses of the parts of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduction {
-    /// The loss of the batch is the mean of those of its parts.
+    /// The loss of the batch is the mean of the losses of its parts.
     Mean,
-    /// The loss of the batch is the sum of those of its parts.
+    /// The loss of the batch is the sum of the losses of its parts.
     Sum,
 }
 
@@ -57,7 +57,7 @@ pub struct MicroBatch {
 }
 
 impl MicroBatch {
-    /// Returns the `count` parts of a batch in order; 1 part is the whole batch.
+    /// Returns the `count` parts of a batch in order. With a `count` of 1, the part is the whole batch.
     pub fn all(count: usize) -> impl Iterator<Item = Self> {
         (0..count).map(move |index| Self { index, count })
     }
@@ -137,7 +137,7 @@ pub(crate) fn random_input(shape: impl Into<Shape>, dtype: DType, device: &Devic
     Tensor::randn(shape, dtype, device, rng)
 }
 
-/// Creates an input tensor of the labels 0, 1, 2, …, repeated cyclically.
+/// Creates an input tensor of the labels 0, 1, 2 and so on, repeated cyclically.
 pub(crate) fn labels(count: usize, classes: usize, device: &Device) -> Result<Tensor> {
     let _category = scope::category(Category::Input);
     if !device.has_values() {
@@ -152,7 +152,8 @@ pub(crate) fn data_rng(options: &Options) -> Rng {
     Rng::new(!options.seed)
 }
 
-/// Enables checkpointing of the modules given in `options`; the paths of the model's blocks match `blocks`.
+/// Enables checkpointing of the modules given in `options`. The pattern `blocks` matches the paths of the model's
+/// blocks.
 pub(crate) fn checkpoint_if_asked<M: Module>(model: &M, blocks: &str, options: &Options) -> Result<()> {
     if options.checkpoint.blocks {
         checkpoint_scopes(model, blocks)?;
@@ -166,7 +167,7 @@ pub(crate) fn checkpoint_if_asked<M: Module>(model: &M, blocks: &str, options: &
     Ok(())
 }
 
-/// Freezes the first blocks, up to the number in `options`, and the modules and parameters `before` them; `blocks` is
+/// Freezes as many of the first blocks as given in `options`, and the modules and parameters `before` them. `blocks` is
 /// the path of the module that contains the numbered blocks.
 pub(crate) fn freeze_if_asked<M: Module>(model: &M, before: &[&str], blocks: &str, options: &Options) -> Result<()> {
     let Some(count) = options.sizes.freeze else {

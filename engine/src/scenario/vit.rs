@@ -1,4 +1,4 @@
-//! torchvision's ViT-L/16 on random images: the model of PyTorch's tutorial on optimizer steps in backward.
+//! torchvision's ViT-L/16 on random images, which is the model of PyTorch's tutorial on optimizer steps in backward.
 
 use super::definition::{Scenario, ScenarioInfo};
 use super::options::{OptimizerKind, Options};

@@ -1,7 +1,7 @@
 //! Elementwise arithmetic without history, in place if the memory is not shared.
 //!
-//! Operations use these functions in forward, their gradients in backward. Arguments passed by value are consumed: the
-//! result overwrites their memory if that is not shared.
+//! Used by operations in forward, and by their gradients in backward. Arguments passed by value are consumed, and the
+//! result overwrites their memory if it is not shared.
 
 use super::Tensor;
 use crate::backend::{self, Binary, Unary, View};
@@ -15,12 +15,12 @@ impl Tensor {
         Ok(out)
     }
 
-    /// Applies `function` to each element, in this tensor's memory if that is not shared.
+    /// Applies `function` to each element, in this tensor's memory if it is not shared.
     pub(crate) fn into_map(self, function: Unary) -> Result<Self> {
         self.rewritten(Self::is_free_to_write, |out, input| backend::unary(out, function, input))
     }
 
-    /// Applies `function` to this and `right`, broadcast to one shape, in new memory.
+    /// Applies `function` to this tensor and `right`, broadcast to the same shape, in new memory.
     pub(crate) fn zip(&self, function: Binary, right: &Self, op: &'static str) -> Result<Self> {
         let shape = Shape::broadcast(op, self.shape(), right.shape())?;
         let out = Self::empty(shape, self.dtype(), self.device())?;
@@ -29,8 +29,8 @@ impl Tensor {
         Ok(out)
     }
 
-    /// Applies `function` to this and `right`, which broadcasts to this shape, in this tensor's memory if that is not
-    /// shared.
+    /// Applies `function` to this tensor and `right`, which broadcasts to this shape, in this tensor's memory if it is
+    /// not shared.
     pub(crate) fn into_zip(self, function: Binary, right: &Self, op: &'static str) -> Result<Self> {
         let fits = Shape::broadcast(op, self.shape(), right.shape())? == *self.shape();
         if !fits || !self.is_free_to_write() {
@@ -40,7 +40,7 @@ impl Tensor {
         Ok(self)
     }
 
-    /// Adds two gradients, in the memory of the one that is not shared, if any.
+    /// Adds two gradients, in the memory of one of them if it is not shared.
     pub(crate) fn accumulate(self, other: Self) -> Result<Self> {
         if self.is_free_to_write() || !other.is_free_to_write() {
             self.into_zip(Binary::Add, &other, "accumulate")
@@ -54,8 +54,8 @@ impl Tensor {
         Self::empty(*self.shape(), self.dtype(), self.device())
     }
 
-    /// Computes a tensor of this shape and type by `compute`, which writes its first argument from its second, or from
-    /// the first itself: this tensor's memory if `is_free`, otherwise new memory.
+    /// Computes a tensor of this shape and type with `compute`, which writes its first argument from its second, or
+    /// from the first itself. The first argument is this tensor's memory if `is_free`, otherwise new memory.
     pub(crate) fn rewritten(
         self,
         is_free: fn(&Self) -> bool,
@@ -83,12 +83,12 @@ impl Tensor {
         if self.is_contiguous() { Ok(self.detach()) } else { self.copied() }
     }
 
-    /// Like [`Self::in_order`], for a tensor that is not needed otherwise.
+    /// Like [`Self::in_order`], for a tensor that is not used otherwise.
     pub(crate) fn into_order(self) -> Result<Self> {
         if self.is_contiguous() { Ok(self) } else { self.copied() }
     }
 
-    /// Converts the elements to another type, in new memory if they have a different one.
+    /// Converts the elements to another type, in new memory if the type differs.
     pub(crate) fn converted(&self, dtype: DType) -> Result<Self> {
         if self.dtype() == dtype {
             return Ok(self.detach());
@@ -103,8 +103,8 @@ impl Tensor {
         Ok(self.with_layout(self.layout().expand(op, shape)?))
     }
 
-    /// Returns the gradient of a tensor that was broadcast from `shape`: the sum over the repeated axes. A gradient
-    /// that is itself broadcast is multiplied instead.
+    /// Returns the gradient of a tensor that was broadcast from `shape`, which is the sum over the repeated axes. A
+    /// gradient that is itself broadcast is multiplied instead.
     pub(crate) fn into_sum_to(self, shape: &Shape) -> Result<Self> {
         if self.shape() == shape {
             return Ok(self);

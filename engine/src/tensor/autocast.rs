@@ -1,4 +1,4 @@
-//! Autocast: matrix products in half precision over parameters in single precision.
+//! Autocast, which computes matrix products in half precision with parameters in single precision.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -10,11 +10,11 @@ thread_local! {
     static PRODUCTS: Cell<Option<DType>> = const { Cell::new(None) };
 }
 
-/// Makes linear layers, matrix products and the losses behind them compute in `dtype` on this thread, whatever the
-/// types of their inputs, until the guard drops. Sums of different types have the wider one, norms the type of their
-/// weights. Parameters, their gradients and the optimizer's state are unchanged: mixed precision as with PyTorch's
-/// `torch.autocast` (Micikevicius et al.: "Mixed Precision Training", 2018). Converted weights are not saved for
-/// backward, but converted again.
+/// Makes linear layers, matrix products and the losses after them compute in `dtype` on this thread, whatever the types
+/// of their inputs, until the guard is dropped. Sums of different types have the wider type, and norms have the type of
+/// their weights. Parameters, their gradients and the optimizer's state are unchanged. This is mixed precision as in
+/// PyTorch's `torch.autocast` (Micikevicius et al.: "Mixed Precision Training", 2018). Converted weights are not saved
+/// for backward, but converted again.
 pub fn autocast(dtype: DType) -> AutocastGuard {
     AutocastGuard::set(Some(dtype))
 }
@@ -44,7 +44,7 @@ pub(crate) fn of_products() -> Option<DType> {
     PRODUCTS.get()
 }
 
-/// Returns the data type to convert the operands of a product to, if any has another.
+/// Returns the data type to which the operands of a product are converted, if any operand has another type.
 pub(crate) fn for_product(operands: &[&Tensor]) -> Option<DType> {
     let dtype = of_products()?;
     let all_floats = operands.iter().all(|operand| operand.dtype().is_float());

@@ -7,8 +7,9 @@ use crate::dtype::{Element, Truth};
 use crate::{DType, Device, Error, Result};
 
 impl Tensor {
-    /// Returns the elements in order, the last axis fastest. Allocates nothing on the device, so that reading a value
-    /// does not change a recording's totals. If uses are recorded, this one is, on a device without values too.
+    /// Returns the elements in order, in which the last axis varies fastest. Allocates nothing on the device, so that
+    /// reading a value does not change a recording's totals. If uses are recorded, this use is recorded too, even on a
+    /// device without values.
     ///
     /// # Errors
     /// Fails if the elements are not of type `T`, or on a device without values.
@@ -24,7 +25,7 @@ impl Tensor {
         to_host(self.view())
     }
 
-    /// Returns the elements as f64, whatever their type; see [`Self::to_vec`].
+    /// Returns the elements as f64, whatever their type. See [`Self::to_vec`].
     ///
     /// # Errors
     /// Fails on a device without values.
@@ -43,7 +44,7 @@ impl Tensor {
         }
     }
 
-    /// Returns the element of a tensor of one element.
+    /// Returns the element of a tensor with exactly one element.
     ///
     /// # Errors
     /// Fails if there are more elements or none, or on a device without values.
@@ -54,7 +55,8 @@ impl Tensor {
         }
     }
 
-    /// Returns the element of a tensor of one element, if the device has values. The use is recorded in either case.
+    /// Returns the element of a tensor with exactly one element, if the device has values. The use is recorded in
+    /// either case.
     pub(crate) fn known_item(&self) -> Result<Option<f64>> {
         match self.item() {
             Err(Error::NoValues { .. }) => Ok(None),
@@ -62,10 +64,10 @@ impl Tensor {
         }
     }
 
-    /// Returns the same elements on `device`; this tensor if it is there already. Without history.
+    /// Returns the same elements on `device`, without history. Returns this tensor if it is already there.
     ///
     /// A copy to a CUDA device from its [pinned memory](Device::pinned), or from another CUDA device, returns before it
-    /// is complete; it runs on the thread's current stream. Other copies wait.
+    /// is complete, and runs on the thread's current stream. Other copies wait.
     ///
     /// # Errors
     /// Fails if memory runs out, or if the driver reports an error.
@@ -131,9 +133,9 @@ impl Tensor {
         }
     }
 
-    /// Records that work on `stream` uses the tensor's memory, which belongs to another stream: once freed, it is
-    /// reused only when the work submitted to `stream` by then is complete. See [`crate::device::stream`] for when this
-    /// is necessary.
+    /// Records that work on `stream` uses the tensor's memory, which belongs to another stream. Once freed, the memory
+    /// is reused only when the work submitted to `stream` by then is complete. See [`crate::device::stream`] for when
+    /// this is necessary.
     ///
     /// # Errors
     /// Fails unless the stream belongs to the tensor's device or, for a tensor in pinned memory, to the device that it

@@ -60,8 +60,8 @@ impl Tensor {
         Self::ones(self.shape(), self.dtype(), self.device())
     }
 
-    /// Returns a tensor of the given elements, the last axis fastest. On the accounting device only their memory is
-    /// allocated.
+    /// Returns a tensor of the given elements, in the order in which the last axis varies fastest. On the accounting
+    /// device, only the memory is allocated.
     ///
     /// # Errors
     /// Fails if the number of elements does not match the shape, or if memory runs out.
@@ -71,8 +71,8 @@ impl Tensor {
         Ok(out)
     }
 
-    /// Allocates and records as [`from_slice`](Self::from_slice) does, for a device without values, which needs no
-    /// elements.
+    /// Allocates and records like [`from_slice`](Self::from_slice), for a device without values, where no elements are
+    /// needed.
     pub(crate) fn as_from_slice(shape: impl Into<Shape>, dtype: DType, device: &Device) -> Result<Self> {
         let out = Self::empty(shape, dtype, device)?;
         out.storage().report_use();
@@ -100,7 +100,7 @@ impl Tensor {
         Ok(out)
     }
 
-    /// Returns `count` elements `start`, `start + step`, ….
+    /// Returns `count` elements, which are `start`, `start + step` and so on.
     ///
     /// # Errors
     /// Fails if memory runs out.
@@ -118,7 +118,7 @@ impl Tensor {
         Self::random(shape, Distribution::Normal { mean: 0.0, deviation: 1.0 }, dtype, device, rng)
     }
 
-    /// Returns elements distributed uniformly from `low` up to but not including `high`.
+    /// Returns elements distributed uniformly from `low` (inclusive) to `high` (exclusive).
     ///
     /// # Errors
     /// See [`Self::randn`].
@@ -132,7 +132,7 @@ impl Tensor {
         Self::random(shape, Distribution::Uniform { low, high }, dtype, device, rng)
     }
 
-    /// Returns random elements. On every device the same number of values is drawn from `rng`, so that later ones are
+    /// Returns random elements. On every device, the same number of values is drawn from `rng`, so that later draws are
     /// equal.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Gradient mode: whether operations on this thread are recorded for backward, and how much of them is saved.
+//! Gradient mode, which determines whether operations on this thread are recorded for backward, and how much they save.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -13,12 +13,12 @@ pub fn is_grad_enabled() -> bool {
     ENABLED.get()
 }
 
-/// Disables gradients on this thread until the guard drops.
+/// Disables gradients on this thread until the guard is dropped.
 pub fn no_grad() -> GradModeGuard {
     GradModeGuard::set(false)
 }
 
-/// Enables gradients again within [`no_grad`], until the guard drops.
+/// Enables gradients again within [`no_grad`], until the guard is dropped.
 pub fn enable_grad() -> GradModeGuard {
     GradModeGuard::set(true)
 }
@@ -48,9 +48,9 @@ pub(crate) fn recomputes() -> bool {
     RECOMPUTES.get()
 }
 
-/// Makes operations on this thread save everything that their gradients read, even tensors that are cheap to recompute
-/// (results of activation functions, normalizations and products that the next operation would save), until the guard
-/// drops. Backward is then a little faster, and needs as much memory as in PyTorch.
+/// Makes operations on this thread save everything that their gradients read until the guard is dropped, even tensors
+/// that are cheap to recompute (results of activation functions, normalizations and products that the next operation
+/// would save). Backward is then a little faster, and needs as much memory as in PyTorch.
 pub fn no_recompute() -> RecomputeGuard {
     RecomputeGuard::set(false)
 }

@@ -18,7 +18,7 @@ impl Tensor {
         backend::fill(self.view(), value)
     }
 
-    /// Copies the elements of `from`, which broadcasts to this shape.
+    /// Copies the elements of `from`, which must broadcast to this shape.
     ///
     /// # Errors
     /// Fails if shape, type or device do not match, and for the reasons in [`Self::fill_`].
@@ -29,7 +29,7 @@ impl Tensor {
         backend::cast(self.view(), from.broadcast_to(op, self.shape())?.view())
     }
 
-    /// Adds `other`, which broadcasts to this shape.
+    /// Adds `other`, which must broadcast to this shape.
     ///
     /// # Errors
     /// See [`Self::copy_`].
@@ -45,7 +45,7 @@ impl Tensor {
         self.zip_("add_scaled_", Binary::AddScaled(scale), other)
     }
 
-    /// Sets this to `scale · self + shift`.
+    /// Replaces each element x by `scale · x + shift`.
     ///
     /// # Errors
     /// See [`Self::fill_`].
@@ -54,20 +54,21 @@ impl Tensor {
         backend::unary(self.view(), Unary::Affine { scale, shift }, None)
     }
 
-    /// Prepares `function` of each element, to be run together with other calls.
+    /// Prepares `function` on each element, to be run together with other calls.
     pub(crate) fn map_call(&self, op: &'static str, function: Unary) -> Result<Call<'_>> {
         self.begin_change(op)?;
         Ok(Call::Unary(self.view(), function, None))
     }
 
-    /// Prepares `function` of this and `right`, of this shape, to be run together with other calls.
+    /// Prepares `function` on this tensor and `right`, which has the same shape, to be run together with other calls.
     pub(crate) fn zip_call<'a>(&'a self, op: &'static str, function: Binary, right: &'a Self) -> Result<Call<'a>> {
         self.begin_change(op)?;
         self.check_alike(op, right)?;
         Ok(Call::Binary(self.view(), function, None, right.view()))
     }
 
-    /// Prepares `function` of this, `left` and `right`, all of this shape, to be run together with other calls.
+    /// Prepares `function` on this tensor, `left` and `right`, all of the same shape, to be run together with other
+    /// calls.
     pub(crate) fn combine_call<'a>(
         &'a self,
         op: &'static str,
@@ -87,7 +88,7 @@ impl Tensor {
         backend::binary(self.view(), function, None, right.broadcast_to(op, self.shape())?.view())
     }
 
-    /// Fails if the elements must not change; counts the change, so that a graph that saved them detects it.
+    /// Fails if the elements must not change. Otherwise counts the change, so that a graph that saved them detects it.
     pub(crate) fn begin_change(&self, op: &'static str) -> Result<()> {
         if self.requires_grad() && is_grad_enabled() {
             return Err(Error::InPlace { op });

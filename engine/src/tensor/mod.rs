@@ -1,4 +1,4 @@
-//! Tensors: a layout over shared storage, with gradient history.
+//! Tensors, which are layouts over shared storage with gradient history.
 
 pub mod grad_mode;
 pub mod autocast;
@@ -22,7 +22,8 @@ use crate::{DType, Device, Error, Layout, Result, Shape};
 use node::Node;
 use recipe::RecipeOf;
 
-/// Elements of one type in some shape. Clones are cheap and are the same tensor: the same memory, the same gradient.
+/// Elements of one type in some shape. Clones are cheap and refer to the same tensor, with the same memory and
+/// gradient.
 #[derive(Clone)]
 pub struct Tensor(Arc<Inner>);
 
@@ -126,7 +127,7 @@ impl Tensor {
         (self.elements() as u64).saturating_mul(self.dtype().size() as u64)
     }
 
-    /// Returns a number that no other live tensor has: a key for per-parameter state.
+    /// Returns an id that no other live tensor has, which can be a key for per-parameter state.
     pub fn id(&self) -> usize {
         Arc::as_ptr(&self.0).addr()
     }
@@ -136,35 +137,35 @@ impl Tensor {
         self.0.storage.tag(category);
     }
 
-    /// Returns the memory as kernels access it.
+    /// Returns the view with which kernels access the memory.
     pub(crate) fn view(&self) -> View<'_> {
         View { storage: &self.0.storage, layout: &self.0.layout, dtype: self.0.dtype }
     }
 
-    /// Returns the same elements without history: no gradient flows through the result.
+    /// Returns the same elements without history, so that no gradient flows through the result.
     pub fn detach(&self) -> Self {
         self.with_layout(self.0.layout)
     }
 
-    /// Returns whether this is the only handle to the tensor and its memory, and no two elements share memory: then it
-    /// can be overwritten.
+    /// Returns whether the tensor may be overwritten, because this is the only handle to the tensor and its memory, and
+    /// no two elements share memory.
     pub(crate) fn is_free_to_write(&self) -> bool {
         Arc::strong_count(&self.0) == 1 && Arc::strong_count(&self.0.storage) == 1 && self.0.layout.is_distinct()
     }
 
-    /// Returns whether it [is free to write](Self::is_free_to_write) and contiguous.
+    /// Returns whether the tensor [is free to write](Self::is_free_to_write) and contiguous.
     pub(crate) fn is_free_in_order(&self) -> bool {
         self.is_free_to_write() && self.is_contiguous()
     }
 
-    /// Returns whether its memory contains nothing but its elements.
+    /// Returns whether the memory contains nothing but the elements of this tensor.
     pub(crate) fn fills_storage(&self) -> bool {
         self.0.layout.is_distinct() && self.bytes() == self.0.storage.bytes() as u64
     }
 
     // Gradients.
 
-    /// Returns whether gradients are computed for it.
+    /// Returns whether gradients are computed for this tensor.
     pub fn requires_grad(&self) -> bool {
         match &self.0.origin {
             Origin::Leaf(leaf) => leaf.requires_grad.load(Ordering::Relaxed),
@@ -172,7 +173,8 @@ impl Tensor {
         }
     }
 
-    /// Returns whether it is a leaf: created by the program and not computed from tensors that require a gradient.
+    /// Returns whether this tensor is a leaf, created by the program and not computed from tensors that require a
+    /// gradient.
     pub fn is_leaf(&self) -> bool {
         matches!(self.0.origin, Origin::Leaf(_))
     }
@@ -203,7 +205,7 @@ impl Tensor {
         self.leaf().and_then(|leaf| lock(&leaf.grad).clone())
     }
 
-    /// Takes the gradient out of this leaf; its memory is freed with the last handle to it.
+    /// Takes the gradient out of this leaf. Its memory is freed with the last handle to it.
     pub fn take_grad(&self) -> Option<Self> {
         self.leaf().and_then(|leaf| lock(&leaf.grad).take())
     }
@@ -211,7 +213,7 @@ impl Tensor {
     /// Replaces the gradient of this leaf.
     ///
     /// # Errors
-    /// Fails if its shape, type or device is not the leaf's.
+    /// Fails if the shape, type or device of the gradient differs from the leaf's.
     pub fn set_grad(&self, grad: Self) -> Result<()> {
         if grad.shape() != self.shape() {
             return Err(Error::shapes(
@@ -236,8 +238,8 @@ impl Tensor {
     }
 
     /// Calls `hook` with this leaf whenever a backward pass has completed its gradient, that is, when no operation of
-    /// that pass will contribute to it any more. An optimizer can so run within backward and free each gradient at
-    /// once. The hook receives the tensor; one that captures it as well keeps it live forever.
+    /// that pass will contribute to it any more. An optimizer can thus run within backward and free each gradient at
+    /// once. The hook receives the tensor; a hook that also captures it keeps it live forever.
     ///
     /// # Errors
     /// Fails if this is not a leaf.
@@ -274,7 +276,7 @@ impl Tensor {
         }
     }
 
-    /// Returns the operation that computed it, if gradients flow to it.
+    /// Returns the operation that computed this tensor, if gradients flow to it.
     pub(crate) fn node(&self) -> Option<&Arc<Node>> {
         match &self.0.origin {
             Origin::Leaf(_) => None,
@@ -282,7 +284,8 @@ impl Tensor {
         }
     }
 
-    /// Adds to this leaf's gradient: in place if possible, reusing the memory of `grad` if it contains nothing else.
+    /// Adds `grad` to this leaf's gradient, in place if possible, and in the memory of `grad` if it contains nothing
+    /// else.
     fn add_grad(&self, grad: Self) -> Result<()> {
         let _category = scope::category(Category::Gradient);
         let existing = self.take_grad();

@@ -1,4 +1,4 @@
-//! Nodes of the autograd graph: the saved tensors of an operation, the destinations of its gradients, and the
+//! Nodes of the autograd graph, with the saved tensors of an operation, the destinations of its gradients, and the
 //! accumulation of gradients.
 
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use super::{Tensor, lock};
 use crate::backend::{self, Binary};
 use crate::{Result, Shape};
 
-/// The backward half of an operation. It owns what forward saved, and releases it when it runs.
+/// The backward of an operation. It owns the tensors saved by forward, and releases them when it runs.
 pub trait Gradient: Send {
     /// Computes the inputs' gradients from the result's, and passes each to `inputs`. Gradients that are not
     /// [needed](InputGradients::needs) should not be computed. Saved tensors should be dropped, or overwritten with a
@@ -28,21 +28,21 @@ impl<F: FnOnce(Tensor, &mut InputGradients<'_>) -> Result<()> + Send> Gradient f
     }
 }
 
-/// Returns `back`, a function that is a [`Gradient`]: the values that it captures are those saved by forward.
+/// Returns `back`, a function that implements [`Gradient`] and captures the values saved by forward.
 pub fn gradient<F: FnOnce(Tensor, &mut InputGradients<'_>) -> Result<()> + Send>(back: F) -> F {
     back
 }
 
-/// An operation that ran forward.
+/// An operation that ran in forward.
 pub(crate) struct Node {
     pub(crate) name: &'static str,
-    /// The forward operation's id in recordings, which its backward has too.
+    /// The id of the forward operation in recordings, also used for its backward.
     pub(crate) op: OpId,
-    /// The module in which it ran; its backward runs in it too.
+    /// The module in which the operation and its backward run.
     pub(crate) scope: ScopeId,
-    /// The stream on which it ran; its backward runs on it too.
+    /// The stream on which the operation and its backward run.
     pub(crate) stream: StreamId,
-    /// Increases in the order of execution, so that backward can run in reverse.
+    /// A number that increases in the order of execution, so that backward can run in reverse.
     pub(crate) sequence: u64,
     /// The result's shape.
     pub(crate) shape: Shape,
@@ -52,7 +52,7 @@ pub(crate) struct Node {
 /// The backward work of a node, which is done once.
 pub(crate) struct Work {
     pub(crate) gradient: Box<dyn Gradient>,
-    /// One per input; `None` if no gradient is required.
+    /// One destination per input; `None` if no gradient is required.
     pub(crate) edges: Vec<Option<Edge>>,
 }
 
@@ -98,12 +98,12 @@ impl Node {
         })
     }
 
-    /// Returns a number that no other live node has.
+    /// Returns an id that no other live node has.
     pub(crate) fn id(self: &Arc<Self>) -> usize {
         Arc::as_ptr(self).addr()
     }
 
-    /// Takes the work out: it can be done only once.
+    /// Takes the work out, since it can be done only once.
     pub(crate) fn take_work(&self) -> Option<Work> {
         lock(&self.work).take()
     }
@@ -117,7 +117,7 @@ impl Node {
 }
 
 impl Drop for Node {
-    /// Drops long chains of nodes one after another; nested drops would overflow the stack.
+    /// Drops long chains of nodes one after another, since nested drops would overflow the stack.
     fn drop(&mut self) {
         let mut edges: Vec<Edge> = Vec::new();
         let loosen = |node: &mut Self, edges: &mut Vec<Edge>| {
@@ -155,7 +155,7 @@ impl Sum {
         Self { tensor, stream }
     }
 
-    /// Returns the gradient, for the thread's current stream.
+    /// Returns the gradient for use on the thread's current stream.
     fn here(self) -> Result<Tensor> {
         let device = self.tensor.device();
         if device.stream() != self.stream {
@@ -166,7 +166,7 @@ impl Sum {
         Ok(self.tensor)
     }
 
-    /// Returns whether the thread's current stream can add to it in place.
+    /// Returns whether the thread's current stream can add to the gradient in place.
     fn is_usable(&self) -> bool {
         let is_here = self.tensor.device().stream() == self.stream;
         is_here && self.tensor.is_contiguous() && self.tensor.is_free_to_write()
@@ -189,7 +189,7 @@ impl Sums {
         self.by_node.contains_key(&node)
     }
 
-    /// Takes a node's gradient out, for the thread's current stream.
+    /// Takes a node's gradient for use on the thread's current stream.
     pub(crate) fn take(&mut self, node: usize) -> Result<Option<Tensor>> {
         self.by_node.remove(&node).map(Sum::here).transpose()
     }
@@ -211,11 +211,11 @@ impl<'a> InputGradients<'a> {
         self.edges.get(input).is_some_and(Option::is_some)
     }
 
-    /// Accumulates a gradient of input `input`. The first is moved, not copied; later ones are added in place if the
-    /// memory of either is not shared; it is dropped if not required.
+    /// Accumulates a gradient of input `input`. The first gradient is moved, not copied. Later gradients are added in
+    /// place if the memory of either is not shared. A gradient that is not required is dropped.
     ///
     /// # Errors
-    /// Fails if the shape is not the input's, or if memory runs out.
+    /// Fails if the gradient and the input differ in shape, or if memory runs out.
     pub fn give(&mut self, input: usize, grad: Tensor) -> Result<()> {
         let Some(Some(edge)) = self.edges.get(input) else {
             return Ok(());
@@ -238,7 +238,7 @@ impl<'a> InputGradients<'a> {
         }
     }
 
-    /// Takes the accumulated gradient of input `input`, if its memory is contiguous and not shared: for a kernel that
+    /// Takes the accumulated gradient of input `input`, if its memory is contiguous and not shared. The caller's kernel
     /// adds to it, and passes it [back](Self::give).
     pub fn take_sum(&mut self, input: usize) -> Option<Tensor> {
         let Some(Some(edge)) = self.edges.get(input) else {
@@ -264,8 +264,8 @@ impl<'a> InputGradients<'a> {
         }
     }
 
-    /// Returns the accumulated gradient of input `input`, contiguous, or zeros: to add to and then [give](Self::give).
-    /// Recorded as a gradient if the input is a leaf.
+    /// Returns the accumulated gradient of input `input`, contiguous, or zeros. The caller adds to it and then [passes
+    /// it back](Self::give). It is recorded as a gradient if the input is a leaf.
     ///
     /// # Errors
     /// Fails if memory runs out.
@@ -280,9 +280,9 @@ impl<'a> InputGradients<'a> {
         }
     }
 
-    /// Returns the accumulated gradient of input `input`, contiguous, and 1; or new, uninitialized memory and 0. The
-    /// number is the factor of the existing content in the result to [give](Self::give). Recorded as a gradient if the
-    /// input is a leaf.
+    /// Returns the accumulated gradient of input `input`, contiguous, and 1, or else new, uninitialized memory and 0.
+    /// The number is the factor of the existing contents in the result to [pass back](Self::give). The memory is
+    /// recorded as a gradient if the input is a leaf.
     ///
     /// # Errors
     /// Fails if memory runs out.
@@ -293,7 +293,8 @@ impl<'a> InputGradients<'a> {
         }
     }
 
-    /// Allocates contiguous, uninitialized memory for the gradient of input `input`, of `like`'s type and device.
+    /// Allocates contiguous, uninitialized memory for the gradient of input `input`, with the type and device of
+    /// `like`.
     ///
     /// # Errors
     /// Fails if memory runs out.
@@ -304,8 +305,8 @@ impl<'a> InputGradients<'a> {
         Tensor::empty(shape, like.dtype(), like.device())
     }
 
-    /// Accumulates the gradient of a part of input `input`: the elements of `grad`, from `start` along `axis`. The rest
-    /// is zero, or what other parts gave.
+    /// Accumulates the gradient of a part of input `input`, which consists of the elements of `grad`, from `start`
+    /// along `axis`. The rest of the gradient is zero, or comes from other parts.
     pub(crate) fn give_part(&mut self, input: usize, axis: usize, start: usize, grad: &Tensor) -> Result<()> {
         if !self.needs(input) {
             return Ok(());

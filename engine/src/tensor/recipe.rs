@@ -1,11 +1,11 @@
 //! Recipes that cheaply recompute a tensor from tensors that its operation saves for backward anyway.
 //!
-//! A linear layer saves its input for backward, and GELU saves its own: in a transformer's MLP these are two large
-//! buffers where one suffices, since GELU is cheap to recompute. So GELU's result has a recipe, and an operation that
+//! A linear layer saves its input for backward, and so does GELU. In a transformer's MLP, these are two large buffers
+//! where one suffices, since GELU is cheap to recompute. GELU's result therefore has a recipe, and an operation that
 //! would save the result saves the recipe instead. Only operations that cost no more than reading and writing their
 //! tensors have recipes, and the recomputed elements are equal to the bit.
 //!
-//! Some operations, such as a concatenation, save nothing themselves. Their results have an `Offer`: a recipe that is
+//! Some operations, such as a concatenation, save nothing themselves. Their results have an `Offer`, a recipe that is
 //! valid as long as other operations save its inputs.
 
 use std::sync::{Arc, Weak};
@@ -24,7 +24,7 @@ pub trait Recipe: Send + Sync {
 
 /// A recipe that may or may not be available.
 pub(crate) trait Offer: Send + Sync {
-    /// Returns the recipe, if keeping it needs no memory beyond that already saved.
+    /// Returns the recipe, if it can be kept without further memory.
     fn recipe(self: Arc<Self>) -> Option<Arc<dyn Recipe>>;
 }
 
@@ -38,13 +38,14 @@ impl<R: Recipe + 'static> Offer for R {
 #[derive(Clone)]
 pub(super) struct RecipeOf {
     owner: Owner,
-    /// The number of in-place changes of the memory when the recipe was made. After a further change it does not apply.
+    /// The number of in-place changes of the memory when the recipe was made. After a further change, the recipe is
+    /// invalid.
     version: u32,
 }
 
 #[derive(Clone)]
 enum Owner {
-    /// Owned by the operation: dropped once backward has passed it.
+    /// Owned by the operation, and dropped once backward has passed it.
     Operation(Weak<dyn Offer>),
     /// Owned by the tensor and its views, since no gradient flows through the operation.
     Tensor(Arc<dyn Offer>),

@@ -1,4 +1,4 @@
-//! Tensors that an operation has read but not saved, for recipes that use what other operations save.
+//! Tensors that an operation has read but not saved, for recipes that use tensors saved by other operations.
 
 use std::sync::{Arc, Weak};
 
@@ -30,10 +30,11 @@ impl Source {
         }
     }
 
-    /// Returns the tensor for a recipe of `bytes` bytes, if keeping it needs no further memory: its own recipe, or
-    /// memory that is saved for backward already. An earlier operation saves that, and its backward runs later, so it
-    /// stays live long enough. If that operation is dropped without its backward, the recipe keeps the memory live in
-    /// place of the tensor that would have been saved, so it must not be larger, unless the program keeps it anyway.
+    /// Returns the tensor for a recipe of `bytes` bytes, if it can be kept without further memory. It is either the
+    /// tensor's own recipe, or memory that is already saved for backward. That memory is saved by an earlier operation,
+    /// whose backward runs later, so it stays live long enough. If that operation is dropped without its backward, the
+    /// recipe keeps the memory live in place of the tensor that would have been saved. The memory must therefore not be
+    /// larger, unless the program keeps it anyway.
     pub(crate) fn ingredient(&self, bytes: u64) -> Option<Ingredient> {
         if let Some(recipe) = self.recipe.as_ref().and_then(|recipe| recipe.current(self.version)) {
             return Some(Ingredient::Recipe { recipe, layout: self.layout });
@@ -53,9 +54,9 @@ impl Source {
 
 /// An input of a recipe.
 pub(crate) enum Ingredient {
-    /// A tensor that others keep live too.
+    /// A tensor that others also keep live.
     Memory {
-        /// The tensor, which is read as it is.
+        /// The tensor, which is read directly.
         tensor: Tensor,
         /// The number of in-place changes of its memory.
         version: u32,
@@ -73,7 +74,7 @@ impl Ingredient {
     /// Returns the tensor for operation `op`.
     ///
     /// # Errors
-    /// Fails if it was changed in place since.
+    /// Fails if the tensor was changed in place since.
     pub(crate) fn get(&self, op: &'static str) -> Result<Tensor> {
         match self {
             Self::Memory { tensor, version } if tensor.storage().version() == *version => Ok(tensor.detach()),

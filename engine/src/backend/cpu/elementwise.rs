@@ -35,7 +35,8 @@ pub(super) fn copy_if(out: View<'_>, input: Option<View<'_>>) -> Result<()> {
 
 /// Copies the elements to a host vector in logical order, in which the last axis varies fastest.
 ///
-/// # Errors Fails if the memory is in use by another operation.
+/// # Errors
+/// Fails if the memory is in use by another operation.
 pub(crate) fn to_host<T: Pod>(input: View<'_>) -> Result<Vec<T>> {
     let memory = input.storage.read::<T>("to_vec")?;
     let mut numbers = vec![T::zeroed(); input.layout.elements()];
