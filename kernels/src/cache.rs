@@ -1,8 +1,8 @@
 //! Caches compiled kernels on disk, so that each is compiled once per machine.
 //!
-//! File names contain a digest of everything that the content depends on: the source, the headers, the options and the
-//! compiler. A file starts with a digest of its image, so that a truncated or damaged file counts as missing. Files are
-//! written under a temporary name and renamed, so that two processes may write at once.
+//! File names contain a digest of everything that the contents depend on, namely the source, the headers, the options
+//! and the compiler. A file starts with a digest of its image, so that a truncated or damaged file counts as missing.
+//! Files are written under a temporary name and renamed, so that two processes may write at once.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,8 @@ use crate::source::{HEADERS, Unit, file};
 /// Environment variable with the folder to use instead of the user's cache folder.
 pub const CACHE_VARIABLE: &str = "HIGHWATER_KERNEL_CACHE";
 
-/// Returns the machine code of `unit` for an architecture: from disk if cached, else compiled and cached.
+/// Returns the machine code of `unit` for an architecture. Reads it from disk if it is cached, otherwise compiles and
+/// caches it.
 ///
 /// # Errors
 /// Fails if NVRTC is missing or the unit does not compile.
@@ -87,7 +88,7 @@ impl Digest {
         }
     }
 
-    /// Adds a text, preceded by its length to separate it from the next one.
+    /// Adds a text, preceded by its length, which separates it from the next text.
     fn add(&mut self, text: &str) {
         self.add_bytes(&(text.len() as u64).to_le_bytes());
         self.add_bytes(text.as_bytes());

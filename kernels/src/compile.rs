@@ -16,7 +16,7 @@ use crate::source::{HEADERS, Unit, file};
 pub struct Compiled {
     /// The machine code, in the format that the driver loads (cubin).
     pub image: Vec<u8>,
-    /// The compiler's log; empty if it has no messages.
+    /// The compiler's log, which is empty if there are no messages.
     pub log: String,
 }
 
@@ -123,7 +123,7 @@ impl Drop for Program<'_> {
     }
 }
 
-/// Converts a kernel source or an option, which contain no zero bytes, to a C string.
+/// Converts a kernel source or an option, which contains no zero bytes, to a C string.
 fn terminated(text: String) -> CString {
     CString::new(text).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The table of the functions of cuBLASLt (CUDA's matrix multiplication library) that this crate calls.
+//! The table of those functions of cuBLASLt (CUDA's matrix multiplication library) that this crate calls.
 #![expect(unsafe_code, reason = "calls cuBLASLt's C functions")]
 
 use std::ffi::{c_int, c_void};
@@ -55,7 +55,7 @@ functions! {
 }
 
 impl CublasLt {
-    /// Returns its version: major and minor.
+    /// Returns the major and minor version.
     pub(crate) fn version(&self) -> (u32, u32) {
         // SAFETY: takes no arguments.
         let version = unsafe { (self.cublasLtGetVersion)() } as u32;

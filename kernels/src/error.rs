@@ -32,7 +32,7 @@ pub enum Error {
     TooNew {
         /// The library's name.
         library: &'static str,
-        /// The version: major and minor.
+        /// The major and minor version.
         version: (u32, u32),
         /// The newest CUDA version that the driver supports.
         driver: (u32, u32),
@@ -64,7 +64,7 @@ pub enum Error {
     /// A call of the CUDA driver failed.
     #[error("the CUDA driver failed at {doing}: {message}")]
     Driver {
-        /// The operation: "cuMemAlloc", "a launch of reduce::max" …
+        /// The operation, such as "cuMemAlloc" or "a launch of reduce::max".
         doing: String,
         /// The driver's error message.
         message: String,

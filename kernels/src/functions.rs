@@ -11,7 +11,7 @@ macro_rules! functions {
         }
 
         impl $table {
-            /// Looks up all functions; `None` if one is missing.
+            /// Looks up all functions. Returns `None` if one is missing.
             pub(crate) fn of(library: &libloading::os::unix::Library) -> Option<Self> {
                 // SAFETY: the functions are declared as in CUDA's headers.
                 unsafe { Some(Self { $($name: *library.get(concat!(stringify!($name), "\0").as_bytes()).ok()?,)* }) }

@@ -1,8 +1,8 @@
-//! Highwater's CUDA backend, the only crate that calls CUDA: kernel sources, their run-time compiler, and GPUs.
+//! Highwater's CUDA backend, with kernel sources, their run-time compiler, and GPUs. Only this crate calls CUDA.
 //!
-//! Nothing here panics if CUDA is missing, and CUDA is not needed to build: the driver, the compiler and cuBLASLt are
-//! loaded on first use. Kernels are compiled for the present device on first use. Modules are declared in layer order:
-//! each uses only modules declared above it.
+//! Nothing in this crate panics if CUDA is missing, and CUDA is not needed to build it, because the driver, the
+//! compiler and cuBLASLt are loaded on first use. Kernels are compiled for the present device on first use. Modules are
+//! declared in layer order, and each uses only modules declared above it.
 
 pub mod error;
 mod functions;

@@ -1,8 +1,8 @@
 //! Finds and loads CUDA's libraries.
 //!
 //! NVRTC and cuBLASLt are loaded by full path if a folder is given or known, and their functions are looked up in the
-//! library that was loaded: by its bare name, the loader would prefer the system's version. The driver belongs to the
-//! kernel module, so only the loader knows which one matches.
+//! loaded library, because the loader would prefer the system's version of a bare name. The driver belongs to the
+//! kernel module, so only the loader can find the matching one.
 #![expect(unsafe_code, reason = "loads CUDA's libraries")]
 
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ const VERSIONS: [&str; 2] = ["13", "12"];
 /// Checks that the driver library is installed.
 ///
 /// # Errors
-/// [`Error::NoDriver`] if it is not.
+/// Returns [`Error::NoDriver`] if it is not.
 pub fn driver() -> Result<()> {
     static FOUND: OnceLock<bool> = OnceLock::new();
     // SAFETY: the check only loads the library; its constructors are the driver's own.
@@ -38,7 +38,7 @@ pub fn driver() -> Result<()> {
 /// Loads the kernel compiler.
 ///
 /// # Errors
-/// [`Error::NoCompiler`] if it is not installed.
+/// Returns [`Error::NoCompiler`] if it is not installed.
 pub(crate) fn nvrtc() -> Result<&'static Nvrtc> {
     static FOUND: OnceLock<Option<Nvrtc>> = OnceLock::new();
     let load = || load("libnvrtc.so", Some("libnvrtc-builtins.so"), Nvrtc::of);
@@ -48,7 +48,7 @@ pub(crate) fn nvrtc() -> Result<&'static Nvrtc> {
 /// Loads the matrix multiplication library.
 ///
 /// # Errors
-/// [`Error::NoProducts`] if it is not installed.
+/// Returns [`Error::NoProducts`] if it is not installed.
 pub(crate) fn cublaslt() -> Result<&'static CublasLt> {
     static FOUND: OnceLock<Option<CublasLt>> = OnceLock::new();
     FOUND.get_or_init(|| load("libcublasLt.so", None, CublasLt::of)).as_ref().ok_or(Error::NoProducts)
@@ -57,7 +57,7 @@ pub(crate) fn cublaslt() -> Result<&'static CublasLt> {
 /// Checks that the kernel compiler is installed, and loads it.
 ///
 /// # Errors
-/// [`Error::NoCompiler`] if it is not.
+/// Returns [`Error::NoCompiler`] if it is not.
 pub fn compiler() -> Result<()> {
     nvrtc().map(|_| ())
 }
@@ -65,16 +65,16 @@ pub fn compiler() -> Result<()> {
 /// Versions of CUDA's libraries on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Versions {
-    /// The newest CUDA version that the driver supports: major and minor.
+    /// The newest CUDA version that the driver supports, as major and minor version.
     pub driver: (u32, u32),
-    /// The version of NVRTC: major and minor.
+    /// The major and minor version of NVRTC.
     pub compiler: (u32, u32),
-    /// The version of cuBLASLt: major and minor.
+    /// The major and minor version of cuBLASLt.
     pub products: (u32, u32),
 }
 
 impl Versions {
-    /// Loads all libraries and asks each for its version.
+    /// Loads all libraries and queries their versions.
     ///
     /// # Errors
     /// Fails if a library is missing, or if NVRTC or cuBLASLt is of a later major version than the driver supports.
@@ -94,8 +94,8 @@ impl Versions {
     }
 }
 
-/// Loads the first library called `name` that has all functions of the table that `table` builds. If `first` is given,
-/// the library of that name in the same folder is loaded before it. The library stays loaded.
+/// Loads the first library called `name` that has all functions of the table built by `table`. If `first` is given, the
+/// library with that name in the same folder is loaded before it. The library stays loaded.
 fn load<T>(name: &str, first: Option<&str>, table: fn(&Loaded) -> Option<T>) -> Option<T> {
     let by_loader = VERSIONS.map(|version| PathBuf::from(format!("{name}.{version}")));
     let named = named_folders().into_iter().flat_map(|folder| files(&folder, name));
@@ -134,7 +134,7 @@ fn named_folders() -> Vec<PathBuf> {
     std::env::var_os(PATH_VARIABLE).map(|paths| std::env::split_paths(&paths).collect()).unwrap_or_default()
 }
 
-/// Folders of toolkits and of an active conda environment, whose PyTorch brings the libraries.
+/// Folders of toolkits, and of an active conda environment, whose PyTorch package includes the libraries.
 fn usual_folders() -> Vec<PathBuf> {
     let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os);
     let conda = std::env::var_os("CONDA_PREFIX").map(|prefix| Path::new(&prefix).join("lib"));

@@ -1,4 +1,4 @@
-//! The dtypes that kernels are compiled for.
+//! The dtypes for which kernels are compiled.
 
 /// A dtype of elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -7,7 +7,7 @@ pub enum Number {
     F64,
     /// IEEE single precision.
     F32,
-    /// bfloat16: the upper half of a single-precision number.
+    /// bfloat16, the upper half of a single-precision number.
     Bf16,
     /// IEEE half precision.
     F16,
@@ -20,7 +20,7 @@ pub enum Number {
 }
 
 impl Number {
-    /// All dtypes.
+    /// All element types.
     pub const ALL: [Self; 7] = [Self::F64, Self::F32, Self::Bf16, Self::F16, Self::I64, Self::U8, Self::Bool];
     /// The floating-point dtypes.
     pub const FLOATS: [Self; 4] = [Self::F64, Self::F32, Self::Bf16, Self::F16];

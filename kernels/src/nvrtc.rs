@@ -1,4 +1,4 @@
-//! The table of the functions of NVRTC (CUDA's run-time compiler) that this crate calls.
+//! The table of those functions of NVRTC (CUDA's run-time compiler) that this crate calls.
 #![expect(unsafe_code, reason = "calls the compiler's C functions")]
 
 use std::ffi::{c_char, c_int};
@@ -26,10 +26,10 @@ functions! {
 }
 
 impl Nvrtc {
-    /// Returns its version: major and minor.
+    /// Returns the major and minor version.
     ///
     /// # Errors
-    /// [`Error::NoCompiler`] if it does not report one.
+    /// Returns [`Error::NoCompiler`] if NVRTC does not report one.
     pub(crate) fn version(&self) -> Result<(u32, u32)> {
         let (mut major, mut minor) = (0, 0);
         // SAFETY: both pointers are valid for writing an integer.

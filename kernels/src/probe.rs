@@ -17,7 +17,7 @@ pub struct CudaDevice {
     pub memory_bytes: u64,
 }
 
-/// Returns the devices of this machine, by ordinal; empty if the driver has none.
+/// Returns the devices of this machine, by ordinal. The list is empty if the driver has no devices.
 ///
 /// # Errors
 /// Fails if the driver is missing or fails.
@@ -31,7 +31,7 @@ pub fn devices() -> Result<Vec<CudaDevice>> {
 /// Returns the device with this ordinal.
 ///
 /// # Errors
-/// [`Error::NoDevice`] with the number of devices if there is no such device, and any failure of [`devices`].
+/// Returns [`Error::NoDevice`] with the number of devices if there is no such device, and the errors of [`devices`].
 pub fn find(ordinal: u16) -> Result<CudaDevice> {
     let devices = devices()?;
     let count = devices.len() as u16;

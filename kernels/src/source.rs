@@ -9,11 +9,11 @@ pub struct File {
     pub name: &'static str,
     /// The CUDA C++ source text.
     pub text: &'static str,
-    /// The dtypes to compile it for: each pair of `T` and `U`.
+    /// The dtypes for which the file is compiled, as pairs of `T` and `U`.
     pub types: &'static [Types],
 }
 
-/// The dtypes that `T` and `U` stand for in a kernel source file. In files that do not use `U`, it equals `T`.
+/// The dtypes of `T` and `U` in a kernel source file. In files that do not use `U`, it equals `T`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Types {
     /// The dtype of `T`.
@@ -23,7 +23,7 @@ pub struct Types {
 }
 
 impl Types {
-    /// Returns `T` with an equal `U`.
+    /// Returns `T`, with `U` equal to it.
     pub const fn of(t: Number) -> Self {
         Self { t, u: t }
     }
@@ -34,12 +34,12 @@ impl Types {
     }
 }
 
-/// A compilation unit: a file with its dtypes.
+/// A compilation unit, which is a file with its dtypes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Unit {
     /// The name of the source file without the extension.
     pub file: &'static str,
-    /// The dtypes that the kernel is compiled for.
+    /// The dtypes for which the kernel is compiled.
     pub types: Types,
 }
 

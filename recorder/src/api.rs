@@ -1,6 +1,6 @@
-//! Entry points for allocators: any allocator calls these when it reserves, allocates and frees memory.
+//! The functions that any allocator can call when it reserves, allocates and frees memory.
 //!
-//! All except [`register`], [`used`] and [`oom`] are called under the allocator's own lock, so that events keep its
+//! All except [`register`], [`used`] and [`oom`] must be called under the allocator's own lock, so that events keep its
 //! order. They cost one relaxed load while nothing is recorded.
 //!
 //! A framework whose memory is owned by a value that frees it when dropped, such as candle's storage, needs no list of
@@ -72,7 +72,7 @@ use crate::source::Source;
 /// A newly allocated block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewBlock {
-    /// Block key, never reused on this device; a counter works best.
+    /// Block key, never reused on this device, for example from a counter.
     pub block: BlockKey,
     /// Address of the first byte.
     pub address: u64,
@@ -80,18 +80,18 @@ pub struct NewBlock {
     pub requested: u64,
     /// Allocated bytes, after rounding.
     pub allocated: u64,
-    /// Stream that the block was allocated for.
+    /// Stream for which the block was allocated.
     pub stream: StreamId,
-    /// Pool that the block comes from.
+    /// Pool from which the block was allocated.
     pub pool: Pool,
 }
 
-/// A device number in recordings, reserved until this is dropped.
+/// A device id in recordings, reserved until the claim is dropped.
 #[derive(Debug)]
 pub struct DeviceClaim(DeviceId);
 
 impl DeviceClaim {
-    /// Claims the number `wish`, such as the driver's number; the lowest free number if it is taken or `None`.
+    /// Claims the id `wish`, such as the driver's ordinal. If it is taken or `None`, claims the lowest free id.
     pub fn new(wish: Option<DeviceId>) -> Self {
         let claimed = &mut hub::lock().claimed;
         let is_free = |id: &DeviceId| !claimed.contains(id);
@@ -101,7 +101,7 @@ impl DeviceClaim {
         Self(id)
     }
 
-    /// Returns the claimed number.
+    /// Returns the claimed id.
     pub fn id(&self) -> DeviceId {
         self.0
     }
@@ -122,16 +122,17 @@ fn keeps(device: DeviceId) -> bool {
     level::records_events() && device != UNRECORDED
 }
 
-/// Registers an allocator, so that later recordings can read its state when they start. It is unregistered when
-/// dropped. A running recording reads its state immediately. Also starts the recordings that the environment requests.
+/// Registers an allocator, so that later recordings can read its state when they start. A running recording reads its
+/// state immediately. The allocator is unregistered when it is dropped. Also starts the recordings requested by
+/// environment variables.
 pub fn register(source: &Arc<dyn Source>) {
     hub::lock().add_source(Arc::downgrade(source));
     crate::environment::start();
     begin_if_recording(source);
 }
 
-/// Like [`register`], but does not start the recordings that the environment requests: for a recorder that was injected
-/// into a program which may have its own recorder.
+/// Like [`register`], but does not start the recordings requested by environment variables. Used by a recorder that was
+/// injected into a program that may have its own recorder.
 pub fn register_alone(source: &Arc<dyn Source>) {
     hub::lock().add_source(Arc::downgrade(source));
     begin_if_recording(source);
@@ -191,7 +192,7 @@ pub fn alloc(device: DeviceId, block: &NewBlock) {
     send(device, stack_of_alloc(), What::Alloc(in_context(block)));
 }
 
-/// Records [`free_requested`] and [`free_completed`] in one: a free that does not have to wait for a stream.
+/// Records [`free_requested`] and [`free_completed`] in one, for a free that does not have to wait for a stream.
 #[inline]
 pub fn free(device: DeviceId, block: BlockKey) {
     if keeps(device) {
@@ -199,7 +200,7 @@ pub fn free(device: DeviceId, block: BlockKey) {
     }
 }
 
-/// Records an allocation by an allocator that has no keys for its blocks: the block is identified by its address until
+/// Records an allocation by an allocator that has no keys for its blocks. The block is identified by its address until
 /// [`free_at`] is called with that address. [`NewBlock::block`] is ignored. Needs no lock.
 #[inline]
 pub fn alloc_at(device: DeviceId, block: &NewBlock) {
@@ -208,7 +209,7 @@ pub fn alloc_at(device: DeviceId, block: &NewBlock) {
     }
 }
 
-/// Records that the block at `address` is freed. Call it before the address can be reused.
+/// Records that the block at `address` is freed. Must be called before the address can be reused.
 #[inline]
 pub fn free_at(device: DeviceId, address: u64) {
     if keeps(device) {
@@ -232,7 +233,7 @@ pub fn free_completed(device: DeviceId, block: BlockKey) {
     }
 }
 
-/// Records that a block's category became known, or changed.
+/// Records that a block's category became known or changed.
 #[inline]
 pub fn tag(device: DeviceId, block: BlockKey, category: Category) {
     if keeps(device) {
@@ -254,8 +255,8 @@ pub fn records_uses() -> bool {
     level::records_uses()
 }
 
-/// Records that a kernel, a copy or the host reads or writes a block, or was enqueued to do so. Call while the block
-/// cannot be freed, with or without the allocator's lock, once per kernel, after the memory that the kernel needs was
+/// Records that a kernel, a copy or the host reads or writes a block, or was enqueued to do so. Must be called while
+/// the block cannot be freed, with or without the allocator's lock, once per kernel, after the kernel's memory was
 /// allocated.
 #[inline]
 pub fn used(device: DeviceId, block: BlockKey) {
@@ -282,8 +283,8 @@ pub fn mark(text: &str) {
 }
 
 /// Records that a request of `requested` bytes failed while `device_free` bytes were free on the device. `stream` is
-/// the stream of the request, if known. Call *without* the allocator's lock: the recording is saved before this
-/// returns.
+/// the stream of the request, if known. Must be called *without* the allocator's lock, since the recording is saved
+/// before the function returns.
 pub fn oom(device: DeviceId, stream: Option<StreamId>, requested: u64, device_free: u64) {
     if !keeps(device) {
         return;

@@ -24,7 +24,7 @@ mod source {
 
     static HAS_EVEN_COUNTER: AtomicBool = AtomicBool::new(false);
 
-    /// Chooses the clock for events, once per process; called before anything is recorded.
+    /// Chooses the clock for events, once per process. Called before anything is recorded.
     pub(super) fn choose() {
         static ONCE: Once = Once::new();
         ONCE.call_once(look);
@@ -86,7 +86,7 @@ impl Pair {
     }
 }
 
-/// Minimum distance between two readings, if possible: a thousand times as long as reading both clocks takes.
+/// Minimum distance between two readings, if possible. It is a thousand times the time needed to read both clocks.
 const FAR_NS: u64 = 10_000_000;
 
 /// The rate of one nanosecond per tick, as a fixed-point number with 32 fractional bits.
@@ -99,9 +99,9 @@ pub(crate) struct Clock {
     start_ns: u64,
     former: Pair,
     last: Pair,
-    /// Nanoseconds a tick between these readings, in units of 2^-32.
+    /// Nanoseconds per tick between these readings, in units of 2^-32.
     rate: u64,
-    /// Unix time of the start, in microseconds.
+    /// Unix time at the start, in microseconds.
     pub(crate) started_unix_us: u64,
 }
 
@@ -117,7 +117,7 @@ impl Clock {
         Self { start_ns: now.ns, former: now, last: now, rate: ONE, started_unix_us: since_epoch.as_micros() as u64 }
     }
 
-    /// Reads both clocks again: timestamps taken up to now lie between the previous reading and this one.
+    /// Reads both clocks again. Timestamps taken up to now are between the previous reading and this one.
     pub(crate) fn advance(&mut self) {
         let now = Pair::now();
         if now.ticks <= self.last.ticks || now.ns <= self.last.ns {

@@ -1,5 +1,5 @@
-//! The collector: the recorder's background thread, which reads the messages of the program's threads, selects those
-//! that belong in the recording, and writes them to the file.
+//! The collector, which is the recorder's background thread. It reads the messages of the program's threads, selects
+//! those that belong in the recording, and writes them to the file.
 
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,12 +26,12 @@ use crate::rotation::Files;
 use crate::warn::warn;
 use crate::{control, file, flush, message, queue, sender, signals};
 
-/// A batch is written when it has this many events, or when it is due.
+/// Number of events after which a batch is written before it is due.
 const BATCH_EVENTS: usize = 16_384;
-/// Interval at which the queues are read; they are also read whenever a thread has filled a chunk of its queue.
+/// Interval at which the queues are read. They are also read whenever a thread has filled a chunk of its queue.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// The same at the start of a recording. Until they reach the usual ones, intervals between reads and between writes
-/// are as long as the recording so far, so that a program which is killed early leaves something.
+/// The interval at the start of a recording. Until they reach the usual lengths, the intervals between reads and
+/// between writes are as long as the recording so far, so that a program that is killed early leaves something.
 const FIRST_LOOK: Duration = Duration::from_micros(100);
 /// Number of events kept for out-of-memory dumps while all events are written to a file.
 const DUMPED_EVENTS: usize = 1_000_000;
@@ -51,7 +51,7 @@ pub(crate) struct Collected {
     pub(crate) small_blocks: u64,
 }
 
-/// The collector's thread, and the process that started it.
+/// The collector's thread, and the id of the process that started it.
 #[derive(Debug)]
 pub(crate) struct Handle {
     thread: JoinHandle<Collected>,
@@ -69,7 +69,7 @@ struct Collector {
     files: Option<Files>,
     /// The locked file that is written at the end, if there is one.
     at_end: Option<(File, PathBuf)>,
-    /// The file that failed, and why.
+    /// The file that failed, and the error.
     failed: Option<(Option<PathBuf>, Error)>,
     /// Events lost before this recording began.
     lost_before: u64,
@@ -77,7 +77,7 @@ struct Collector {
     lost: u64,
     /// Events that could not be written to the file.
     lost_to_file: u64,
-    /// Number of events when the file failed: it lacks all later ones.
+    /// Number of events when the file failed. It lacks all later events.
     events_until_failure: Option<u64>,
     /// The time at which the recording began, or at which a thread appeared that may send the first event.
     began: Instant,
@@ -189,7 +189,7 @@ impl Collector {
         self.finish()
     }
 
-    /// Reads the available messages. Returns the answer channel of [`Control::End`] if the recording ends.
+    /// Reads the available messages. Returns the reply channel of [`Control::End`] if the recording ends.
     fn look(&mut self) -> Option<Sender<()>> {
         let mut is_wanted = false;
         loop {
@@ -224,7 +224,7 @@ impl Collector {
         }
     }
 
-    /// Returns the time from the write at `last` to the next.
+    /// Returns the time from the write at `last` to the next write.
     fn until_next(&self, last: Instant) -> Duration {
         self.options.flush_every.min(last.duration_since(self.began).max(FIRST_LOOK))
     }
@@ -264,7 +264,7 @@ impl Collector {
         self.intake.return_batch(batch);
     }
 
-    /// Stops writing the file; recording in memory continues.
+    /// Stops writing the file. Recording in memory continues.
     fn fail(&mut self, why: Error) {
         let path = self.files.take().map(|files| files.path().to_owned());
         self.failed = Some((path, why));
@@ -316,7 +316,7 @@ impl Collector {
     }
 }
 
-/// Warns of a recording that could not be completed, since its program may not look at the result.
+/// Prints a warning about a recording that could not be completed, since the program may not check the result.
 fn warn_of(why: &Error, is_nothing_left: bool) {
     warn(match is_nothing_left {
         true => format!("cannot write the recording: {why}; no part of it was saved"),

@@ -1,4 +1,4 @@
-//! The state of the current thread: scope, op and category, as set by guards, and its call stack.
+//! The state of the current thread, with its scope, op and category, as set by guards, and its call stack.
 
 use std::cell::{Cell, RefCell};
 
@@ -7,12 +7,12 @@ use highwater_snapshots::{Category, OpId, ScopeId, StackId};
 use crate::reentrancy;
 use crate::stack;
 
-/// The context that an allocation made now is recorded with.
+/// The context recorded with an allocation made now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
     /// Module path.
     pub scope: ScopeId,
-    /// Current operation, or the operation whose backward runs.
+    /// Current operation, or the operation whose backward is running.
     pub op: OpId,
     /// Category of allocations.
     pub category: Category,
@@ -27,19 +27,19 @@ thread_local! {
     static CURRENT: Cell<Context> = const { Cell::new(Context::NOTHING) };
     /// Number of entered contexts that were not left.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
-    /// Contexts that were left before those entered within them, each with the context that it returns to.
+    /// Contexts that were left before contexts entered within them, each with the context to which it returns.
     static LEFT_EARLY: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A context that was entered, to be left with [`leave`].
+/// A context that was entered and is left with [`leave`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entered {
     depth: u32,
-    /// The context outside of the guard, restored when it ends.
+    /// The context outside the guard, restored when it ends.
     former: Context,
 }
 
-/// Returns the current thread's context; [`Context::NOTHING`] while the thread ends.
+/// Returns the current thread's context, or [`Context::NOTHING`] while the thread ends.
 #[inline]
 pub fn current() -> Context {
     CURRENT.try_with(Cell::get).unwrap_or(Context::NOTHING)
@@ -53,8 +53,8 @@ pub(crate) fn enter(context: Context) -> Entered {
     Entered { depth: depth.wrapping_add(1), former }
 }
 
-/// Leaves a context. If others were entered within it and not left, the innermost of them stays the current one; when
-/// all of them are left, the thread returns to the context that was current before.
+/// Leaves a context. If contexts were entered within it and not left, the innermost of them stays current. When all of
+/// them are left, the thread returns to the context that was current before.
 #[inline]
 pub(crate) fn leave(entered: Entered) {
     if DEPTH.try_with(Cell::get).is_ok_and(|depth| depth == entered.depth) {
@@ -66,7 +66,7 @@ pub(crate) fn leave(entered: Entered) {
     }
 }
 
-/// Returns to the context outside of `entered`, the innermost one, and of those around it that were left before.
+/// Returns to the context outside `entered`, the innermost context, and of those around it that were left before.
 #[inline]
 fn return_to(mut entered: Entered) {
     let _ = LEFT_EARLY.try_with(|left| {

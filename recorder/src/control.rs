@@ -1,4 +1,5 @@
-//! Control messages to the collector, in the same order as events: states of devices, requests, the end of a recording.
+//! Control messages to the collector, in the same order as events. They contain states of devices, requests, and the
+//! end of a recording.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::Sender;
@@ -19,9 +20,9 @@ pub(crate) enum Control {
     Device(DeviceFacts, StartingState),
     /// The states of all allocators that were registered when the recording began have been sent.
     Opened,
-    /// A request for a copy of the events kept in memory; answered with `None` if none are kept.
+    /// A request for a copy of the events kept in memory. The reply is `None` if none are kept.
     Copy(Sender<Option<HistoryCopy>>),
-    /// The end of the recording, answered when everything before it is read.
+    /// The end of the recording. The reply is sent when everything before it is read.
     End(Sender<()>),
 }
 
@@ -40,7 +41,7 @@ pub(crate) fn put(notice: Control) {
     sender::wake();
 }
 
-/// Discards all control messages up to the end of the recording, and returns that one if it has arrived. For a
+/// Discards all control messages up to the end of the recording, and returns the last one if it has arrived. For a
 /// collector that has failed.
 pub(crate) fn skip_to_end() -> Option<Control> {
     let mut notices = lock();
@@ -49,7 +50,7 @@ pub(crate) fn skip_to_end() -> Option<Control> {
         .find(|notice| matches!(notice, Control::End(_)))
 }
 
-/// Takes the control message at `place`, if there is one; older ones, which were skipped, are discarded.
+/// Takes the control message at `place`, if there is one. Older messages, which were skipped, are discarded.
 pub(crate) fn take_at(place: SequenceNumber) -> Option<Control> {
     let mut notices = lock();
     while notices.front().is_some_and(|(at, _)| at.behind(place) < 0) {

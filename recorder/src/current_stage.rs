@@ -1,9 +1,9 @@
-//! The events by which the current step and phase began, for recordings and files that begin in the middle.
+//! The events at which the current step and phase began, for recordings and files that begin in the middle.
 
 use highwater_snapshots::Phase;
 use highwater_snapshots::event::{Event, What};
 
-/// The events by which the current step and its phase began.
+/// The events at which the current step and its phase began.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CurrentStage {
     step: Option<Event>,
@@ -11,7 +11,7 @@ pub(crate) struct CurrentStage {
 }
 
 impl CurrentStage {
-    /// Whether an event is one of steps, phases and marks, which concern no memory.
+    /// Whether an event concerns steps, phases or marks rather than memory.
     pub(crate) fn concerns(event: &Event) -> bool {
         matches!(event.what, What::Step(_) | What::Phase(_) | What::Mark(_))
     }

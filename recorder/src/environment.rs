@@ -14,9 +14,10 @@
 //! | `HIGHWATER_SWITCH=file` | records while that file exists |
 //! | `HIGHWATER_SIGNAL=USR1` | starts recording at this signal, and stops at the next |
 //!
-//! A recording that the program makes itself goes first: the environment's ends where it begins, which is reported on
-//! standard error, and goes on afterwards in another file, `run.0002.snap`. If both name one file, the program's own
-//! has it, and the environment's is renamed. The program's own makes the dumps meanwhile.
+//! A recording started by the program itself takes precedence. The environment's recording ends where the program's
+//! begins, which is reported on standard error, and continues afterwards in another file, `run.0002.snap`. If both name
+//! the same file, the program's recording is written to it, and the environment's is renamed. Meanwhile, the program's
+//! recording makes the dumps.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
@@ -36,7 +37,7 @@ use crate::{exit, header, reentrancy, signals};
 /// Number of events kept for `HIGHWATER_OOM_SNAPSHOT`.
 const RING_EVENTS: usize = 1_000_000;
 
-/// The variables that only change how a recording is made.
+/// The variables that only change the options of a recording.
 const REFINING: [&str; 9] = [
     "HIGHWATER_OOM_DUMPS",
     "HIGHWATER_LEVEL",
@@ -54,13 +55,13 @@ static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
 
 /// A recording or a switch that the environment requested.
 enum Running {
-    /// A recording, and the options with which it continues after one that the program itself starts.
+    /// A recording, and the options with which it continues after a recording that the program itself starts.
     Recording(Recording, Box<HistoryOptions>),
     Switch(Switch),
 }
 
-/// Starts the recording that environment variables request, unless it was started already. Registering the first
-/// allocator calls this; a program whose only allocator is [`RecordedHeap`](crate::RecordedHeap) must call it at the
+/// Starts the recording requested by environment variables, unless it was started already. Called when the first
+/// allocator is registered. A program whose only allocator is [`RecordedHeap`](crate::RecordedHeap) must call it at the
 /// start of `main`.
 pub fn start() {
     STARTED.call_once(|| {
@@ -81,13 +82,13 @@ fn lock() -> MutexGuard<'static, Option<Running>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns an environment variable; invalid Unicode is converted lossily.
+/// Returns an environment variable. Invalid Unicode is converted lossily.
 fn variable_of_process(name: &str) -> Option<String> {
     let value = std::env::var_os(name)?;
     (!value.is_empty()).then(|| value.to_string_lossy().into_owned())
 }
 
-/// The recording and the trigger that the environment variables request.
+/// The recording and the trigger requested by environment variables.
 #[derive(Debug, PartialEq, Eq)]
 struct Requested {
     options: HistoryOptions,
@@ -199,7 +200,8 @@ fn begin(wish: Option<Requested>) -> Result<Option<Running>> {
     started.map(|(recording, options)| Some(Running::Recording(recording, Box::new(options))))
 }
 
-/// Continues after a recording that the program itself started, in the next file: `run.0002.snap` after `run.snap`.
+/// Continues after a recording that the program itself started, in the next file, such as `run.0002.snap` after
+/// `run.snap`.
 fn go_on() {
     let mut running = lock();
     let Some(Running::Recording(recording, options)) = running.as_mut() else { return };
@@ -220,7 +222,7 @@ fn go_on() {
     }
 }
 
-/// Completes the recording that environment variables requested; called when the program returns from `main` or calls
+/// Completes the recording requested by environment variables. Called when the program returns from `main` or calls
 /// `exit`. A program that ends otherwise leaves a file with addresses in place of source lines, which lacks at most the
 /// events of the last [`flush_every`](HistoryOptions::flush_every) and some hundredths of a second.
 pub fn finish() {

@@ -1,4 +1,4 @@
-//! Errors of recording. None of them reaches the training loop unless it finishes or checks the recording.
+//! Errors of recording. They reach the training loop only when it finishes or checks the recording.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// Another recording is running; there can be one at a time.
+    /// Another recording is running. There can be only one at a time.
     AlreadyRecording,
     /// The file cannot be written.
     Write {

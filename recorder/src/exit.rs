@@ -1,5 +1,5 @@
-//! Runs functions when the program ends by returning from `main`, by `exit` or by `quick_exit`. Rust drops neither
-//! statics nor local variables of `main` then.
+//! Runs functions when the program ends by returning from `main`, by `exit` or by `quick_exit`. Rust then drops neither
+//! statics nor local variables of `main`.
 
 #![cfg_attr(not(target_family = "wasm"), expect(unsafe_code, reason = "asks the C library to be called at the exit"))]
 
@@ -10,8 +10,8 @@ type Work = (u32, fn());
 
 static AT_EXIT: Mutex<Vec<Work>> = Mutex::new(Vec::new());
 
-/// Runs `work` when this process ends, before functions registered earlier. It does not run in children that it forks,
-/// nor when the process ends by a signal, `abort`, `_exit` or `exec`.
+/// Runs `work` when this process ends, before functions registered earlier. It does not run in forked children, nor
+/// when the process ends by a signal, `abort`, `_exit` or `exec`.
 pub(crate) fn at_exit(work: fn()) {
     let mut all = AT_EXIT.lock().unwrap_or_else(PoisonError::into_inner);
     all.push((std::process::id(), work));
@@ -34,7 +34,7 @@ fn hook() {
     }
 }
 
-/// Nothing to do: a browser ends no program.
+/// Does nothing, since a browser ends no program.
 #[cfg(target_family = "wasm")]
 fn hook() {}
 

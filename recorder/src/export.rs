@@ -1,4 +1,4 @@
-//! Converts process-wide ids into row numbers of one recording, adding rows when they are first used.
+//! Converts process-wide ids into row indices of one recording, adding rows when they are first used.
 
 #[cfg(feature = "symbols")]
 mod symbolizing;
@@ -23,22 +23,22 @@ use crate::stack::{self, depot};
 pub(crate) struct Exporter {
     strings: Interner<String>,
     modules: Vec<Module>,
-    /// By path and load bias: a library that was rebuilt and loaded again is another module.
+    /// Rows by path and load bias. A library that was rebuilt and loaded again is another module.
     module_rows: HashMap<(String, u64), ModuleId>,
     frames: Vec<Frame>,
     frame_rows: HashMap<u64, FrameId>,
     stacks: Vec<Stack>,
     scopes: Vec<Scope>,
-    /// Operations that were not taken yet.
+    /// Operations that have not been taken yet.
     ops: Vec<Op>,
     /// Process-wide id of this recording's first operation.
     first_op: u32,
     /// Rows of operations from before the first.
     carried: HashMap<OpId, OpId>,
-    /// Rows by process-wide id; none for entries that have no row yet.
+    /// Rows by process-wide id, without entries that have no row yet.
     string_rows: Vec<StringId>,
     scope_rows: Vec<ScopeId>,
-    /// Rows by the depot's index; [`StackId::NONE`] for stacks that have no row yet.
+    /// Rows by the depot's index, with [`StackId::NONE`] for stacks that have no row yet.
     stack_rows: Vec<StackId>,
     nodes: Vec<depot::Node>,
     loaded: stack::Modules,

@@ -12,8 +12,8 @@ use crate::export::{Exporter, Rows};
 use crate::intake::Batch;
 use crate::message::NewOp;
 
-/// A file that is being written. An advisory lock protects it, which is released at the latest when the process and the
-/// children that it forked end.
+/// A file that is being written. It is protected by an advisory lock, which is released at the latest when the process
+/// and its forked children end.
 #[derive(Debug)]
 pub(crate) struct RecordingFile {
     writer: SnapWriter<File>,
@@ -56,7 +56,7 @@ pub(crate) fn empty(file: &File, path: &Path) -> Result<()> {
 }
 
 impl RecordingFile {
-    /// Writes the start of a recording to `file` at `path`; operations are counted from `first_op`.
+    /// Writes the start of a recording to `file` at `path`, with operations counted from `first_op`.
     pub(crate) fn begin(file: File, path: &Path, header: &Header, first_op: u32) -> Result<Self> {
         empty(&file, path)?;
         let writer = SnapWriter::to_file(file, path, header)?;
@@ -80,8 +80,8 @@ impl RecordingFile {
         self.whole_bytes
     }
 
-    /// Appends a batch: tables first, then the rows that refer to them. Its events then have the ids of the file. After
-    /// an error the file ends with the previous batch.
+    /// Appends a batch, with tables before the rows that refer to them. Its events then have the ids of the file. After
+    /// an error, the file ends with the previous batch.
     pub(crate) fn write(&mut self, batch: &mut Batch) -> Result<()> {
         let written = self.append(batch);
         if written.is_ok() {
@@ -126,7 +126,7 @@ impl RecordingFile {
     }
 
     /// Completes the file, with `facts` of the recording, and with source lines if requested. Returns its path and size
-    /// in bytes. After an error the file ends with its last batch.
+    /// in bytes. After an error, the file ends with its last batch.
     pub(crate) fn complete(
         self,
         end: &EndFacts,

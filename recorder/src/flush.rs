@@ -5,17 +5,18 @@ use std::time::{Duration, Instant};
 
 use crate::order::{self, SequenceNumber};
 
-/// Maximum time for which an ending process waits: an interrupted thread may hold a lock that the collector needs.
+/// Maximum time for which an ending process waits. A longer wait is pointless, since an interrupted thread may hold a
+/// lock that the collector needs.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
 
 /// Interval at which a waiting thread checks how far the file was written.
 const LOOK_EVERY: Duration = Duration::from_micros(50);
 
-/// Id of the process whose collector writes to a file; 0 if none does.
+/// Id of the process whose collector writes to a file; 0 if there is none.
 static WRITER: AtomicU32 = AtomicU32::new(0);
-/// Number of the first message that may not be in the file yet.
+/// Sequence number of the first message that may not be in the file yet.
 static FIRST_UNWRITTEN: AtomicU32 = AtomicU32::new(0);
-/// Whether a thread waits until its messages are written.
+/// Whether a thread is waiting until its messages are written.
 static IS_WANTED: AtomicBool = AtomicBool::new(false);
 
 /// Begins a recording to a file, with the message `first`.
@@ -24,7 +25,7 @@ pub(crate) fn begin(first: SequenceNumber) {
     WRITER.store(std::process::id(), Ordering::Release);
 }
 
-/// Ends the recording to a file: no collector will write to it any more.
+/// Ends the recording to a file, after which no collector writes to it.
 pub(crate) fn end() {
     WRITER.store(0, Ordering::Release);
 }

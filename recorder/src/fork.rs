@@ -21,6 +21,6 @@ pub(crate) fn stop_in_children() {
     });
 }
 
-/// Does nothing: this platform has no fork.
+/// Does nothing, since this platform has no fork.
 #[cfg(not(unix))]
 pub(crate) fn stop_in_children() {}

@@ -1,7 +1,7 @@
 //! A global allocator that records the program's own host memory, by stack and scope.
 //!
 //! Frameworks that keep CPU tensors in vectors (candle, burn, ndarray) allocate them with Rust's global allocator. With
-//! [`RecordedHeap`] as the global allocator, each of their tensors is a block of the device `host memory (heap)`:
+//! [`RecordedHeap`] as the global allocator, each of these tensors is a block of the device `host memory (heap)`:
 //!
 //! ```
 //! use highwater_recorder::RecordedHeap;
@@ -10,9 +10,9 @@
 //! static HEAP: RecordedHeap = RecordedHeap::new();
 //! ```
 //!
-//! Blocks below 1 KiB, or the limit passed to [`over`](RecordedHeap::over), are not recorded, so that a program's
-//! strings and lists cost one comparison. While nothing is recorded, larger ones cost one more relaxed load. The
-//! recorder's own allocations are left out.
+//! Blocks below 1 KiB, or below the limit passed to [`over`](RecordedHeap::over), are not recorded, so that a program's
+//! strings and lists cost only one comparison. While nothing is recorded, larger blocks cost one more relaxed load. The
+//! recorder's own allocations are omitted.
 
 #![expect(unsafe_code, reason = "a global allocator is unsafe by nature")]
 
@@ -27,10 +27,10 @@ use crate::api::{self, NewBlock};
 use crate::source::Source;
 use crate::{hub, level, reentrancy};
 
-/// Default minimum size of recorded blocks: tensors are larger, and almost nothing else is.
+/// Default minimum size of recorded blocks. Tensors are larger, and almost nothing else is.
 const SMALLEST_BYTES: usize = 1024;
 
-/// A recording global allocator: forwards all calls to an inner allocator, by default the system's.
+/// A recording global allocator, which forwards all calls to an inner allocator, by default the system's.
 #[derive(Debug)]
 pub struct RecordedHeap<A = System> {
     inner: A,
@@ -38,7 +38,7 @@ pub struct RecordedHeap<A = System> {
 }
 
 impl RecordedHeap {
-    /// Wraps the system's allocator; records blocks of 1 KiB and more.
+    /// Wraps the system's allocator, and records blocks of 1 KiB and more.
     pub const fn new() -> Self {
         Self::over(System, SMALLEST_BYTES)
     }
@@ -51,7 +51,7 @@ impl Default for RecordedHeap {
 }
 
 impl<A> RecordedHeap<A> {
-    /// Wraps another allocator; records blocks of `smallest_bytes` and more.
+    /// Wraps another allocator, and records blocks of `smallest_bytes` and more.
     pub const fn over(inner: A, smallest_bytes: usize) -> Self {
         Self { inner, smallest: smallest_bytes }
     }
@@ -128,14 +128,14 @@ fn record_free(block: *mut u8) {
     }
 }
 
-/// Returns whether the heap is registered; registers it at the first block.
+/// Returns whether the heap is registered, after registering it at the first block.
 #[inline(always)]
 fn is_known() -> bool {
     static IS_KNOWN: AtomicBool = AtomicBool::new(false);
     IS_KNOWN.load(Ordering::Acquire) || make_known(&IS_KNOWN)
 }
 
-/// Maximum number of attempts of a thread to register the heap, or of its checks whether another thread has.
+/// Maximum number of attempts of a thread to register the heap, or to check whether another thread has registered it.
 const PATIENCE: u32 = 1000;
 
 #[cold]
@@ -166,7 +166,7 @@ fn make_known(is_known: &AtomicBool) -> bool {
 }
 
 /// Sets the category of the heap block that begins at `first`, if it was not known at the allocation. For a vector,
-/// `first` is what `as_ptr` returns.
+/// `first` is the result of `as_ptr`.
 pub fn tag<T>(first: *const T, category: Category) {
     api::tag_at(HEAP_DEVICE, first as u64, category);
 }
@@ -184,7 +184,7 @@ impl Source for Heap {
         }
     }
 
-    /// Passes an empty state: existing blocks are unknown, since nothing is tracked while nothing is recorded.
+    /// Passes an empty state, since existing blocks are unknown while nothing is recorded.
     fn freeze(&self, read: &mut dyn FnMut(StartingState)) {
         read(StartingState { device: HEAP_DEVICE, ..StartingState::default() });
     }

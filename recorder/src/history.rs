@@ -1,4 +1,4 @@
-//! Events kept in memory, all of them or only the most recent, with the state before the first.
+//! Events kept in memory, either all or only the most recent, with the state before the first.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,8 +9,8 @@ use highwater_snapshots::{DeviceId, StartingState};
 use crate::current_stage::CurrentStage;
 use crate::message::{self, MAX_WORDS, Message, Words};
 
-/// Encoded events in order. When a ring is full, the oldest event is evicted and folded into the starting state, so
-/// that totals stay right.
+/// Encoded events in order. When a ring is full, the oldest event is removed and applied to the starting state, so that
+/// totals stay right.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     words: VecDeque<u64>,
@@ -25,7 +25,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Creates a history that keeps the last `most` events; all of them if `None`.
+    /// Creates a history that keeps the last `most` events, or all events if `None`.
     pub(crate) fn new(most: Option<usize>) -> Self {
         Self { most, ..Self::default() }
     }
@@ -50,7 +50,7 @@ impl History {
         self.stage.events().count() + self.samples.len()
     }
 
-    /// Number of these for which there is room.
+    /// Number of these events for which there is room.
     fn repeated(&self) -> usize {
         self.most.map_or(self.in_effect(), |most| self.in_effect().min(most.saturating_sub(self.events)))
     }
@@ -80,8 +80,8 @@ impl History {
         self.evicted - self.repeated() as u64
     }
 
-    /// Returns the step, phase and samples in effect at the oldest event, then the kept events, oldest first: together
-    /// at most as many as the ring has room for.
+    /// Returns the step, phase and samples in effect at the oldest event, then the kept events, oldest first. Together
+    /// they are at most as many as fit in the ring.
     pub(crate) fn events(&self) -> impl Iterator<Item = Event> {
         let mut at = 0;
         let kept = std::iter::from_fn(move || {
@@ -113,7 +113,7 @@ impl History {
     }
 }
 
-/// Decodes an event; a history contains no other messages.
+/// Decodes an event. A history contains no other messages.
 fn event_of(words: &[u64]) -> Option<Event> {
     let read = message::read(words);
     match read.message {

@@ -27,7 +27,7 @@ pub(crate) struct HistoryCopy {
 }
 
 impl HistoryCopy {
-    /// Copies the contents of `intake`; `lost` is the number of messages that never reached it. Returns `None` if it
+    /// Copies the contents of `intake`. `lost` is the number of messages that never reached it. Returns `None` if it
     /// keeps nothing in memory.
     pub(crate) fn of(intake: &Intake, header: &Header, lost: u64, with_symbols: bool) -> Option<Self> {
         let history = intake.history.as_ref()?;
@@ -69,7 +69,7 @@ impl HistoryCopy {
     }
 }
 
-/// Writes a whole trace to `file`, the claimed file at `path`.
+/// Writes a complete trace to `file`, the claimed file at `path`.
 pub(crate) fn write_file(file: &File, path: &Path, trace: &Trace) -> Result<()> {
     file::empty(file, path)?;
     let io = |source| Error::Write { source, path: path.to_owned() };

@@ -1,7 +1,8 @@
-//! The only global state of the workspace: the running recording, the registered allocators, the program's progress.
+//! The only global state of the workspace, with the running recording, the registered allocators, and the program's
+//! progress.
 //!
-//! Locks are taken in this order: an allocator's own, then the hub's. The hub never calls an allocator. Events bypass
-//! the hub: each thread sends them through its own queue (`sender`).
+//! Locks are taken in a fixed order, first an allocator's own, then the hub's. The hub never calls an allocator. Events
+//! bypass the hub, since each thread sends them through its own queue (`sender`).
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,12 +26,12 @@ use crate::source::Source;
 pub(crate) struct Hub {
     session: Option<Session>,
     sources: Vec<Weak<dyn Source>>,
-    /// Device numbers in use.
+    /// Device ids in use.
     pub(crate) claimed: BTreeSet<DeviceId>,
     progress: Progress,
     /// Number of recordings so far.
     sessions: u64,
-    /// Called when a recording of the program's own has ended.
+    /// Called when a recording started by the program has ended.
     after_own: Option<fn()>,
 }
 
@@ -67,7 +68,7 @@ pub(crate) enum Stage {
 pub(crate) enum Request {
     /// The program called the recorder's functions.
     Program,
-    /// An environment variable or a switch asked for it. Such a recording ends when the program starts its own.
+    /// Requested by an environment variable or a switch. Such a recording ends when the program starts its own.
     Outside,
 }
 
@@ -83,7 +84,7 @@ pub(crate) struct Session {
     pub(crate) options: Arc<HistoryOptions>,
     /// Id of the process that began the recording.
     pid: u32,
-    /// Whether the end was requested; later requests would not be read any more.
+    /// Whether the end was requested. Later requests would not be read any more.
     is_ending: bool,
 }
 
@@ -91,7 +92,7 @@ pub(crate) fn lock() -> MutexGuard<'static, Hub> {
     HUB.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks the hub, unless any thread, including this one, has it locked.
+/// Locks the hub, unless any thread, including this one, has already locked it.
 pub(crate) fn try_lock() -> Option<MutexGuard<'static, Hub>> {
     match HUB.try_lock() {
         Ok(hub) => Some(hub),
@@ -117,7 +118,7 @@ impl Hub {
         self.session.as_mut().filter(|session| session.pid == std::process::id())
     }
 
-    /// Makes a recording with these options the running one. The caller has checked that none is running.
+    /// Makes a recording with these options the running one. The caller must have checked that none is running.
     pub(crate) fn begin(&mut self, options: Arc<HistoryOptions>, request: Request) -> SessionId {
         let pid = std::process::id();
         self.advance(|progress| {
@@ -135,7 +136,8 @@ impl Hub {
         self.after_own = Some(then);
     }
 
-    /// Turns events on and returns the allocators whose states must be read; `None` if events must not be turned on.
+    /// Turns events on and returns the allocators whose states must be read. Returns `None` if events must not be
+    /// turned on.
     pub(crate) fn turn_on(&mut self) -> Option<Vec<Arc<dyn Source>>> {
         let session = self.session().filter(|session| session.stage == Stage::Waiting && !session.is_ending)?;
         let wanted = session.options.wanted();
@@ -147,7 +149,7 @@ impl Hub {
         Some(self.sources())
     }
 
-    /// Turns events off if `step`, which is about to begin, is not a selected one, or is `None`.
+    /// Turns events off if `step`, which is about to begin, is not selected, or is `None`.
     fn turn_off_after_steps(&mut self, step: Option<u32>) {
         let Some(session) = self.session().filter(|session| session.stage == Stage::Open) else { return };
         let Some(steps) = session.options.steps.clone() else { return };
@@ -192,7 +194,7 @@ impl Hub {
         (given, change)
     }
 
-    /// Returns whether the program is in a phase that a guard determines.
+    /// Returns whether the program is in a phase that is determined by a guard.
     pub(crate) fn is_in_marked_phase(&self) -> bool {
         self.progress.is_guarded()
     }
@@ -206,7 +208,7 @@ impl Hub {
     }
 }
 
-/// Returns whether reporting that forward runs would change anything.
+/// Returns whether reporting that forward is running would change anything.
 #[inline]
 pub(crate) fn awaits_forward() -> bool {
     AWAITS_FORWARD.load(Ordering::Relaxed)
@@ -228,12 +230,12 @@ fn send_program_event(what: What) {
     sender::send(DeviceId(0), StackId::NONE, &Message::Event(what));
 }
 
-/// Copies the events that the running recording keeps in memory; `None` if it keeps none.
+/// Copies the events that the running recording keeps in memory. Returns `None` if it keeps none.
 pub(crate) fn copy() -> Option<HistoryCopy> {
     ask(Control::Copy)?
 }
 
-/// Calls what waits for the end of a recording of the program's own.
+/// Calls the function registered for the end of a recording started by the program.
 pub(crate) fn call_after_own() {
     let then = lock().after_own;
     if let Some(then) = then {
@@ -241,7 +243,7 @@ pub(crate) fn call_after_own() {
     }
 }
 
-/// Ends a recording, if it is the running one: waits until all messages are read, so that another may begin.
+/// Ends a recording, if it is the running one. Waits until all messages are read, so that another recording may begin.
 pub(crate) fn end(id: SessionId) {
     let (answer, wait) = channel();
     {
@@ -256,7 +258,7 @@ pub(crate) fn end(id: SessionId) {
     lock().session = None;
 }
 
-/// Sends a request to the collector, if there is one, and waits for its answer.
+/// Sends a request to the collector, if there is one, and waits for the reply.
 fn ask<T>(wish: impl FnOnce(Sender<T>) -> Control) -> Option<T> {
     let (answer, wait) = channel();
     {
@@ -278,15 +280,15 @@ pub(crate) fn begin_op(name: StringId, stack: StackId) -> OpId {
     sender::send_op(NewOp { name, scope: context::current().scope, stack })
 }
 
-/// Sends a device's state to the running recording. Not under an allocator's lock.
+/// Sends a device's state to the running recording. Must not be called while an allocator is locked.
 pub(crate) fn start_device(source: &dyn Source) {
     let _own = reentrancy::own_memory();
     let facts = source.facts();
     source.freeze(&mut |state| control::put(Control::Device(facts.clone(), state)));
 }
 
-/// Lets every allocator report the memory in use on its device, if events are recorded; unless it `is_due`, an
-/// allocator may skip it. Not under any lock.
+/// Lets every allocator report the memory in use on its device, if events are recorded. Unless it `is_due`, an
+/// allocator may skip it. Must not be called under any lock.
 pub(crate) fn sample(is_due: bool) {
     if level::records_events() {
         let sources = lock().sources();

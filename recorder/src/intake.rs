@@ -1,4 +1,4 @@
-//! Selects which messages belong in the recording, and converts them into events.
+//! Selects the messages that belong in the recording, and converts them into events.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -30,10 +30,11 @@ pub(crate) struct Opening {
     pub(crate) batch: Batch,
 }
 
-/// A file that begins in the middle contains this many preceding operations, and those that live blocks refer to.
+/// Number of operations before its start that a file contains if it begins in the middle, in addition to those that
+/// live blocks refer to.
 const RECENT_OPS: u32 = 65_536;
 
-/// Events that a batch has room for while it is empty, at most.
+/// Maximum number of events for which an empty batch reserves memory.
 const EMPTY_BATCH_EVENTS: usize = 32_768;
 
 impl Batch {
@@ -62,21 +63,21 @@ pub(crate) struct OpTable {
 /// The state of a recording so far.
 #[derive(Debug, Default)]
 pub(crate) struct Intake {
-    /// Blocks smaller than this many bytes are left out.
+    /// Minimum size of recorded blocks in bytes.
     smallest_bytes: u64,
-    /// Devices whose state was read: their events are recorded from then on.
+    /// Devices whose state was read, so that their events are recorded from then on.
     started: Vec<DeviceId>,
     pub(crate) facts: Vec<DeviceFacts>,
     /// Whether the devices that were registered when the recording began have been read.
     is_open: bool,
-    /// Events of devices while no registered allocator had them.
+    /// Number of events of devices while no registered allocator had them.
     unregistered: BTreeMap<DeviceId, u64>,
     /// Events kept in memory.
     pub(crate) history: Option<History>,
     pub(crate) ops: OpTable,
     /// Id of the next operation.
     pub(crate) next_op: u32,
-    /// For a file that begins in the middle: operations that live blocks or later events may refer to.
+    /// The operations that live blocks or later events may refer to, for a file that begins in the middle.
     named: HashMap<OpId, NewOp>,
     /// Maximum number of operations in `ops`.
     most_ops: Option<usize>,
@@ -101,13 +102,13 @@ impl Intake {
         Self { smallest_bytes, ops: OpTable { first: first_op, ops: Vec::new() }, next_op: first_op, ..Self::default() }
     }
 
-    /// Keeps the last `most` events in memory; all of them if `None`.
+    /// Keeps the last `most` events in memory, or all events if `None`.
     pub(crate) fn hold(&mut self, most: Option<usize>) {
         self.history = Some(History::new(most));
         self.most_ops = most.map(|most| most.max(1024).saturating_mul(4));
     }
 
-    /// Collects batches for a file; with `to_several`, also the live state that each further file begins with.
+    /// Collects batches for a file. With `to_several`, also keeps the live state with which each further file begins.
     pub(crate) fn stream(&mut self, to_several: bool) {
         self.batch = Some(Batch::default());
         self.live = to_several.then(HashMap::new);
@@ -128,7 +129,7 @@ impl Intake {
         self.batch.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Takes a written batch back: the next one uses its memory.
+    /// Takes a written batch back, so that the next batch can use its memory.
     pub(crate) fn return_batch(&mut self, mut written: Batch) {
         written.clear();
         if let Some(batch) = self.batch.as_mut().filter(|batch| batch.is_empty()) {
@@ -141,8 +142,8 @@ impl Intake {
         (self.batch, self.live) = (None, None);
     }
 
-    /// Returns the initial contents of a file that begins now: live blocks and segments, step and phase. Call when no
-    /// batch is waiting.
+    /// Returns the initial contents of a file that begins now, with live blocks and segments, step and phase. Must be
+    /// called when no batch is waiting.
     pub(crate) fn opening(&mut self) -> Opening {
         let mut states: Vec<StartingState> =
             self.live.iter().flatten().map(|(&device, state)| state.state(device)).collect();
@@ -202,7 +203,8 @@ impl Intake {
         *self.unregistered.entry(read.device).or_default() += read.message.events();
     }
 
-    /// Marks the end of the recording's start: what happened on its devices before is in their states.
+    /// Marks the end of the recording's start. Earlier events on its devices are included in the states of these
+    /// devices.
     pub(crate) fn opened(&mut self) {
         self.is_open = true;
     }
@@ -257,7 +259,7 @@ impl Intake {
         self.keep(Event { what: What::Alloc(Alloc { block, ..alloc }), ..event });
     }
 
-    /// Adds operation `id`. Operations arrive in the order of their ids; lost ones are replaced by empty rows.
+    /// Adds operation `id`. Operations arrive in the order of their ids. Lost operations are replaced by empty rows.
     fn begin_op(&mut self, id: OpId, op: NewOp) {
         while self.next_op < id.0 {
             self.add_op(NewOp::default());
@@ -285,7 +287,7 @@ impl Intake {
         }
     }
 
-    /// Records a device's starting state: from now on its events are recorded.
+    /// Records a device's starting state, from which on its events are recorded.
     pub(crate) fn start_device(&mut self, facts: DeviceFacts, mut state: StartingState) {
         if self.started.contains(&state.device) {
             return;
@@ -340,7 +342,7 @@ impl Intake {
         }
     }
 
-    /// Records an event unless it concerns a block that is left out.
+    /// Records an event unless it concerns a block that is omitted.
     fn keep_wanted(&mut self, event: Event) {
         if self.smallest_bytes > 0 && self.leaves_out(event.device, &event.what) {
             return;

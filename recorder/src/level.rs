@@ -1,4 +1,4 @@
-//! The level of detail, in atomics that each entry point reads before doing anything else.
+//! The level of detail, in atomics that each function for events reads first.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Level {
-    /// Nothing is recorded: one relaxed load per event.
+    /// Nothing is recorded, at the cost of one relaxed load per event.
     #[default]
     Off,
     /// The live blocks and segments at the end, without history.
@@ -21,12 +21,12 @@ static LEVEL: AtomicU8 = AtomicU8::new(Level::Off as u8);
 static FREE_STACKS: AtomicBool = AtomicBool::new(false);
 static USES: AtomicBool = AtomicBool::new(false);
 
-/// The data that a recording needs from the entry points.
+/// The options that determine which data a recording collects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
     /// Level of detail.
     pub(crate) level: Level,
-    /// Whether frees get a stack too, at [`Level::Stacks`].
+    /// Whether frees also get a stack, at [`Level::Stacks`].
     pub(crate) free_stacks: bool,
     /// Whether uses of blocks are recorded, from [`Level::Events`] on.
     pub(crate) uses: bool,
@@ -49,7 +49,7 @@ pub fn records_events() -> bool {
     LEVEL.load(Ordering::Relaxed) >= Level::Events as u8
 }
 
-/// Returns whether frees get a stack too, at [`Level::Stacks`].
+/// Returns whether frees also get a stack, at [`Level::Stacks`].
 #[inline]
 pub(crate) fn has_free_stacks() -> bool {
     FREE_STACKS.load(Ordering::Relaxed)

@@ -1,10 +1,10 @@
-//! Records the GPU memory history of any allocator: a framework's, your own, or that of Highwater's engine.
+//! Records the GPU memory history of any allocator, such as a framework's, your own, or that of Highwater's engine.
 //!
-//! Wrap a part of the program in [`record_memory_history`], or keep a [`Recording`]; open the result in `highwater`. An
-//! allocator takes part by calling about a dozen entry points of [`api`]; the program names its modules, phases and
-//! steps with the guards of [`scope`]. While nothing is recorded, an event costs one relaxed load.
+//! Wrap a part of the program in [`record_memory_history`], or keep a [`Recording`], and open the result in
+//! `highwater`. An allocator takes part by calling about a dozen functions of [`api`]. The program names its modules,
+//! phases and steps with the guards of [`scope`]. While nothing is recorded, an event costs one relaxed load.
 //!
-//! Modules are declared in layer order: each uses only modules declared above it.
+//! Modules are declared in layer order, and each uses only modules declared above it.
 
 pub use highwater_snapshots as snapshots;
 #[cfg(feature = "symbols")]

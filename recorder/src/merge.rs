@@ -1,7 +1,7 @@
 //! Merges the queues of all threads into one sequence, in the order in which the events happened.
 //!
-//! Sequence numbers have no gaps. If the next one is missing, a thread has taken it and is about to write, so the merge
-//! stops there and continues later. A number that is still missing after a while is skipped and counted as lost.
+//! Sequence numbers have no gaps. If the next number is missing, a thread has taken it and is about to write, so the
+//! merge stops there and continues later. A number that is still missing after a while is skipped and counted as lost.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,7 +13,7 @@ use crate::order::SequenceNumber;
 use crate::queue::Consumer;
 use crate::sender;
 
-/// Messages read at a time, so that the clock is updated and pending work gets done in between.
+/// Number of messages read at a time, so that the clock is updated and pending work is done in between.
 const AT_A_TIME: usize = 1 << 16;
 
 /// The time to wait for a missing message. Its thread has only a few instructions left, but may be descheduled.
@@ -34,19 +34,19 @@ pub(crate) enum Item<'a> {
 pub(crate) struct Merge {
     consumers: Vec<Consumer>,
     expected: SequenceNumber,
-    /// The time at which the next number was first found missing, and the number of checks since.
+    /// The time at which the next number was first found missing, and the number of checks since then.
     stuck: Option<(Instant, u32)>,
     /// Number of sequence numbers that were skipped.
     given_up: u64,
 }
 
 impl Merge {
-    /// Starts at the sequence number `first`; older messages belong to no recording and are skipped.
+    /// Starts at the sequence number `first`. Older messages belong to no recording and are skipped.
     pub(crate) fn new(first: SequenceNumber) -> Self {
         Self { consumers: Vec::new(), expected: first, stuck: None, given_up: 0 }
     }
 
-    /// Returns the number of the first message that was not read.
+    /// Returns the sequence number of the first message that was not read.
     pub(crate) fn expected(&self) -> SequenceNumber {
         self.expected
     }
@@ -72,7 +72,8 @@ impl Merge {
         left == 0
     }
 
-    /// Reads up to the first missing number. Returns true if something was read: the missing message may have arrived.
+    /// Reads up to the first missing number. Returns true if something was read, since the missing message may have
+    /// arrived meanwhile.
     fn read_to_gap(&mut self, take: &mut dyn FnMut(Item<'_>) -> bool) -> bool {
         let began = self.expected;
         let mut heads: BinaryHeap<Reverse<(i32, usize)>> = BinaryHeap::with_capacity(self.consumers.len());
@@ -130,7 +131,7 @@ impl Merge {
         true
     }
 
-    /// Skips a number that has been missing for too long although later ones exist.
+    /// Skips a number that has been missing for too long although later numbers exist.
     fn skip_gap(&mut self, began: SequenceNumber) {
         if self.expected != began {
             self.stuck = None;

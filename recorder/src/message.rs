@@ -1,7 +1,7 @@
 //! The compact encoding of an event in a queue and in a ring, in a few 8-byte words.
 //!
-//! The first word contains kind, category and pool, device and stack; the second the sequence number, the third the
-//! time. The rest depends on the kind: a free has 32 bytes in all, an allocation 72.
+//! The first word contains kind, category and pool, device and stack, the second the sequence number, and the third the
+//! time. The rest depends on the kind. A free has 32 bytes in total, and an allocation 72.
 
 use highwater_snapshots::event::{Alloc, BlockKey, Event, EventKind, Oom, Range, What};
 use highwater_snapshots::{Category, DeviceId, OpId, Phase, Pool, ScopeId, StackId, StreamId, StringId};
@@ -10,7 +10,7 @@ use highwater_snapshots::{Category, DeviceId, OpId, Phase, Pool, ScopeId, StackI
 pub(crate) const MAX_WORDS: usize = 9;
 /// Index of the word with the sequence number.
 const PLACE: usize = 1;
-/// Index of the word with the time: ticks in a queue, nanoseconds in a ring.
+/// Index of the word with the time, in ticks in a queue and in nanoseconds in a ring.
 pub(crate) const TIME: usize = 2;
 
 /// A forward operation, with process-wide ids.
@@ -24,11 +24,11 @@ pub(crate) struct NewOp {
 /// A message from a thread to the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// An event, as it is recorded.
+    /// An event in the form in which it is recorded.
     Event(What),
-    /// A free that completes at once: two events at the same time.
+    /// A free that completes at once, which represents two events at the same time.
     Freed(BlockKey),
-    /// Allocation of a block that is identified by its address; it has no key yet.
+    /// Allocation of a block that is identified by its address and has no key yet.
     AllocAt(Alloc),
     /// Free of the block at this address, which completes at once.
     FreedAt(u64),
@@ -39,7 +39,7 @@ pub(crate) enum Message {
 }
 
 impl Message {
-    /// Returns how many events the message becomes.
+    /// Returns the number of events that the message represents.
     #[inline(always)]
     pub(crate) fn events(&self) -> u64 {
         match self {
@@ -57,7 +57,7 @@ const FREED_AT: u8 = 202;
 const OP: u8 = 203;
 const TAG_AT: u8 = 204;
 
-/// A message encoded as words, as it is put into a queue.
+/// A message encoded as words, as stored in a queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Words {
     pub(crate) words: [u64; MAX_WORDS],
@@ -162,7 +162,7 @@ impl Words {
         }
     }
 
-    /// Encodes an event for a ring: with its time, without a sequence number.
+    /// Encodes an event for a ring, with its time but without a sequence number.
     pub(crate) fn of_kept(event: &Event) -> Self {
         let mut words = Self::of_event(event.device, event.stack, &event.what);
         words.words[TIME] = event.time_ns;
@@ -189,7 +189,7 @@ pub(crate) fn place(words: &[u64]) -> u32 {
     words[PLACE] as u32
 }
 
-/// A message with the time, device and stack that it was sent with.
+/// A message with its time, device and stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Read {
     pub(crate) time: u64,
@@ -198,7 +198,7 @@ pub(crate) struct Read {
     pub(crate) message: Message,
 }
 
-/// Decodes the message that [`Words::of`] or [`Words::of_kept`] encoded.
+/// Decodes a message that was encoded by [`Words::of`] or [`Words::of_kept`].
 pub(crate) fn read(words: &[u64]) -> Read {
     let at = |position: usize| words.get(TIME + 1 + position).copied().unwrap_or(0);
     let halves = |position: usize| ((at(position) >> 32) as u32, at(position) as u32);

@@ -1,6 +1,6 @@
 //! Interned strings and scopes of the whole process, so that recording a scope means storing a number.
 //!
-//! Each thread caches the names that it has used: only a name that is new to a thread takes a lock.
+//! Each thread caches the names that it has used, so only a name that is new to a thread needs a lock.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use highwater_snapshots::{ScopeId, StringId};
 
 use crate::reentrancy;
 
-/// All names that any guard has used. Ids are valid for the life of the process; each recording assigns its own.
+/// All names that any guard has used. Ids are valid for the life of the process. Each recording assigns its own ids.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     strings: Interner<String>,
@@ -21,10 +21,10 @@ pub(crate) struct Names {
 
 static NAMES: Mutex<Option<Names>> = Mutex::new(None);
 
-/// Maximum number of names, and of scopes, in the process. New names beyond it (as if made from a counter) get no id.
+/// Maximum number of names, and of scopes, in the process. Further names, such as those made from a counter, get no id.
 const MAX_NAMES: usize = 1 << 20;
 
-/// Maximum number of names in a thread's cache; when it is full, the cache is cleared.
+/// Maximum number of names in a thread's cache. When it is full, the cache is cleared.
 const MAX_REMEMBERED: usize = 4096;
 
 #[derive(Default)]

@@ -15,8 +15,8 @@ pub struct Rank {
     pub world_size: Option<u32>,
 }
 
-/// Environment variables in which launchers pass rank and world size: torchrun and compatible launchers, Open MPI,
-/// MPICH and Intel MPI, MVAPICH, Slurm. The first pair with a rank is used.
+/// Environment variables in which launchers pass rank and world size, for torchrun and compatible launchers, Open MPI,
+/// MPICH and Intel MPI, MVAPICH, and Slurm. The first pair with a rank is used.
 const LAUNCHERS: [(&str, &str); 5] = [
     ("RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -37,14 +37,14 @@ impl Rank {
         pairs.into_iter().find(|found| found.rank.is_some()).unwrap_or_default()
     }
 
-    /// Returns the rank, unless it is the only one.
+    /// Returns the rank, unless there is only one.
     fn among_others(self) -> Option<u32> {
         self.rank.filter(|_| self.world_size.is_none_or(|size| size > 1))
     }
 }
 
-/// Returns the file that the process of `rank` writes to for the given `path`, a separate one for each of several
-/// ranks. A path whose name already contains the rank is returned unchanged.
+/// Returns the file to which the process of `rank` writes for the given `path`. If there are several ranks, each has
+/// its own file. A path whose name already contains the rank is returned unchanged.
 pub fn for_rank(path: &Path, rank: Rank) -> PathBuf {
     let Some(rank) = rank.among_others() else { return path.to_owned() };
     let part = format!("rank{rank}");
@@ -52,7 +52,7 @@ pub fn for_rank(path: &Path, rank: Rank) -> PathBuf {
     if says_it { path.to_owned() } else { with_part(path, &part) }
 }
 
-/// Returns a path unique to this process, for when several processes would write to the same file.
+/// Returns a path unique to this process, used when several processes would write to the same file.
 pub fn of_process(path: &Path) -> PathBuf {
     with_part(path, &format!("pid{}", std::process::id()))
 }

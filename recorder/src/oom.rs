@@ -1,4 +1,4 @@
-//! Saves the recording when a device runs out of memory, before the program can die of it.
+//! Saves the recording when a device runs out of memory, before the error can end the program.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -30,7 +30,8 @@ pub(crate) fn save() {
     }
 }
 
-/// Writes the history to a new file in `folder`, created if missing. Its name has host, rank, process and number.
+/// Writes the history to a new file in `folder`, which is created if missing. The file name contains host, rank,
+/// process and number.
 fn dump_into(folder: &Path, number: u32) -> Result<PathBuf> {
     let rank = Rank::of_process().rank.map_or(String::new(), |rank| format!("rank{rank}-"));
     // If the folder cannot be created, writing the file fails with the reason.

@@ -1,4 +1,4 @@
-//! Options of a recording: what to record, in what detail, and where to write it.
+//! Options of a recording, which determine the recorded events, the level of detail, and the destination.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -15,14 +15,15 @@ pub struct HistoryOptions {
     pub level: Level,
     /// The events that get a call stack, at [`Level::Stacks`].
     pub stacks_on: StacksOn,
-    /// Keep only this many most recent events; older ones are folded into the starting state. Unbounded if `None`.
+    /// Keep only this number of the most recent events, and apply older events to the starting state. Unlimited if
+    /// `None`.
     pub ring_events: Option<usize>,
-    /// Whether to record uses of blocks as events. They show memory that is live but never used again, and are several
-    /// times as many as allocations.
+    /// Whether to record uses of blocks as events. Uses show memory that is live but never used again. There are
+    /// several times as many uses as allocations.
     pub uses: bool,
     /// The destination of the recording.
     pub sink: Sink,
-    /// Blocks with fewer requested bytes are not recorded, only counted.
+    /// Minimum number of requested bytes of recorded blocks. Smaller blocks are only counted.
     pub smallest_bytes: u64,
     /// Record only these training steps, as counted by [`scope::step`](crate::scope::step). All steps if `None`.
     pub steps: Option<Range<u32>>,
@@ -35,23 +36,24 @@ pub struct HistoryOptions {
     /// Interval between writes to the file. A killed process loses at most this much plus some hundredths of a second.
     /// At first the interval is as long as the recording so far, and at least a tenth of a millisecond.
     pub flush_every: Duration,
-    /// Memory limit, in bytes, of all threads' event queues together.
+    /// Memory limit in bytes for the event queues of all threads together.
     pub queue_bytes: usize,
-    /// Write several files, one after another. A single file if `None`.
+    /// Write several files, one after another. If `None`, only one file is written.
     pub rotation: Option<Rotation>,
     /// The time at which stacks are symbolized.
     pub symbols: Symbols,
-    /// Whether each rank of several, as numbered by the launcher's environment variables, writes its own file:
+    /// Whether each of several ranks, as numbered by the launcher's environment variables, writes its own file, such as
     /// `step.rank3.snap` if the sink is `step.snap`.
     pub per_rank: bool,
 }
 
-/// Splits a recording into several files, each complete in itself: `step.0001.snap`, `step.0002.snap` and so on.
+/// Splits a recording into several files, each complete in itself, such as `step.0001.snap` and `step.0002.snap`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
-    /// File size in bytes at which the next file begins, exceeded by at most one write.
+    /// File size in bytes at which the next file begins. The size is exceeded by at most one write.
     pub file_bytes: u64,
-    /// Limit in bytes for all files together; the oldest files are removed to stay below it. All are kept if `None`.
+    /// Limit in bytes for all files together. The oldest files are removed to stay below the limit. If `None`, all
+    /// files are kept.
     pub disk_bytes: Option<u64>,
 }
 
@@ -61,7 +63,7 @@ pub enum Symbols {
     /// At the end of the recording.
     #[default]
     AtEnd,
-    /// Never: `highwater symbolize` does it later, or on another machine.
+    /// Never. `highwater symbolize` can do it later or on another machine.
     Never,
 }
 
@@ -71,17 +73,17 @@ pub enum StacksOn {
     /// Allocations, segments and out-of-memory events.
     #[default]
     Allocs,
-    /// Also frees, and uses if they are recorded.
+    /// All of these events, frees, and uses if they are recorded.
     AllocsAndFrees,
 }
 
 /// The destination of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Sink {
-    /// In memory; returned by `finish`.
+    /// In memory. The recording is returned by `finish`.
     #[default]
     Memory,
-    /// A growing `.snap` file, valid at all times. With a ring, it is written at the end.
+    /// A growing `.snap` file, valid at all times. With a ring, the file is written at the end.
     File(PathBuf),
     /// Both in memory and to a file.
     Both(PathBuf),
@@ -90,7 +92,7 @@ pub enum Sink {
 /// The treatment of events when the collector thread falls behind and the queues are full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenBehind {
-    /// Events are dropped and counted; the program never waits.
+    /// Events are dropped and counted, and the program never waits.
     #[default]
     Drop,
     /// The program waits until there is room, so that no event is lost.

@@ -42,8 +42,8 @@ pub(crate) fn next() -> SequenceNumber {
     SequenceNumber((NEXT.load(Ordering::Relaxed) >> 32) as u32)
 }
 
-/// Takes the next sequence number and the next operation id: operations are numbered in the order of their messages.
-/// Returns `None` when all ids are used up.
+/// Takes the next sequence number and the next operation id, so that operations are numbered in the order of their
+/// messages. Returns `None` when all ids are used up.
 #[inline]
 pub(crate) fn take_with_op() -> Option<(SequenceNumber, OpId)> {
     if NEXT.load(Ordering::Relaxed) as u32 >= MAX_OPS {

@@ -1,6 +1,6 @@
 //! The step and phase of the program, as marked by the program or otherwise inferred from its calls.
 //!
-//! A phase that the program marks lasts until its guard is dropped. Outside of such guards an engine reports what runs,
+//! A phase marked by the program lasts until its guard is dropped. Outside such guards, an engine reports its activity,
 //! and these rules apply:
 //!
 //! - Forward begins when the engine reports it, and lasts until another phase begins.
@@ -26,7 +26,7 @@ pub(crate) struct Progress {
     guarded: Vec<(EnteredPhase, Phase)>,
     /// Number of guards so far.
     entered: u64,
-    /// The phase outside of guards.
+    /// The phase outside guards.
     outside: Phase,
     /// Whether `outside` is the phase of a call that has returned, which ends with the next allocation.
     lingers: bool,
@@ -59,9 +59,10 @@ impl Change {
 /// The end of a guard's phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// With the guard, because the program marked the phase.
+    /// The phase ends with the guard, because the program marked the phase.
     AtOnce,
-    /// With the next phase or allocation after the outermost guard, because an engine reported the phase.
+    /// The phase ends with the next phase or allocation after the outermost guard, because an engine reported the
+    /// phase.
     Lingering,
 }
 
@@ -100,7 +101,7 @@ impl Progress {
         self.guarded.is_empty() && self.lingers
     }
 
-    /// Resets counted steps and inferred phases, because a recording begins and counts from 0.
+    /// Resets counted steps and inferred phases, because a recording that counts from 0 begins.
     pub(crate) fn begin_recording(&mut self) {
         if !self.numbers_steps {
             *self = Self { guarded: std::mem::take(&mut self.guarded), entered: self.entered, ..Self::START };
@@ -128,7 +129,8 @@ impl Progress {
         (entered, Change { step, phase: Some(phase) })
     }
 
-    /// Leaves the phase of a guard. Nothing changes if another was entered since and not left, or if a step began.
+    /// Leaves the phase of a guard. Nothing changes if another phase was entered since and not left, or if a step
+    /// began.
     pub(crate) fn leave(&mut self, phase: Phase, entered: EnteredPhase, ending: Ending) -> Change {
         let Some(at) = self.guarded.iter().position(|(known, _)| *known == entered) else { return Change::NONE };
         self.guarded.remove(at);
@@ -143,7 +145,7 @@ impl Progress {
         Change { step: None, phase: Some(self.phase()) }
     }
 
-    /// Records that forward runs. No effect inside a guard.
+    /// Records that forward is running. Has no effect inside a guard.
     pub(crate) fn forward(&mut self) -> Change {
         if !self.awaits_forward() {
             return Change::NONE;

@@ -1,8 +1,8 @@
-//! The queue between a thread and the collector: single producer, single consumer, without locks or waiting.
+//! The queue between a thread and the collector, with one producer and one consumer, and without locks or waiting.
 //!
-//! A queue is a chain of chunks. The producer fills the last one and publishes how far it is written; the consumer
-//! follows and returns emptied chunks, so that a steady program allocates nothing. The total number of chunks is
-//! limited: a producer that gets no chunk loses the message and counts it.
+//! A queue is a chain of chunks. The producer fills the last chunk and publishes how far it is written. The consumer
+//! follows and returns emptied chunks, so that a program in a steady state allocates nothing. The total number of
+//! chunks is limited. A producer that gets no chunk loses the message and counts it.
 
 #![expect(unsafe_code, reason = "a chain of chunks that one thread writes while another reads")]
 
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use crate::message::{self, MAX_WORDS, Words};
 
-/// Words per chunk, 32 KiB.
+/// Number of words per chunk (32 KiB).
 const CHUNK_WORDS: usize = 4096;
 /// Bytes per chunk.
 pub(crate) const CHUNK_BYTES: usize = size_of::<Chunk>();
@@ -24,7 +24,7 @@ static CHUNKS: AtomicUsize = AtomicUsize::new(0);
 /// Maximum number of chunks in all queues.
 static MAX_CHUNKS: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Limits the memory of all queues together, in bytes; each thread gets two chunks in any case.
+/// Limits the memory of all queues together, in bytes. Each thread gets two chunks in any case.
 pub(crate) fn limit(bytes: usize) {
     MAX_CHUNKS.store(bytes / CHUNK_BYTES, Ordering::Relaxed);
 }
@@ -37,7 +37,7 @@ pub(crate) fn bytes() -> usize {
 struct Chunk {
     /// Number of words that are written and may be read. Set by the producer.
     written: AtomicUsize,
-    /// The next chunk of the chain, once this one is full; for a spare chunk, the next spare one.
+    /// The next chunk of the chain once this chunk is full, or the next spare chunk if this chunk is spare.
     next: AtomicPtr<Self>,
     words: [std::cell::UnsafeCell<u64>; CHUNK_WORDS],
 }
@@ -66,13 +66,13 @@ impl Chunk {
 
 /// State that producer and consumer share in addition to the chain.
 struct Shared {
-    /// Stack of emptied chunks: the consumer pushes to it, the producer takes it whole.
+    /// Stack of emptied chunks, to which the consumer pushes and which the producer takes as a whole.
     spare: AtomicPtr<Chunk>,
     /// Number of chunks in `spare` or in the producer's `free`.
     spares: AtomicUsize,
     /// Number of chunks in the chain.
     chained: AtomicUsize,
-    /// Whether the producer was dropped: once everything is read, the queue is finished.
+    /// Whether the producer was dropped. The queue is finished once everything is read.
     is_over: AtomicBool,
 }
 
@@ -208,7 +208,7 @@ impl Consumer {
         self.at += len;
     }
 
-    /// Returns whether everything is read and nothing can follow.
+    /// Returns whether everything is read and no message can follow.
     pub(crate) fn is_over(&mut self) -> bool {
         // In this order, so that everything written before the producer was dropped is seen.
         self.shared.is_over.load(Ordering::Acquire) && self.peek().is_none()

@@ -21,34 +21,34 @@ use crate::reentrancy;
 use crate::warn::warn;
 use crate::{file, flush, signals};
 
-/// Numbers of events and blocks of a recording.
+/// Event and block counts of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Events, including lost ones.
     pub events: u64,
-    /// Events lost because a ring was full, or a disk too slow or full.
+    /// Events lost because a ring was full, or because a disk was too slow or full.
     pub events_lost: u64,
     /// Events that were not recorded because no allocator was registered for their device.
     pub events_unregistered: u64,
-    /// Blocks left out because they are smaller than [`HistoryOptions::smallest_bytes`].
+    /// Blocks omitted because they are smaller than [`HistoryOptions::smallest_bytes`].
     pub small_blocks: u64,
 }
 
-/// The result of a recording: its trace or its file, and the losses.
+/// The result of a recording, with its trace or file, and its losses.
 #[derive(Debug)]
 pub struct Finished {
     /// The recording, if the sink includes memory.
     pub trace: Option<Trace>,
     /// Path of the file, if the sink includes one.
     pub file: Option<PathBuf>,
-    /// Numbers of events and blocks.
+    /// Event and block counts.
     pub counts: Counts,
     /// The reason that the file is incomplete, such as a full disk. The data written before can be opened.
     pub problem: Option<Error>,
 }
 
-/// A running recording. Dropping it also finishes it, but discards errors: prefer [`finish`](Self::finish). The end of
-/// the program finishes it too, if that is a return from `main` or a call of `exit`.
+/// A running recording. Dropping it also finishes it, but discards errors, so [`finish`](Self::finish) is preferable.
+/// The recording is also finished when the program ends by returning from `main` or by calling `exit`.
 #[must_use = "the recording ends when the guard is dropped"]
 #[derive(Debug)]
 pub struct Recording {
@@ -86,7 +86,8 @@ impl Collecting {
         }
     }
 
-    /// Waits until the file is complete; `None` if that was done. Another waiter waits as long.
+    /// Waits until the file is complete. Returns `None` if another caller has already taken the result. Concurrent
+    /// callers wait equally long.
     fn wait(&self) -> Option<Result<Finished>> {
         let mut handle = self.lock();
         handle.take().map(wait)
@@ -99,7 +100,8 @@ impl Collecting {
 }
 
 impl Recording {
-    /// Starts a recording. If it is the program's, one requested from outside ends first, and leaves its dumps to it.
+    /// Starts a recording. If the program starts it, a recording requested from outside ends first, and leaves its
+    /// dumps to the new one.
     pub(crate) fn begin(mut options: HistoryOptions, request: Request) -> Result<Self> {
         let _own = reentrancy::own_memory();
         options.check()?;
@@ -131,7 +133,7 @@ impl Recording {
         Ok(Self { collector })
     }
 
-    /// Stops recording and completes the file: waits until everything is written and stacks are symbolized.
+    /// Stops recording and completes the file. Waits until everything is written and stacks are symbolized.
     ///
     /// # Errors
     ///
@@ -188,14 +190,14 @@ pub(crate) fn next_free(path: &Path) -> PathBuf {
     paths.find(|path| !path.exists()).unwrap_or_else(|| path.to_owned())
 }
 
-/// Returns the file that a recording with these options writes: of several ranks, each has its own.
+/// Returns the file that a recording with these options writes. Each of several ranks has its own file.
 fn path_of(options: &HistoryOptions) -> Option<PathBuf> {
     let path = options.sink.path()?;
     Some(if options.per_rank { naming::for_rank(path, Rank::of_process()) } else { path.to_owned() })
 }
 
-/// Ends the running recording if it was requested from outside, and lets `options` make its dumps. If it goes to the
-/// file `own` of the program's recording, its file is renamed: its collector still writes to it.
+/// Ends the running recording if it was requested from outside, and lets `options` make its dumps. If it writes to the
+/// file `own` of the program's recording, its file is renamed, since its collector still writes to it.
 fn take_over(options: &mut HistoryOptions, own: Option<&Path>) {
     let outside = hub::lock()
         .session()
@@ -225,7 +227,7 @@ fn take_over(options: &mut HistoryOptions, own: Option<&Path>) {
     ));
 }
 
-/// Turns events on, unless they are on already or the recording is ending, then reads the state of every allocator,
+/// Turns events on, unless they are already on or the recording is ending, then reads the state of every allocator,
 /// whose events are recorded from then on. Returns whether it turned events on.
 fn begin_events() -> bool {
     let _own = reentrancy::own_memory();
@@ -238,7 +240,8 @@ fn begin_events() -> bool {
     true
 }
 
-/// Changes the program's progress. Recordings of selected steps begin with the first of them and end after the last.
+/// Changes the program's progress. Recordings of selected steps begin with the first of these steps and end after the
+/// last.
 pub(crate) fn advance<R>(change: impl FnOnce(&mut Progress) -> (R, Change)) -> R {
     let (given, change, is_wanted) = {
         let mut hub = hub::lock();
@@ -251,7 +254,8 @@ pub(crate) fn advance<R>(change: impl FnOnce(&mut Progress) -> (R, Change)) -> R
     given
 }
 
-/// Ends the recording `session`, unless it has ended: later messages do not belong to it. An earlier one may resume.
+/// Ends the recording `session`, unless it has ended. Later messages do not belong to it. An earlier recording may
+/// resume.
 fn stop(session: SessionId) {
     let _own = reentrancy::own_memory();
     let running = hub::lock()
@@ -279,12 +283,13 @@ fn wait(collector: Handle) -> Result<Finished> {
 }
 
 /// Waits at most a quarter of a second until all events recorded so far are in the file, if there is one. Intended for
-/// hooks of functions that end the program; neither locks nor allocates.
+/// hooks of functions that end the program. Neither locks nor allocates.
 pub fn flush() {
     flush::wait(flush::PATIENCE);
 }
 
-/// Returns the bytes of all threads' event queues. [`HistoryOptions::queue_bytes`] limits all but 64 KiB per thread.
+/// Returns the bytes of the event queues of all threads, which [`HistoryOptions::queue_bytes`] limits except for 64 KiB
+/// per thread.
 pub fn queue_bytes() -> usize {
     crate::queue::bytes()
 }

@@ -8,11 +8,11 @@ thread_local! {
     static OWN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Active while the thread works for the recorder: events of signal handlers and allocator hooks on the thread then
-/// belong to the recorder itself, or must be refused.
+/// Active while the thread works for the recorder. Events of signal handlers and allocator hooks on the thread then
+/// belong to the recorder itself, or must be rejected.
 pub(crate) struct ReentrancyGuard(());
 
-/// Marks the thread; returns `None` if it is marked already.
+/// Marks the thread. Returns `None` if it is already marked.
 #[inline(always)]
 pub(crate) fn enter() -> Option<ReentrancyGuard> {
     if BUSY.replace(true) {
@@ -30,7 +30,7 @@ impl Drop for ReentrancyGuard {
     }
 }
 
-/// Active while allocations of the thread belong to the recorder. Unlike [`ReentrancyGuard`], suppresses no events.
+/// Active while allocations of the thread belong to the recorder. Unlike [`ReentrancyGuard`], it suppresses no events.
 pub(crate) struct Own {
     was: bool,
 }

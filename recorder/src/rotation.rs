@@ -18,7 +18,7 @@ use crate::signals;
 /// A thread that completes a file and returns its path and size.
 type Completing = JoinHandle<Result<(PathBuf, u64)>>;
 
-/// The files of a recording: one, or one after another.
+/// The files of a recording, which are one or several consecutive files.
 #[derive(Debug)]
 pub(crate) struct Files {
     path: PathBuf,
@@ -28,7 +28,7 @@ pub(crate) struct Files {
     current: RecordingFile,
     /// Size of the current file when it began.
     began_bytes: u64,
-    /// Number of the current file.
+    /// Index of the current file.
     number: u32,
     /// Complete files with their sizes, oldest first, including those of earlier runs.
     complete: VecDeque<(PathBuf, u64)>,
@@ -80,7 +80,7 @@ impl Files {
         self.current.write(batch)
     }
 
-    /// Begins another file if the current one is full; `lost` is the number of events lost so far.
+    /// Begins another file if the current file is full. `lost` is the number of events lost so far.
     pub(crate) fn turn_over_if_full(&mut self, intake: &mut Intake, lost: u64) -> Result<()> {
         let Some(rotation) = self.rotation else { return Ok(()) };
         if self.current.bytes() - self.began_bytes < rotation.file_bytes {
@@ -110,7 +110,7 @@ impl Files {
         EndFacts { trust: Trust { events_lost, ..Trust::default() }, problems: Vec::new() }
     }
 
-    /// Removes the oldest complete files until the remaining ones and the current one fit into the disk budget.
+    /// Removes the oldest complete files until the others fit into the disk budget.
     fn keep_to_budget(&mut self, rotation: Rotation, current_bytes: u64) -> Result<()> {
         while let Some((thread, _)) = self.completing.pop_front_if(|(thread, _)| thread.is_finished()) {
             self.complete.push_back(thread.join().map_err(|_| Error::Collector)??);
@@ -120,7 +120,8 @@ impl Files {
         keep_to(most, &mut self.complete, others)
     }
 
-    /// Completes the last file; `lost` is the number of events lost in total, `facts` are those of the whole recording.
+    /// Completes the last file. `lost` is the total number of lost events, and `facts` are those of the whole
+    /// recording.
     pub(crate) fn complete(mut self, lost: u64, facts: &[(String, String)]) -> Result<()> {
         let end = self.end(lost);
         let Self { rotation, current, mut complete, completing, .. } = self;
@@ -151,7 +152,7 @@ fn keep_to(most: u64, files: &mut VecDeque<(PathBuf, u64)>, others: u64) -> Resu
     Ok(())
 }
 
-/// Returns the highest file number of earlier runs, and their files that are not being written, oldest first.
+/// Returns the highest file index of earlier runs, and their files that are not being written, oldest first.
 fn earlier(path: &Path) -> (u32, VecDeque<(PathBuf, u64)>) {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -167,7 +168,7 @@ fn earlier(path: &Path) -> (u32, VecDeque<(PathBuf, u64)>) {
     (highest, files.into_iter().filter_map(|(_, path)| idle(path)).collect())
 }
 
-/// Creates the file after `number`, or the next one whose name is free.
+/// Creates the file after `number`, or the next file whose name is free.
 fn next_file(path: &Path, number: &mut u32) -> Result<(File, PathBuf)> {
     loop {
         *number += 1;

@@ -10,7 +10,7 @@ use crate::progress::{Change, Ending, EnteredPhase};
 use crate::{hub, names, recording};
 
 /// Restores the thread's previous context when dropped. Cannot be sent to another thread. Guards may be dropped in any
-/// order: the context is that of the last one entered that still exists.
+/// order, and the context is that of the last entered guard that still exists.
 #[must_use = "the guard ends when it is dropped"]
 #[derive(Debug)]
 pub struct ContextGuard {
@@ -32,7 +32,7 @@ impl Drop for ContextGuard {
     }
 }
 
-/// Enters a module: allocations until the guard is dropped carry the path of all entered scopes, joined by dots.
+/// Enters a module. Allocations until the guard is dropped carry the path of all entered scopes, joined by dots.
 pub fn scope(name: &str) -> ContextGuard {
     ContextGuard::enter(|context| context.scope = names::scope(context.scope, name))
 }
@@ -54,12 +54,12 @@ pub fn op(name: &'static str) -> ContextGuard {
     })
 }
 
-/// Continues operation `op`: its backward, or its recomputation.
+/// Continues operation `op` for its backward or its recomputation.
 pub fn resume_op(op: OpId) -> ContextGuard {
     ContextGuard::enter(|context| context.op = op)
 }
 
-/// Returns the current operation of this thread; [`OpId::NONE`] while nothing is recorded.
+/// Returns the current operation of this thread, or [`OpId::NONE`] while nothing is recorded.
 pub fn current_op() -> OpId {
     context::current().op
 }
@@ -80,7 +80,7 @@ pub fn phase(phase: Phase) -> PhaseGuard {
     enter(phase, Ending::AtOnce)
 }
 
-/// For engines: enters the phase of a call, such as an optimizer's step, until the guard is dropped. Returns `None` if
+/// Enters the phase of a call by an engine, such as an optimizer's step, until the guard is dropped. Returns `None` if
 /// the program is in a phase that it marked itself. The phase extends beyond the guard until the next phase begins or
 /// [memory is allocated](allocation), so that frees right after a call belong to its phase.
 pub fn phase_of_call(phase: Phase) -> Option<PhaseGuard> {
@@ -94,9 +94,9 @@ fn enter(phase: Phase, ending: Ending) -> PhaseGuard {
     PhaseGuard { phase, entered, ending }
 }
 
-/// For engines: reports that forward runs. Ignored while the program has marked a phase. If the program does not number
-/// its [steps](step), they are counted: the first begins with the first forward, the next when forward runs again after
-/// phase optimizer or [`optimizer_ran`].
+/// Reports, from an engine, that forward is running. Ignored while the program is in a phase that it marked. If the
+/// program does not number its [steps](step), they are counted. The first begins with the first forward, and the next
+/// when forward runs again after phase optimizer or [`optimizer_ran`].
 #[inline]
 pub fn forward() {
     if hub::awaits_forward() {
@@ -104,8 +104,8 @@ pub fn forward() {
     }
 }
 
-/// For engines: reports that an operation runs outside of the graph, on data alone. After phase optimizer or
-/// [`optimizer_ran`] it begins the next of the steps that are counted.
+/// Reports, from an engine, that an operation runs outside the graph, on data alone. After phase optimizer or
+/// [`optimizer_ran`], it begins the next of the counted steps.
 #[inline]
 pub fn operation() {
     if hub::awaits_operation() {
@@ -113,8 +113,8 @@ pub fn operation() {
     }
 }
 
-/// For engines: reports that memory is about to be allocated, which ends the phase of a [call](phase_of_call) that has
-/// returned. Must not be called under an allocator's lock.
+/// Reports, from an engine, that memory is about to be allocated, which ends the phase of a [call](phase_of_call) that
+/// has returned. Must not be called under an allocator's lock.
 #[inline]
 pub fn allocation() {
     if hub::awaits_allocation() {
@@ -122,13 +122,13 @@ pub fn allocation() {
     }
 }
 
-/// For engines: reports that parameters are updated outside of phase optimizer, such as within backward.
+/// Reports, from an engine, that parameters are updated outside phase optimizer, such as within backward.
 pub fn optimizer_ran() {
     recording::advance(|progress| (progress.optimize(), Change::default()));
 }
 
-/// Returns to the previous phase when dropped. Guards may be dropped in any order: the phase is that of the last one
-/// entered that still exists.
+/// Returns to the previous phase when dropped. Guards may be dropped in any order, and the phase is that of the last
+/// entered guard that still exists.
 #[must_use = "the phase ends when the guard is dropped"]
 #[derive(Debug)]
 pub struct PhaseGuard {
@@ -144,12 +144,12 @@ impl Drop for PhaseGuard {
 }
 
 /// Begins training step `number`, counted from 0, in phase `other`. Recordings of selected steps begin and end here.
-/// From now on the program numbers its steps, and they are not counted until [`leave_steps`] is called.
+/// From now on, the program numbers its steps, and they are not counted until [`leave_steps`] is called.
 pub fn step(number: u32) {
     recording::advance(|progress| ((), progress.number(Some(number))));
 }
 
-/// Marks the end of training: later events belong to no step, and to phase `setup` again.
+/// Marks the end of training, after which events belong to no step, and to phase `setup` again.
 pub fn leave_steps() {
     recording::advance(|progress| ((), progress.number(None)));
 }

@@ -45,7 +45,7 @@ impl Drop for Owner {
 }
 
 thread_local! {
-    /// Has no destructor, so that it can be read at any time in a thread's life, at the cost of one load.
+    /// Without a destructor, so that it can be read at any time in a thread's life, at the cost of one load.
     static CURRENT: Cell<*mut Producer> = const { Cell::new(null_mut()) };
     static OWNER: Owner = const { Owner(Cell::new(null_mut())) };
 }
@@ -61,7 +61,7 @@ pub(crate) fn send(device: DeviceId, stack: StackId, message: &Message) {
     send_words(Words::of(device, stack, message), message.events());
 }
 
-/// Begins an operation and returns its id; [`OpId::NONE`] when all ids are used up.
+/// Begins an operation and returns its id, or [`OpId::NONE`] when all ids are used up.
 pub(crate) fn send_op(op: NewOp) -> OpId {
     let mut id = OpId::NONE;
     let mut words = Words::of(DeviceId(0), op.stack, &Message::Op(OpId::NONE, op));

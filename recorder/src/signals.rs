@@ -1,5 +1,5 @@
-//! Starts the recorder's threads with all signals blocked, since the program may expect its signals on other threads,
-//! counts the arrivals of a signal, and has the file flushed before a signal ends the program.
+//! Starts the recorder's threads with all signals blocked, since the program may expect its signals on other threads.
+//! Also counts the arrivals of a signal, and has the file flushed before a signal ends the program.
 
 #![cfg_attr(not(target_family = "wasm"), expect(unsafe_code, reason = "signal masks and handlers are calls of libc"))]
 
@@ -42,7 +42,7 @@ pub(crate) use counting::count_arrivals;
 #[cfg(unix)]
 pub(crate) use ending::flush_before_signals;
 
-/// Nothing to do: signals end no program here.
+/// Does nothing, since signals end no program on this platform.
 #[cfg(not(unix))]
 pub(crate) fn flush_before_signals() {}
 
@@ -117,12 +117,13 @@ mod ending {
 
     use crate::flush;
 
-    /// Signals that programs often leave to end them. Those that an invalid instruction or access raises are not among
-    /// them: the Rust runtime, debuggers and crash reporters have handlers of their own.
+    /// Signals for which programs often have no handler, so that they end the program. Signals raised by an invalid
+    /// instruction or access are not included, since the Rust runtime, debuggers and crash reporters have handlers for
+    /// them.
     const ENDING: [libc::c_int; 5] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGABRT, libc::SIGTERM];
 
-    /// Flushes the file from now on before a signal ends the program. Signals that the program handles or ignores are
-    /// left alone.
+    /// From now on, flushes the file before a signal ends the program. Signals that the program handles or ignores are
+    /// not affected.
     pub(crate) fn flush_before_signals() {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
@@ -139,7 +140,7 @@ mod ending {
         });
     }
 
-    /// Returns what happens at a signal.
+    /// Returns the action of a signal.
     fn action(number: libc::c_int) -> Option<libc::sighandler_t> {
         // SAFETY: plain data, for which zeros are valid.
         let mut current: libc::sigaction = unsafe { std::mem::zeroed() };

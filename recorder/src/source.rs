@@ -9,16 +9,16 @@ pub trait Source: Send + Sync {
     fn facts(&self) -> DeviceFacts;
 
     /// Locks the allocator, passes its segments and active blocks to `read`, and unlocks it when `read` returns. No
-    /// event of this device may be reported meanwhile, so that the events that follow match the state exactly.
+    /// event of this device may be reported meanwhile, so that later events match the state exactly.
     ///
     /// Scopes and ops in the state are those of [`context`](crate::context) at the time of the allocation. Stacks are
-    /// not needed: set [`StackId::NONE`](crate::StackId::NONE).
+    /// not needed, so set [`StackId::NONE`](crate::StackId::NONE).
     fn freeze(&self, read: &mut dyn FnMut(StartingState));
 
     /// Reports the memory in use according to the driver with [`device_used`](crate::api::device_used), for devices
-    /// that are shared with others. Called without any lock when a recording begins, then with `is_due`, and at each
-    /// step and phase boundary; there it may be skipped soon after another sample, see [`Throttle`](crate::Throttle).
-    /// In between, the allocator itself samples when it reserves and releases memory.
+    /// that are shared with other processes. Called without any lock, with `is_due` when a recording begins, and at
+    /// each step and phase boundary, where it may be skipped soon after another sample (see
+    /// [`Throttle`](crate::Throttle)). In between, the allocator itself samples when it reserves and releases memory.
     fn sample(&self, is_due: bool) {
         let _ = is_due;
     }

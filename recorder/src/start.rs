@@ -1,4 +1,4 @@
-//! Starts the recordings that the program makes itself: with a guard, or around a function.
+//! Starts the recordings that the program makes itself, with a guard or around a function.
 
 use std::path::PathBuf;
 
@@ -12,10 +12,10 @@ use crate::recording::{Counts, Finished, Recording};
 use crate::warn::warn;
 
 impl Recording {
-    /// Starts recording: reads the state of every registered allocator, then records every event.
+    /// Starts a recording, which reads the state of every registered allocator and then records every event.
     ///
-    /// A recording that the [environment] or a [`Switch`](crate::Switch) requested gives way to this one, which also
-    /// makes its dumps; that is reported on standard error. The recording requested by the environment continues
+    /// Takes precedence over a recording that the [environment] or a [`Switch`](crate::Switch) requested, and also
+    /// makes its dumps, which is reported on standard error. The recording requested by the environment continues
     /// afterwards, in another file.
     ///
     /// # Errors
@@ -26,19 +26,19 @@ impl Recording {
         Self::start_alone(options)
     }
 
-    /// Like [`start`](Self::start), but does not start the recordings that the environment requests: for a recorder
-    /// that was injected into a program which may have its own recorder.
+    /// Like [`start`](Self::start), but does not start the recordings requested by environment variables. Used by a
+    /// recorder that was injected into a program that may have its own recorder.
     ///
     /// # Errors
     ///
-    /// As [`start`](Self::start).
+    /// See [`start`](Self::start).
     pub fn start_alone(options: HistoryOptions) -> Result<Self> {
         // What gave way goes on if there was no reason to.
         Self::begin(options, Request::Program).inspect_err(|_| hub::call_after_own())
     }
 }
 
-/// Records what `body` does to memory.
+/// Records the memory history of `body`.
 ///
 /// The recording is finished whether `body` succeeds, fails or panics.
 ///
@@ -91,7 +91,7 @@ pub fn record_memory_history<T>(
 }
 
 /// The result of a wrapped program, and its recording. If the recording could not be completed, the program's result is
-/// still returned: see [`problem`](Self::problem).
+/// still returned, and [`problem`](Self::problem) has the error.
 #[derive(Debug)]
 #[must_use = "the recording may have a problem"]
 pub struct Recorded<T> {
@@ -101,8 +101,8 @@ pub struct Recorded<T> {
     pub trace: Option<Trace>,
     /// Path of the file, if the sink includes one.
     pub file: Option<PathBuf>,
-    /// Numbers of events and blocks.
+    /// Event and block counts.
     pub counts: Counts,
-    /// The reason that a requested part of the recording is missing; the data written to the file before can be read.
+    /// The reason that a requested part of the recording is missing. The data written to the file before can be read.
     pub problem: Option<Error>,
 }

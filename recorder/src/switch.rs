@@ -16,15 +16,15 @@ use crate::recording::Recording;
 use crate::signals;
 use crate::warn::warn;
 
-/// Polling interval for the file and for signals; signals that arrive within one interval count as one.
+/// Polling interval for the file and for signals. Signals that arrive within one interval count as one.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A file or a signal that starts and stops recordings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trigger {
-    /// Records while this file exists: `touch record.me`, `rm record.me`.
+    /// Records while this file exists, as with `touch record.me` and `rm record.me`.
     File(PathBuf),
-    /// Starts at a signal with this number, and stops at the next: `kill -USR1 PID`. Unix only.
+    /// Starts at a signal with this number, and stops at the next one, as with `kill -USR1 PID`. Unix only.
     Signal(i32),
 }
 

@@ -1,4 +1,5 @@
-//! Limits how often a driver is asked for the memory in use on its device, since each query takes several microseconds.
+//! Limits how often a driver is queried for the memory in use on its device, since each query takes several
+//! microseconds.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,10 +7,10 @@ use std::time::Instant;
 
 /// Minimum interval between two queries, in nanoseconds.
 const INTERVAL_NS: u64 = 10_000_000;
-/// The interval is also at least this many times the duration of a query.
+/// Minimum ratio of the interval to the duration of a query.
 const SHARE: u64 = 100;
 
-/// Skips queries that follow another too soon.
+/// Skips queries that follow another query too soon.
 #[derive(Debug, Default)]
 pub struct Throttle {
     /// Time from which on a query is made again.
@@ -17,12 +18,12 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// Creates a throttle; the first query is made.
+    /// Creates a throttle. The first query is made.
     pub const fn new() -> Self {
         Self { next_ns: AtomicU64::new(0) }
     }
 
-    /// Returns the result of `query`; `None` if it fails, or if it was skipped: not if it `is_due` in any case.
+    /// Returns the result of `query`, or `None` if it fails or is skipped. It is not skipped if it `is_due`.
     pub fn run<T>(&self, is_due: bool, query: impl FnOnce() -> Option<T>) -> Option<T> {
         let now = now_ns();
         if !is_due && now < self.next_ns.load(Ordering::Relaxed) {

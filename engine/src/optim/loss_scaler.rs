@@ -107,8 +107,8 @@ impl LossScaler {
     /// Divides the gradients by the scale before the step, so that they can be clipped or inspected.
     ///
     /// # Errors
-    /// For f16, where small gradients would underflow to 0: clip scaled gradients instead, with [`Self::scale`] times
-    /// the norm. Also if an optimizer [in backward](super::run_in_backward) has already used up gradients.
+    /// Fails for f16, where small gradients would underflow to 0. Clip scaled gradients instead, with [`Self::scale`]
+    /// times the norm. Also fails if an optimizer [in backward](super::run_in_backward) has already used up gradients.
     pub fn unscale(&mut self, parameters: &[Parameter]) -> Result<()> {
         if self.unscaled.is_none() {
             let is_found = find(parameters)?;
@@ -123,8 +123,8 @@ impl LossScaler {
     /// Returns whether the step ran.
     ///
     /// # Errors
-    /// For f16 gradients that would have to be unscaled in place, or if an optimizer [in
-    /// backward](super::run_in_backward) has already used up gradients.
+    /// Fails for f16 gradients that would have to be unscaled in place, or if an optimizer
+    /// [in backward](super::run_in_backward) has already used up gradients.
     pub fn step(&mut self, optimizer: &mut dyn Optimizer) -> Result<bool> {
         let _phase = scope::phase_of_call(Phase::Optimizer);
         let (is_found, scale) = match self.unscaled {

@@ -1,4 +1,4 @@
-//! cuBLASLt's descriptors of products, matrices and algorithm searches, freed on drop.
+//! cuBLASLt's descriptors of products, matrices and algorithm searches, which are freed when dropped.
 #![expect(unsafe_code, reason = "makes, fills and frees what the library describes products with")]
 
 use std::ptr;
@@ -34,7 +34,7 @@ macro_rules! description {
                 self.handle.0
             }
 
-            /// Sets an attribute; the value must have the type that the library defines for it.
+            /// Sets an attribute. The value must have the type that the library defines for it.
             pub(super) fn set<V: Copy>(&self, attribute: sys::$attribute, value: V) -> Result<(), CublasError> {
                 // SAFETY: the description is live; the library copies as many bytes as the value has.
                 unsafe { (self.library.$set)(self.handle.0, attribute, ptr::from_ref(&value).cast(), size_of::<V>()) }.result()
@@ -65,7 +65,7 @@ description! {
 }
 
 description! {
-    /// The preferences of an algorithm search, which at first allow any algorithm.
+    /// The preferences of an algorithm search, which initially allow any algorithm.
     Search(cublasLtMatmulPreferenceOpaque_t):
         made by cublasLtMatmulPreferenceCreate(),
         cublasLtMatmulPreferenceAttributes_t by cublasLtMatmulPreferenceSetAttribute,

@@ -1,7 +1,7 @@
-//! Faults: errors in the input data that kernels detect and report to the host.
+//! Faults, which are errors in the input data that kernels detect and report to the host.
 //!
-//! A kernel cannot return an error. It writes a fault into host memory that is mapped into the device, and the host
-//! checks it when it waits for the device.
+//! A kernel cannot return an error. Instead it writes a fault into host memory that is mapped into the device. The host
+//! checks for a fault when it waits for the device.
 #![expect(unsafe_code, reason = "memory that device and host share")]
 
 use std::mem::offset_of;
@@ -18,7 +18,7 @@ use crate::error::{Result, ToResult};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Fault {
-    /// 0: no fault; 1: completely written; 2: being written.
+    /// 0 if there is no fault, 1 if it is completely written, and 2 while it is being written.
     is_set: i64,
     /// The index that a kernel was given.
     pub index: i64,
@@ -26,7 +26,7 @@ pub struct Fault {
     pub size: i64,
 }
 
-/// The memory where a device's kernels report faults.
+/// The memory to which a device's kernels report faults.
 #[derive(Debug)]
 pub(super) struct Faults {
     place: Handle<Fault>,
@@ -54,12 +54,12 @@ impl Drop for Faults {
 }
 
 impl Gpu {
-    /// Returns the address where kernels write faults: with unified addressing, the same for host and device.
+    /// Returns the address where kernels write faults. With unified addressing, it is the same for host and device.
     pub fn fault_address(&self) -> u64 {
         self.faults.place.0.addr() as u64
     }
 
-    /// Takes the first fault since the last call. Work in progress may still find others.
+    /// Takes the first fault since the last call. Work in progress may still find other faults.
     pub fn take_fault(&self) -> Option<Fault> {
         let place = self.faults.place.0;
         // SAFETY: the memory is live and aligned for integers, and only devices write there in the meantime.

@@ -1,4 +1,4 @@
-//! Kernel launches: the kernel, its grid and its arguments.
+//! Kernel launches, with the kernel, its grid and its arguments.
 #![expect(unsafe_code, reason = "starts kernels, which read and write by addresses")]
 
 use std::ffi::c_void;
@@ -13,7 +13,7 @@ use crate::source::{Types, Unit};
 /// Threads per block, unless a kernel needs a different number.
 pub const THREADS: u32 = 256;
 
-/// A kernel: a function in a compilation unit.
+/// A kernel, which is a function in a compilation unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Kernel {
     /// The compilation unit.
@@ -32,9 +32,9 @@ impl Kernel {
 /// The dimensions of a kernel launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// Blocks along x, y and z; nothing is launched if one is 0.
+    /// Number of blocks along x, y and z. Nothing is launched if one of them is 0.
     pub blocks: [u32; 3],
-    /// Threads per block along x, y and z.
+    /// Number of threads per block along x, y and z.
     pub threads: [u32; 3],
     /// Dynamic shared memory of a thread block in bytes, in addition to the static shared memory that the kernel
     /// declares.
@@ -48,7 +48,7 @@ impl Grid {
     }
 }
 
-/// The maximum bytes of a kernel's arguments, which every driver supports.
+/// The maximum size of a kernel's arguments in bytes, which every driver supports.
 const MAX_BYTES: usize = 4096;
 const MAX_ARGUMENTS: usize = 32;
 /// The number of words that suffices for most kernels' arguments.
@@ -83,7 +83,7 @@ impl Arguments {
     /// Adds a struct that consists of these words.
     ///
     /// # Panics
-    /// As [`with`](Self::with).
+    /// See [`with`](Self::with).
     #[must_use]
     pub fn with_words(mut self, words: &[u64]) -> Self {
         self.add(8, bytemuck::cast_slice(words));
@@ -114,8 +114,8 @@ impl Default for Arguments {
 
 impl Gpu {
     /// Returns a one-dimensional grid of blocks of [`THREADS`] threads for `elements` elements, where each thread
-    /// processes `each` elements at a time: at most 16 blocks per multiprocessor, since kernels loop until all elements
-    /// are done.
+    /// processes `each` elements at a time. The grid has at most 16 blocks per multiprocessor, since kernels loop until
+    /// all elements are done.
     pub fn grid_over(&self, elements: u64, each: u64) -> Grid {
         let blocks = elements.div_ceil(u64::from(THREADS) * each);
         Grid::row(blocks.min(u64::from(self.processors()) * 16) as u32)

@@ -28,18 +28,18 @@ impl Gpu {
         Ok(DeviceMemory { total_bytes: total as u64, free_bytes: free as u64 })
     }
 
-    /// Reserves memory; the address of its first byte is a multiple of 512.
+    /// Reserves memory. The address of its first byte is a multiple of 512.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if there is not enough free memory, and any failure of the
-    /// driver.
+    /// Returns [`Error::OutOfMemory`](crate::Error::OutOfMemory) if there is not enough free memory, and other errors
+    /// if the driver fails.
     pub fn reserve(&self, bytes: u64) -> Result<u64> {
         self.bind()?;
         // SAFETY: returns an address that is not in use.
         unsafe { result::malloc_sync(bytes as usize) }.context("cuMemAlloc")
     }
 
-    /// Releases memory from [`reserve`](Self::reserve); waits for work that uses it.
+    /// Releases memory from [`reserve`](Self::reserve), after waiting for work that uses it.
     ///
     /// # Errors
     /// Fails if the driver call fails.
@@ -52,7 +52,7 @@ impl Gpu {
         unsafe { result::free_sync(address) }.context("cuMemFree")
     }
 
-    /// Reserves pinned host memory, which the device copies from and to directly.
+    /// Reserves pinned host memory, which the device can access directly.
     ///
     /// # Errors
     /// Fails if the driver call fails.

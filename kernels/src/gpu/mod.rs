@@ -1,4 +1,4 @@
-//! A GPU: its primary context, streams, compiled kernels and mapped pages.
+//! A GPU, with its primary context, streams, compiled kernels and mapped pages.
 #![expect(unsafe_code, reason = "holds the driver's handles and calls its C functions")]
 
 pub mod launch;
@@ -30,7 +30,7 @@ use streams::Streams;
 /// The lowest compute capability that the kernels support.
 pub const MIN_CAPABILITY: (i32, i32) = (8, 0);
 
-/// An open GPU. Shared by all its users; dropping the last reference releases the context.
+/// An open GPU. It is shared by all its users, and dropping the last reference releases the context.
 #[derive(Debug)]
 pub struct Gpu {
     ordinal: u16,
@@ -87,17 +87,17 @@ impl Gpu {
         }))
     }
 
-    /// Returns its ordinal.
+    /// Returns the ordinal of the device.
     pub fn ordinal(&self) -> u16 {
         self.ordinal
     }
 
-    /// Returns its name.
+    /// Returns the name of the device.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns its compute capability.
+    /// Returns the compute capability of the device.
     pub fn capability(&self) -> (i32, i32) {
         self.capability
     }
@@ -107,7 +107,7 @@ impl Gpu {
         self.versions
     }
 
-    /// Returns its number of multiprocessors.
+    /// Returns the number of multiprocessors of the device.
     pub fn processors(&self) -> u32 {
         self.processors
     }
@@ -117,7 +117,7 @@ impl Gpu {
         self.shared_bytes
     }
 
-    /// Makes its context current on this thread.
+    /// Makes the device's context current on this thread.
     pub(crate) fn bind(&self) -> Result<()> {
         self.context.bind()
     }

@@ -1,4 +1,4 @@
-//! Virtual memory management: reserves addresses and maps memory page by page.
+//! Virtual memory management, which reserves addresses and maps memory page by page.
 #![expect(unsafe_code, reason = "calls the driver's virtual memory management")]
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use crate::error::{Result, ToResult};
 #[derive(Debug)]
 pub(super) struct Pages {
     properties: Properties,
-    /// The granularity of addresses and pages in bytes; 0 if the device does not support mapping.
+    /// The granularity of addresses and pages in bytes, or 0 if the device does not support mapping.
     granularity: u64,
     /// The mapped pages by address.
     mapped: Mutex<BTreeMap<u64, Page>>,
@@ -62,7 +62,8 @@ impl Pages {
 }
 
 impl Gpu {
-    /// Returns the granularity of addresses and pages in bytes; `None` if the device has no virtual memory management.
+    /// Returns the granularity of addresses and pages in bytes, or `None` if the device has no virtual memory
+    /// management.
     pub fn page_bytes(&self) -> Option<u64> {
         (self.pages.granularity > 0).then_some(self.pages.granularity)
     }
@@ -81,7 +82,7 @@ impl Gpu {
         Ok(address)
     }
 
-    /// Releases reserved addresses with no memory mapped.
+    /// Releases reserved addresses without mapped memory.
     ///
     /// # Errors
     /// Fails if the driver call fails.
@@ -95,7 +96,7 @@ impl Gpu {
         unsafe { sys::cuMemAddressFree(address, bytes as usize) }.result().context("cuMemAddressFree")
     }
 
-    /// Maps memory at reserved addresses, in pages of `page` bytes; on error, nothing is mapped.
+    /// Maps memory at reserved addresses, in pages of `page` bytes. If it fails, nothing is mapped.
     ///
     /// # Errors
     /// Fails if there is not enough free memory or a driver call fails.
@@ -145,7 +146,7 @@ impl Gpu {
         unsafe { sys::cuMemSetAccess(address, bytes as usize, &raw const access, 1) }.result().context("cuMemSetAccess")
     }
 
-    /// Unmaps memory; the addresses stay reserved.
+    /// Unmaps memory. The addresses stay reserved.
     ///
     /// # Errors
     /// Fails if a driver call fails.

@@ -1,4 +1,4 @@
-//! The description of a matrix product: the matrices and their layouts in memory.
+//! The description of a matrix product, with the matrices and their layouts in memory.
 
 use std::fmt;
 
@@ -11,9 +11,9 @@ const MAX_BATCHES: u64 = 65_535;
 /// The storage order of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// Row-major: the elements of a row are contiguous.
+    /// Row-major order, in which the elements of a row are contiguous.
     Rows,
-    /// Column-major: the elements of a column are contiguous.
+    /// Column-major order, in which the elements of a column are contiguous.
     Columns,
 }
 
@@ -28,16 +28,17 @@ impl Order {
     }
 }
 
-/// A batch of matrices of one size in device memory.
+/// A batch of matrices of the same size in device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matrix {
     /// The address of the first element.
     pub address: u64,
     /// The storage order of each matrix.
     pub order: Order,
-    /// Elements from the start of one row to the next (row-major), or of one column to the next (column-major).
+    /// Number of elements from the start of one row to the next (row-major), or of one column to the next
+    /// (column-major).
     pub leading: u64,
-    /// Elements from one matrix to the next; 0 if all batches use the same matrix.
+    /// Number of elements from one matrix to the next, or 0 if all batches use the same matrix.
     pub batch_stride: u64,
 }
 
@@ -54,17 +55,17 @@ impl Matrix {
     }
 }
 
-/// `out = scale · left · right + keep · out + bias`, for each batch. Floating-point dtypes only; 16-bit ones are
+/// `out = scale · left · right + keep · out + bias`, for each batch of floating-point matrices. 16-bit numbers are
 /// multiplied and summed in single precision, and rounded once.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Product {
     /// The dtype of all elements.
     pub number: Number,
-    /// Rows of `out` and `left`.
+    /// Number of rows of `out` and `left`.
     pub rows: u64,
-    /// Columns of `left`, rows of `right`.
+    /// Number of columns of `left`, and of rows of `right`.
     pub inner: u64,
-    /// Columns of `out` and `right`.
+    /// Number of columns of `out` and `right`.
     pub columns: u64,
     /// The number of products.
     pub batches: u64,
@@ -83,8 +84,8 @@ pub struct Product {
 }
 
 impl Product {
-    /// Returns the same product with a column-major `out`, as the library writes it: a row-major result is the product
-    /// of the transposed matrices in reverse order.
+    /// Returns the same product with a column-major `out`, as required by the library. A row-major result is the
+    /// product of the transposed matrices in reverse order.
     pub(super) const fn by_columns(self) -> Self {
         match self.out.order {
             Order::Columns => self,

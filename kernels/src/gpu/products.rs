@@ -1,7 +1,7 @@
 //! Computes matrix products with cuBLASLt, and plans each product on first use.
 //!
-//! A plan consists of the library's descriptions of a product and the algorithm that it chose. Choosing an algorithm
-//! takes longer than many products, so plans are cached: a repeated product costs a lookup and one call.
+//! A plan consists of the library's descriptions of a product and the algorithm that the library chose. Choosing an
+//! algorithm takes longer than many products, so plans are cached. A repeated product then costs a lookup and one call.
 #![expect(unsafe_code, reason = "calls cuBLASLt's C functions")]
 
 use std::collections::HashMap;
@@ -26,25 +26,26 @@ use crate::error::{Error, Result};
 use crate::library;
 use crate::number::Number;
 
-/// The maximum number of cached plans. A training step has tens of different products; if shapes never repeat, the
+/// The maximum number of cached plans. A training step has tens of different products. If shapes never repeat, the
 /// whole cache is cleared at once, and products still in use are planned again.
 const MAX_PLANS: usize = 4096;
 
 /// The largest alignment that matters to the library, in bytes.
 const MAX_ALIGNED: u64 = 256;
 
-/// The alignment in bytes below which a bias is not fused: the library may read it in such units without checking.
+/// The alignment in bytes below which a bias is not fused, since the library may read it in such units without
+/// checking.
 const MIN_BIAS_ALIGNMENT: u64 = 16;
 
-/// Number of algorithms requested for a product. The library may refuse to run one that it proposed.
+/// Number of algorithms requested for a product. The library may refuse to run a proposed algorithm.
 const PROPOSALS: usize = 8;
 
-/// Memory that products may use for partial sums, by one product of a stream after another.
+/// Memory for the partial sums of products, used by one product of a stream after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workspace {
-    /// The address of its first byte: a multiple of 256.
+    /// The address of its first byte, which is a multiple of 256.
     pub address: u64,
-    /// The size in bytes; 0 for none.
+    /// The size in bytes, or 0 if there is no workspace.
     pub bytes: u64,
 }
 
@@ -53,7 +54,7 @@ pub struct Workspace {
 pub(super) struct Products {
     library: &'static CublasLt,
     handle: Handle<sys::cublasLtContext>,
-    /// `None` if the library has no algorithm.
+    /// The plans by key; `None` if the library has no algorithm.
     plans: Mutex<HashMap<Key, Option<Arc<Plan>>>>,
 }
 
@@ -61,7 +62,7 @@ pub(super) struct Products {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     number: Number,
-    /// Number of rows, of inner elements, of columns, and of products in the batch.
+    /// Numbers of rows, of inner elements, of columns, and of products in the batch.
     sizes: [u64; 4],
     /// Layouts of the result, the left and the right factor.
     matrices: [MatrixLayout; 3],
@@ -133,7 +134,7 @@ impl Products {
         made.ok_or_else(|| none(product))
     }
 
-    /// Records that the library runs none of the algorithms that it proposed for a product.
+    /// Records that the library runs none of its proposed algorithms for a product.
     fn refuse(&self, key: Key) {
         self.plans.lock().unwrap_or_else(PoisonError::into_inner).insert(key, None);
     }
@@ -152,8 +153,8 @@ impl Gpu {
     /// size. Does nothing if the result has no elements.
     ///
     /// # Errors
-    /// [`Error::NoAlgorithm`] if the library does not support this product; [`Error::Products`] if a call fails. Both
-    /// name the product.
+    /// Returns [`Error::NoAlgorithm`] if the library does not support this product, and [`Error::Products`] if a call
+    /// fails. Both name the product.
     ///
     /// # Safety
     /// The caller must be allowed to read the matrices, and to write `out`, at this point of the stream. Their memory,
@@ -186,7 +187,8 @@ fn failed(doing: &(impl ToString + ?Sized), error: CublasError) -> Error {
     Error::Products { doing: doing.to_string(), status: error.to_string() }
 }
 
-/// Whether an error means that the library does not support the operation, rather than that it failed.
+/// Returns whether an error means that the library does not support the operation, rather than that the operation
+/// failed.
 fn is_refusal(CublasError(status): CublasError) -> bool {
     use sys::cublasStatus_t::{CUBLAS_STATUS_INVALID_VALUE, CUBLAS_STATUS_NOT_SUPPORTED};
     matches!(status, CUBLAS_STATUS_NOT_SUPPORTED | CUBLAS_STATUS_INVALID_VALUE)
@@ -196,22 +198,22 @@ fn none(product: &Product) -> Error {
     Error::NoAlgorithm { product: product.to_string() }
 }
 
-/// A product as cuBLASLt describes it: descriptors and proposed algorithms.
+/// A product as described to cuBLASLt, with descriptors and proposed algorithms.
 #[derive(Debug)]
 struct Plan {
     // Locked while the product is submitted, since the address of the bias is part of the description.
     description: Mutex<Description>,
     /// Descriptions of the result, the left and the right factor.
     matrices: [Described; 3],
-    /// The algorithms that the library proposed, the fastest first.
+    /// The algorithms that the library proposed, fastest first.
     algorithms: Vec<sys::cublasLtMatmulAlgo_t>,
-    /// The first of them that the library has not refused to run.
+    /// The first algorithm that the library has not refused to run.
     chosen: AtomicUsize,
     is_double: bool,
 }
 
 impl Plan {
-    /// Plans a product; `None` if the library has no algorithm.
+    /// Plans a product. Returns `None` if the library has no algorithm.
     fn new(products: &Products, key: &Key, bias: Option<u64>) -> Result<Option<Self>, CublasError> {
         let library = products.library;
         let (number, compute, scale) = types(key.number);

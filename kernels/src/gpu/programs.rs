@@ -1,4 +1,4 @@
-//! The kernels loaded into a device's context, each file on first use.
+//! The kernels loaded into a device's context. Each file is loaded on first use.
 #![expect(unsafe_code, reason = "loads modules and finds functions in them")]
 
 use std::collections::HashMap;

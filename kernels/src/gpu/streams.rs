@@ -1,6 +1,6 @@
-//! Streams and events, identified by numbers.
+//! Streams and events, identified by ids.
 //!
-//! Stream 0 is the default stream, on which work runs unless another one is given. Numbers are not reused.
+//! Stream 0 is the default stream, on which work runs unless another stream is given. Ids are not reused.
 #![expect(unsafe_code, reason = "calls the driver's streams and events")]
 
 use std::collections::HashMap;
@@ -35,7 +35,7 @@ impl Streams {
         Ok(Self { default: new_stream()?, others: RwLock::default(), events: Mutex::default() })
     }
 
-    /// Returns the driver's handle of stream `number`, or of the default stream if there is no stream with this number.
+    /// Returns the driver's handle of the stream with id `number`, or of the default stream if there is no such stream.
     pub(super) fn handle(&self, number: u64) -> sys::CUstream {
         let Some(place) = number.checked_sub(1) else { return self.default.0 };
         let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
@@ -53,7 +53,7 @@ fn new_stream() -> Result<Handle<sys::CUstream_st>> {
 }
 
 impl Gpu {
-    /// Creates a stream and returns its number.
+    /// Creates a stream and returns its id.
     ///
     /// # Errors
     /// Fails if the driver call fails.
@@ -65,8 +65,8 @@ impl Gpu {
         Ok(others.len() as u64)
     }
 
-    /// Records an event after all work submitted to `stream` so far, and returns its number. The number becomes invalid
-    /// once [`query`](Self::query) returns true or [`wait`](Self::wait) returns.
+    /// Records an event after all work submitted to `stream` so far, and returns its id. The id becomes invalid once
+    /// [`query`](Self::query) returns true or [`wait`](Self::wait) returns.
     ///
     /// # Errors
     /// Fails if a driver call fails.
@@ -125,8 +125,8 @@ impl Gpu {
         Ok(())
     }
 
-    /// Makes later work on `stream` wait for all work submitted so far to stream `awaited` of `other`, possibly another
-    /// device.
+    /// Makes later work on `stream` wait for all work submitted so far to stream `awaited` of `other`, which may be
+    /// another device.
     ///
     /// # Errors
     /// Fails if a driver call fails.

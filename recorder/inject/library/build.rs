@@ -1,4 +1,4 @@
-//! Strips debug information from the library: only the recorded program's source lines are needed, and the viewer
+//! Strips debug information from the library. Only the source lines of the recorded program are needed, and the viewer
 //! embeds the library.
 
 fn main() {

@@ -1,4 +1,4 @@
-//! Types and constants of the CUDA driver API that concern memory.
+//! Types and constants of the CUDA driver API for memory.
 
 use std::ffi::c_void;
 
@@ -7,7 +7,7 @@ pub(crate) type Answer = i32;
 
 pub(crate) const SUCCESS: Answer = 0;
 pub(crate) const OUT_OF_MEMORY: Answer = 2;
-/// `CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND`: the driver or its function is missing.
+/// `CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND`, returned if the driver or its function is missing.
 pub(crate) const NOT_FOUND: Answer = 302;
 
 /// `CU_MEM_LOCATION_TYPE_DEVICE`.
@@ -16,7 +16,7 @@ pub(crate) const ON_DEVICE: i32 = 1;
 /// `CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`.
 pub(crate) const DEVICE_ORDINAL: i32 = 9;
 
-/// `CU_STREAM_LEGACY` and `CU_STREAM_PER_THREAD`: stream handles that are constants.
+/// `CU_STREAM_LEGACY` and `CU_STREAM_PER_THREAD`, constant stream handles.
 pub(crate) const STREAM_LEGACY: u64 = 1;
 pub(crate) const STREAM_PER_THREAD: u64 = 2;
 
@@ -67,5 +67,5 @@ pub(crate) struct Array3d {
     pub(crate) flags: u32,
 }
 
-/// An untyped function pointer; cast to the function's type before a call.
+/// An untyped function pointer, cast to the function's type before a call.
 pub(crate) type Function = *mut c_void;

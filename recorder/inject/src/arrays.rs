@@ -1,14 +1,14 @@
-//! Computes the size of an array from its descriptor. The driver chooses the layout and does not report the size, so
-//! this is a lower bound.
+//! Computes a lower bound of an array's size from its descriptor. The driver chooses the layout and does not report the
+//! size.
 
 use crate::abi::{Array, Array3d};
 
 const LAYERED: u32 = 0x01;
 const CUBEMAP: u32 = 0x04;
-/// Flags of arrays whose memory is mapped later, by other calls.
+/// Flags of arrays whose memory is mapped later by other calls.
 const WITHOUT_MEMORY: u32 = 0x40 | 0x80;
 
-/// Returns the bits of an element in all its channels; `None` for an unknown format.
+/// Returns the number of bits of an element in all its channels, or `None` for an unknown format.
 fn element_bits(format: u32, channels: u32) -> Option<u64> {
     let channels = u64::from(channels);
     Some(match format {
@@ -30,7 +30,7 @@ fn element_bits(format: u32, channels: u32) -> Option<u64> {
     })
 }
 
-/// Returns the bytes of an array; `None` for an unknown format, and for an array without memory of its own.
+/// Returns the bytes of an array. Returns `None` for an unknown format, and for an array without its own memory.
 pub(crate) fn bytes_of_3d(array: &Array3d) -> Option<u64> {
     if array.flags & WITHOUT_MEMORY != 0 {
         return None;
@@ -41,7 +41,7 @@ pub(crate) fn bytes_of_3d(array: &Array3d) -> Option<u64> {
     Some(bits.div_ceil(8)).filter(|&bytes| bytes > 0)
 }
 
-/// Returns the bytes of an array of one or two dimensions; `None` as for [`bytes_of_3d`].
+/// Returns the bytes of an array of one or two dimensions, or `None` in the same cases as [`bytes_of_3d`].
 pub(crate) fn bytes_of_2d(array: &Array) -> Option<u64> {
     let Array { width, height, format, channels } = *array;
     bytes_of_3d(&Array3d { width, height, depth: 0, format, channels, flags: 0 })

@@ -1,4 +1,4 @@
-//! The devices on which allocations were seen, each with a number in recordings.
+//! The devices for which allocations were seen, each with an id in recordings.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,11 +20,11 @@ pub(crate) static LEDGER: Mutex<Ledger> = Mutex::new(Ledger::new());
 pub(crate) enum Owner {
     /// A device, by the driver's ordinal.
     Device(i32),
-    /// The host: pinned memory.
+    /// The host, for pinned memory.
     Pinned,
 }
 
-/// A device on which allocations were seen.
+/// A device for which allocations were seen.
 #[derive(Debug)]
 pub(crate) struct DeviceSource {
     claim: DeviceClaim,
@@ -45,7 +45,7 @@ impl Source for DeviceSource {
 
 static KNOWN: Mutex<BTreeMap<Owner, Arc<DeviceSource>>> = Mutex::new(BTreeMap::new());
 
-/// Returns a device, registered with the recorder on first use. Must not be called under the ledger's lock.
+/// Returns a device, which is registered with the recorder on first use. Must not be called while the ledger is locked.
 pub(crate) fn known(owner: Owner, driver: &Driver) -> Arc<DeviceSource> {
     let mut all = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = all.get(&owner) {
@@ -67,7 +67,7 @@ pub(crate) fn seen(owner: Owner) -> Option<Arc<DeviceSource>> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(&owner).cloned()
 }
 
-/// Returns the memory size of this machine in bytes; 0 if it is unknown.
+/// Returns the memory size of this machine in bytes, or 0 if it is unknown.
 fn host_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
@@ -92,13 +92,13 @@ impl DeviceSource {
         Self { claim, facts, sampling: Throttle::new() }
     }
 
-    /// Returns the device's number in recordings.
+    /// Returns the device's id in recordings.
     pub(crate) fn id(&self) -> DeviceId {
         self.claim.id()
     }
 
-    /// Samples the memory in use, if a sample is due, and returns the free bytes. This must be the device of the
-    /// thread's context.
+    /// Samples the memory in use, if a sample is due, and returns the number of free bytes. This device must be that of
+    /// the thread's context.
     pub(crate) fn sample(&self, driver: &Driver, is_due: bool) -> Option<u64> {
         let query = || if api::is_recording() { driver.free_and_total() } else { None };
         let (free, total) = self.sampling.run(is_due, query)?;

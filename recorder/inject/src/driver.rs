@@ -1,4 +1,4 @@
-//! Queries to the CUDA driver that the recorder makes itself, about a call that the driver has completed.
+//! The recorder's own queries to the CUDA driver, about a call that the driver has completed.
 #![expect(unsafe_code, reason = "calls functions of the driver")]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -9,7 +9,7 @@ use crate::loader;
 
 type ToNumber = unsafe extern "C" fn(*mut c_int) -> Answer;
 
-/// Functions of the driver; `None` for each that the driver does not have.
+/// Functions of the driver; `None` if the driver does not have one.
 #[derive(Debug)]
 pub(crate) struct Driver {
     version: Option<ToNumber>,
@@ -26,7 +26,7 @@ pub(crate) struct Driver {
 
 static DRIVER: OnceLock<Driver> = OnceLock::new();
 
-/// Casts a function to its type; `None` if it is null.
+/// Casts a function pointer to the function's type. Returns `None` if it is null.
 ///
 /// # Safety
 /// `F` is the type of the function.
@@ -36,14 +36,14 @@ unsafe fn typed<F: Copy>(function: Function) -> Option<F> {
     (!function.is_null()).then(|| unsafe { std::mem::transmute_copy::<Function, F>(&function) })
 }
 
-/// Returns the value that a function of the driver writes, if the call succeeds.
+/// Returns the value written by a function of the driver, if the call succeeds.
 fn asked<V: Default>(ask: impl FnOnce(*mut V) -> Answer) -> Option<V> {
     let mut value = V::default();
     (ask(&raw mut value) == SUCCESS).then_some(value)
 }
 
 impl Driver {
-    /// Returns the driver of this process, one of whose functions is `function`.
+    /// Returns the driver of this process, which contains `function`.
     pub(crate) fn of(function: Function) -> &'static Self {
         DRIVER.get_or_init(|| {
             let handles = [loader::library_of(function), loader::driver()];
@@ -73,7 +73,7 @@ impl Driver {
         })
     }
 
-    /// Returns the driver's version, for example `cuda 13.0`.
+    /// Returns the driver's version, such as `cuda 13.0`.
     pub(crate) fn version(&self) -> String {
         // SAFETY: writes a number to a local variable.
         match self.version.and_then(|ask| asked(|place| unsafe { ask(place) })) {
@@ -88,7 +88,7 @@ impl Driver {
         self.current_device.and_then(|ask| asked(|place| unsafe { ask(place) }))
     }
 
-    /// Returns this thread's context; 0 for none.
+    /// Returns this thread's context, or 0 if it has none.
     pub(crate) fn current_context(&self) -> u64 {
         // SAFETY: writes a handle to a local variable.
         self.current_context.and_then(|ask| asked(|place| unsafe { ask(place) })).unwrap_or(0)

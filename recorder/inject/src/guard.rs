@@ -1,4 +1,4 @@
-//! Decides which calls are not recorded: nested calls, and calls in a forked child of a recording process.
+//! Decides which calls are not recorded, namely nested calls, and calls in a forked child of a recording process.
 #![expect(unsafe_code, reason = "registers handlers of forks with the C library")]
 
 use std::cell::Cell;
@@ -11,15 +11,15 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A call of the program that is being recorded. Nested calls, by the driver or a signal handler, are internal to the
-/// driver and not recorded.
+/// A call by the recorded program. Nested calls, by the driver or a signal handler, are internal to the driver and not
+/// recorded.
 #[derive(Debug)]
 pub(crate) struct Call {
     stays_on_its_thread: PhantomData<*const ()>,
 }
 
 impl Call {
-    /// Begins a call; `None` if it must not be recorded.
+    /// Begins a call. Returns `None` if it must not be recorded.
     pub(crate) fn enter() -> Option<Self> {
         let is_recorded =
             !OFF.load(Ordering::Relaxed) && INSIDE.try_with(|inside| !inside.replace(true)).unwrap_or(false);
@@ -34,7 +34,7 @@ impl Drop for Call {
     }
 }
 
-/// Returns an id of the current thread, unique among live threads.
+/// Returns an id of the current thread that is unique among live threads.
 pub(crate) fn thread() -> u64 {
     INSIDE.try_with(|inside| std::ptr::from_ref(inside).addr() as u64).unwrap_or_default()
 }
@@ -48,8 +48,8 @@ extern "C" fn in_child() {
     OFF.store(true, Ordering::Relaxed);
 }
 
-/// Turns recording off in forked children of this process, in which neither the driver nor the collector thread exists:
-/// they would write to their parent's file. A child that executes another program is not affected.
+/// Turns recording off in forked children of this process, in which neither the driver nor the collector thread exists.
+/// Otherwise the children would write to their parent's file. A child that executes another program is not affected.
 pub(crate) fn register_fork_handlers() {
     // SAFETY: `in_child` is an `extern "C"` function without arguments that only stores to an atomic.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };

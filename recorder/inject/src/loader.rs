@@ -1,4 +1,4 @@
-//! Access to the C library's own `dlsym`, and to the functions of the libraries behind this one.
+//! Access to the C library's own `dlsym`, and to the functions of the libraries loaded after this one.
 #![expect(unsafe_code, reason = "asks the system's loader")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -10,7 +10,7 @@ use crate::abi::Function;
 /// The type of the C library's `dlsym`.
 pub(crate) type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> Function;
 
-/// Symbol versions of the C library's `dlsym`: current; older, on x86-64; older, on AArch64.
+/// Symbol versions of the C library's `dlsym`, first the current version, then the older ones on x86-64 and on AArch64.
 const VERSIONS: [&CStr; 3] = [c"GLIBC_2.34", c"GLIBC_2.2.5", c"GLIBC_2.17"];
 
 /// Name of the driver's library.
@@ -22,12 +22,12 @@ unsafe extern "C" {
 
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// Replaces a `dlsym` that cannot be found: finds no function.
+/// Replaces a `dlsym` that cannot be found. Finds no function.
 unsafe extern "C" fn finds_nothing(_handle: *mut c_void, _name: *const c_char) -> Function {
     ptr::null_mut()
 }
 
-/// Returns the C library's `dlsym`. A lookup by name alone would find this library's own.
+/// Returns the C library's `dlsym`. A lookup by name alone would find the `dlsym` of this library.
 pub(crate) fn real_dlsym() -> Dlsym {
     let mut found = REAL.load(Ordering::Acquire);
     if found.is_null() {
@@ -45,25 +45,25 @@ pub(crate) fn real_dlsym() -> Dlsym {
     unsafe { std::mem::transmute::<Function, Dlsym>(found) }
 }
 
-/// Returns a function of the library behind `handle`; null if it has none of this name.
+/// Returns a function of the library behind `handle`, or null if it has no function of this name.
 pub(crate) fn find(handle: *mut c_void, name: &CStr) -> Function {
     // SAFETY: the handle is the loader's, or one of its special ones; the name is terminated by a zero. Called from
     // this library, so that "next" means the libraries behind it.
     unsafe { real_dlsym()(handle, name.as_ptr()) }
 }
 
-/// Returns the handle of a library that is already loaded; null if it is not.
+/// Returns the handle of a library that is already loaded, or null if it is not loaded.
 fn loaded(path: *const c_char) -> *mut c_void {
     // SAFETY: the path is terminated by a zero, and nothing is loaded: no initializer runs.
     unsafe { libc::dlopen(path, libc::RTLD_LAZY | libc::RTLD_NOLOAD as c_int) }
 }
 
-/// Returns the handle of the driver's library; null if it is not loaded.
+/// Returns the handle of the driver's library, or null if it is not loaded.
 pub(crate) fn driver() -> *mut c_void {
     loaded(DRIVER.as_ptr())
 }
 
-/// Returns the handle of the library that contains a function; null if none does.
+/// Returns the handle of the library that contains a function, or null if none contains it.
 pub(crate) fn library_of(function: Function) -> *mut c_void {
     // SAFETY: plain data, for which zeros are valid.
     let mut facts: libc::Dl_info = unsafe { std::mem::zeroed() };
@@ -72,8 +72,8 @@ pub(crate) fn library_of(function: Function) -> *mut c_void {
     if is_known && !facts.dli_fname.is_null() { loaded(facts.dli_fname) } else { ptr::null_mut() }
 }
 
-/// Returns the driver's function `name`, for a program that is linked with the driver or found ours by chance; null if
-/// there is none.
+/// Returns the driver's function `name`, for a program that is linked with the driver or that found the function of
+/// this library by chance. Returns null if there is none.
 pub(crate) fn next(name: &CStr) -> Function {
     let next = find(libc::RTLD_NEXT, name);
     if !next.is_null() {

@@ -1,5 +1,5 @@
 //! Applies the effect of a call to the ledger and reports it to the recorder, in one step, so that events of several
-//! threads have the order of the ledger.
+//! threads are in the order of the ledger.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{MutexGuard, PoisonError};
@@ -23,14 +23,14 @@ pub(crate) enum MemoryOwner {
     OfAddress,
     /// The device with this ordinal.
     Device(i32),
-    /// The host: pinned memory.
+    /// The host, for pinned memory.
     Pinned,
 }
 
 /// A call that requests memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
-    /// Scope of the block in recordings: the name of the function in its documentation.
+    /// Scope of the block in recordings, which is the documented name of the function.
     pub(crate) called: &'static str,
     pub(crate) whose: MemoryOwner,
     pub(crate) bytes: u64,
@@ -94,7 +94,7 @@ pub(crate) enum Got {
     Pages(u64),
 }
 
-/// Records the result of a call that requests memory; `got` returns the allocation, if the call succeeded.
+/// Records the result of a call that requests memory. `got` returns the allocation, if the call succeeded.
 pub(crate) fn asked(answered: Answered, request: Request, got: impl FnOnce() -> Got) -> Answer {
     let Answered { function, answer } = answered;
     let got = match answer {
@@ -142,8 +142,8 @@ pub(crate) fn asked(answered: Answered, request: Request, got: impl FnOnce() -> 
     answer
 }
 
-/// Frees memory by `call`. It is recorded as freed before, since another thread may get it as soon as it is free, and
-/// as allocated again if the driver refuses.
+/// Frees memory by `call`. The memory is recorded as freed before the call, since another thread may allocate it as
+/// soon as it is free. It is recorded as allocated again if the driver refuses.
 pub(crate) fn frees(name: Name, call: impl FnOnce() -> Answered) -> Answer {
     let taken = quietly(|| lock().take(name, &mut send)).flatten();
     given_back(call(), taken, |ledger, allocation| ledger.put_back(name, allocation, &mut send))

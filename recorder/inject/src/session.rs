@@ -14,8 +14,9 @@ use highwater_recorder::{Error, HistoryOptions, Level, Recording};
 
 use crate::guard;
 
-/// Path of the file to write, or of a folder, where the file is named after this program. Without it, the recorder's
-/// own variables apply, as in any program that contains the recorder: `highwater run` passes those on to the program.
+/// Path of the file to write, or of a folder, in which the file is named after this program. Without this variable, the
+/// recorder's own variables apply, as in any program that contains the recorder. `highwater run` passes them on to the
+/// program.
 const FILE: &str = "HIGHWATER_RUN_FILE";
 /// Level of detail: `stacks`, `events` or `state`.
 const LEVEL: &str = "HIGHWATER_RUN_LEVEL";
@@ -26,11 +27,11 @@ const SMALLEST: &str = "HIGHWATER_RUN_SMALLEST";
 /// Folder in which the processes of a run claim the files that they write.
 const CLAIMS: &str = "HIGHWATER_RUN_CLAIMS";
 
-/// No framework records its own memory in this process.
+/// No framework in this process records its own memory.
 const NO_FRAMEWORK: u8 = 0;
-/// A framework does, and the driver's calls are not recorded.
+/// A framework records its own memory, and the driver's calls are not recorded.
 const LEFT_TO_FRAMEWORK: u8 = 1;
-/// A framework does, and the driver's calls are recorded to a file with another name.
+/// A framework records its own memory, and the driver's calls are recorded to a file with another name.
 const BESIDE_FRAMEWORK: u8 = 2;
 
 static FRAMEWORK: AtomicU8 = AtomicU8::new(NO_FRAMEWORK);
@@ -50,8 +51,8 @@ pub(crate) fn is_asked_for() -> bool {
     variable(FILE).is_some()
 }
 
-/// Called by a framework in this process whose recorder records its memory by block: calls of the driver are then not
-/// recorded, or with `records_driver` to a file beside it. Without effect once calls have been recorded.
+/// Called by a framework in this process whose recorder records its memory by block. Calls of the driver are then not
+/// recorded, or with `records_driver` are recorded to a separate file. Has no effect once calls have been recorded.
 // SAFETY: no other library defines this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn highwater_inject_leave_to_framework(records_driver: std::ffi::c_int) {
@@ -106,9 +107,9 @@ fn own_name() -> OsString {
     name
 }
 
-/// Returns the file that this process writes: `file` for the first process of a run, `file.rank3` for ranks of several,
-/// `file.pid123` for others and if there is no `claims` folder. The claim contains the file's path, for the process
-/// that started the run.
+/// Returns the file that this process writes. It is `file` for the first process of a run, `file.rank3` for one of
+/// several ranks, and `file.pid123` for others and if there is no `claims` folder. The claim contains the file's path,
+/// for the process that started the run.
 fn claim(file: &Path, claims: Option<&Path>, rank: Rank) -> PathBuf {
     let first = naming::for_rank(file, rank);
     let is_mine = |path: &Path| {

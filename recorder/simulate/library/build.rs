@@ -1,5 +1,5 @@
-//! Names the library as the driver's, so that a program that opens the driver by name gets it, and strips debug
-//! information, which only the recorded program needs: the viewer embeds the library.
+//! Names the library like the driver's, so that a program that opens the driver by name finds it. Strips debug
+//! information, which is needed only for the recorded program, since the viewer embeds the library.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

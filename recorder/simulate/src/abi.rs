@@ -1,4 +1,4 @@
-//! The common parts of functions that C calls: status codes, output parameters, handles.
+//! The common parts of functions called from C, such as status codes, output parameters and handles.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ pub(crate) const INVALID_DEVICE: Status = 101;
 pub(crate) const INVALID_HANDLE: Status = 400;
 pub(crate) const NOT_SUPPORTED: Status = 801;
 
-/// The CUDA version of the driver and the runtime. PyTorch needs one that is as new as its own; a newer one is fine.
+/// The CUDA version of the driver and the runtime. PyTorch needs a version at least as new as its own.
 pub(crate) const CUDA_VERSION: c_int = 13020;
 
 /// Writes an output parameter unless it is null.
@@ -67,8 +67,8 @@ macro_rules! succeeds {
     };
 }
 
-/// Defines functions that a program may call and that return an error, so that PyTorch raises an error or uses another
-/// way.
+/// Defines functions that a program may call and that return an error, so that PyTorch raises an error or uses an
+/// alternative.
 macro_rules! refuses {
     ($($name:ident)*) => {
         $($crate::abi::functions! { fn $name() -> $crate::abi::Status { $crate::abi::NOT_SUPPORTED } })*

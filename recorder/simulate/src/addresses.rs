@@ -9,14 +9,14 @@ mod order;
 use order::REGION_BYTES;
 pub(crate) use order::{AddressOrder, Addresses};
 
-/// Memory of a device is allocated in pages of this size.
+/// Size of the pages in which device memory is allocated.
 pub(crate) const PAGE_BYTES: usize = order::PAGE_BYTES as usize;
 
-/// The address space: start and size (16 TiB) of a range that is unused on most machines.
+/// The address space, given by the start and size (16 TiB) of a range that is unused on most machines.
 const SPACE: (usize, usize) = (0x6000_0000_0000, 16 << 40);
 
-/// Reserves the address space of all devices. Nothing can be read or written there, so that a program which uses device
-/// memory on the host fails as it would with a GPU.
+/// Reserves the address space of all devices. It cannot be read or written, so a program that uses device memory on the
+/// host fails as it would with a GPU.
 pub(crate) fn reserve(order: AddressOrder) -> Option<Addresses> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let (wanted, bytes) = SPACE;

@@ -1,5 +1,5 @@
-//! Replays the values that a program reads from device memory: in a first run, which computes small tensors on the
-//! host, they are written to a file in order; the recorded run reads them from it.
+//! Replays the values that a program reads from device memory. In a first run, which computes small tensors on the
+//! host, they are written to a file in order. The recorded run reads them from it.
 #![expect(unsafe_code, reason = "reads a buffer of another language")]
 
 use std::cell::RefCell;
@@ -10,14 +10,14 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use crate::abi::{INVALID_VALUE, SUCCESS, answer, functions};
 use crate::settings::settings;
 
-/// The value of a read: its bytes, and whether they are known rather than assumed.
+/// The bytes of a read, and whether they are known rather than assumed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) bytes: Vec<u8>,
     pub(crate) is_known: bool,
 }
 
-/// The kinds of entries of the file. Each is stored after the length of the read.
+/// The kinds of entries in the file. Each entry is stored after the length of the read.
 const NONE: u8 = 0;
 const ASSUMED: u8 = 1;
 const KNOWN: u8 = 2;
@@ -29,7 +29,7 @@ thread_local! {
 
 #[derive(Debug)]
 enum Run {
-    /// Neither a first nor a second run: values are neither written nor read.
+    /// Neither a first nor a second run, so that values are neither written nor read.
     Plain,
     First(File),
     /// A recorded run, with the rest of the file.
@@ -57,7 +57,8 @@ fn entry(length: usize, answer: Option<&Answer>) -> Vec<u8> {
     entry
 }
 
-/// Takes the next entry if it belongs to a read of `length` bytes. Otherwise the runs differ: drops all others.
+/// Takes the next entry if it belongs to a read of `length` bytes. Otherwise the runs differ, and all other entries are
+/// dropped.
 fn take(left: &mut Vec<u8>, length: usize) -> Option<Answer> {
     let (head, rest) = left.split_at_checked(9)?;
     let is_same = head[..8] == (length as u64).to_le_bytes();
@@ -71,7 +72,7 @@ fn take(left: &mut Vec<u8>, length: usize) -> Option<Answer> {
     answer
 }
 
-/// The value for a read of `length` bytes; `None` if there is none.
+/// Returns the value for a read of `length` bytes, if there is one.
 pub(crate) fn next(length: usize) -> Option<Answer> {
     let set = NEXT.take().filter(|answer| answer.bytes.len() >= length);
     match &mut *RUN.lock().unwrap_or_else(PoisonError::into_inner) {

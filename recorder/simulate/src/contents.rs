@@ -1,13 +1,13 @@
-//! The contents of device memory that are known: small copies from the host, until a kernel runs.
+//! The known contents of device memory, which come from small copies from the host and are valid until a kernel runs.
 //!
-//! A kernel may write anywhere, so the contents of memory are unknown afterwards; reads then return zeros, never the
+//! A kernel may write anywhere, so the contents of memory are unknown after it ran. Reads then return zeros, never the
 //! values of an earlier tensor at the same address.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Larger copies are not kept.
+/// Maximum size of copies that are kept.
 pub(crate) const MAX_BYTES: usize = 64 << 10;
 
 /// Known bytes by address. Ranges do not overlap.
@@ -38,14 +38,14 @@ impl Contents {
 
 static KNOWN: Mutex<Contents> = Mutex::new(Contents(BTreeMap::new()));
 
-/// Whether any contents are known; checked first so that a kernel launch usually takes no lock.
+/// Whether any contents are known. It is checked first, so that a kernel launch usually takes no lock.
 static ANY: AtomicBool = AtomicBool::new(false);
 
 fn known() -> MutexGuard<'static, Contents> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Forgets all contents, since the kernel that runs may have overwritten them.
+/// Discards all contents, since the running kernel may have overwritten them.
 #[inline]
 pub(crate) fn kernel_ran() {
     if ANY.load(Ordering::Relaxed) {
@@ -61,7 +61,7 @@ pub(crate) fn forget(start: usize, bytes: usize) {
     }
 }
 
-/// Stores bytes that were copied to `start`, as known contents.
+/// Stores bytes that were copied to `start` as known contents.
 pub(crate) fn written(start: usize, bytes: &[u8]) {
     known().write(start, bytes);
     ANY.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The simulated devices: their number, and the current device of each thread.
+//! The simulated devices, with their number and the current device of each thread.
 #![cfg_attr(not(test), expect(unsafe_code, reason = "exports functions under NVIDIA's names"))]
 
 use std::cell::Cell;
@@ -42,7 +42,7 @@ functions! {
     fn cuDeviceGet(device: Out<'_, c_int>, ordinal: c_int) { checked(ordinal).map(|_| give(device, ordinal)) }
     fn cuDeviceGetCount(count: Out<'_, c_int>) { give(count, settings().devices as c_int) }
 
-    /// Every device has a context from the start of the program.
+    /// Reports a context as active, since every device has a context from the start of the program.
     fn cuDevicePrimaryCtxGetState(device: c_int, flags: Out<'_, u32>, is_active: Out<'_, c_int>) {
         checked(device).map(|_| {
             give(flags, 0);
@@ -66,7 +66,7 @@ functions! {
     }
     fn cudaDeviceGetLimit, cuCtxGetLimit(value: Out<'_, usize>) { give(value, 0) }
 
-    /// Contexts for parts of a device are plain handles, since nothing is computed in them.
+    /// Creates a context for part of a device as a plain handle, since nothing is computed in it.
     fn cuCtxCreate_v4(context: Out<'_, usize>) { give(context, new_handle()) }
 }
 

@@ -21,7 +21,7 @@ fn description(status: Status) -> &'static CStr {
     }
 }
 
-/// Returns this library's function called `name`; `None` if it defines none.
+/// Returns this library's function called `name`, if it defines one.
 pub(crate) fn own(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: plain data, for which zeros are valid.
     let mut facts: libc::Dl_info = unsafe { std::mem::zeroed() };
@@ -56,7 +56,7 @@ functions! {
         give(text, description(status).as_ptr());
     }
 
-    /// `status` is set to 1 if there is no such function.
+    /// Sets `status` to 1 if there is no such function.
     fn cudaGetDriverEntryPointByVersion(
         name: *const c_char,
         function: Out<'_, *mut c_void>,

@@ -1,11 +1,11 @@
-//! Functions that C calls, as the simulated GPU under PyTorch and the stand-in for CUDA in tests define them.
+//! Defines functions called from C, for the simulated GPU under PyTorch and for the stand-in for CUDA in tests.
 
 use std::mem::MaybeUninit;
 
-/// An output parameter of a C function: a pointer to write the result to, or null.
+/// An output parameter of a C function, which is a pointer to which the result is written, or null.
 pub(crate) type Out<'a, T> = Option<&'a mut MaybeUninit<T>>;
 
-/// Defines functions that C calls, each under one or several names. The `answer` function in scope converts the result
+/// Defines functions called from C, each under one or several names. The `answer` function in scope converts the result
 /// of each body to a status code, unless the function declares a return type.
 macro_rules! functions {
     () => {};

@@ -1,6 +1,6 @@
 //! The simulated GPU, as described by `highwater simulate`.
 
-/// A GPU as CUDA describes it to a program.
+/// A GPU as described to a program by CUDA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Gpu {
     /// The name that CUDA reports.
@@ -13,8 +13,8 @@ pub(crate) struct Gpu {
     pub(crate) memory_bytes: u64,
 }
 
-/// The properties determined by the compute capability. Source: NVIDIA's CUDA C++ Programming Guide, "Technical
-/// Specifications per Compute Capability".
+/// The properties determined by the compute capability (source: NVIDIA's CUDA C++ Programming Guide, "Technical
+/// Specifications per Compute Capability").
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Architecture {
     pub(crate) threads_per_multiprocessor: i32,
@@ -35,7 +35,8 @@ impl Gpu {
         }
     }
 
-    /// Reads a description: capability, multiprocessors, bytes of L2, bytes of memory, name, separated by commas.
+    /// Parses a description, which has the capability, multiprocessors, bytes of L2, bytes of memory and name,
+    /// separated by commas.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let mut parts = text.splitn(5, ',');
         let mut next = || parts.next().map(str::trim);
@@ -70,8 +71,8 @@ impl Gpu {
         }
     }
 
-    /// The version of the kernels in PyTorch's wheels that this GPU runs, such as 86: of the 8.x family, they have
-    /// those for 8.0 and 8.6.
+    /// The version of the kernels in PyTorch's wheels that this GPU runs, such as 86. For the 8.x family, the wheels
+    /// have kernels for 8.0 and 8.6.
     pub(crate) fn kernel_version(&self) -> i32 {
         match self.capability {
             (8, 7..) => 86,

@@ -1,5 +1,5 @@
-//! CUDA graphs: the work between the begin and the end of a capture does nothing, so that a graph is only a handle.
-//! PyTorch keeps the memory of a graph in its own pool.
+//! CUDA graphs. The work between the begin and the end of a capture does nothing, so a graph is only a handle. PyTorch
+//! keeps the memory of a graph in its own pool.
 #![expect(unsafe_code, reason = "exports functions under NVIDIA's names")]
 
 use std::collections::HashMap;
@@ -17,12 +17,12 @@ struct Captures {
 
 static CAPTURES: LazyLock<Mutex<Captures>> = LazyLock::new(Mutex::default);
 
-/// Returns the id of the stream's capture; 0 if it is not being captured.
+/// Returns the id of the stream's capture, or 0 if the stream is not being captured.
 fn capture_of(stream: usize) -> u64 {
     CAPTURES.lock().unwrap_or_else(PoisonError::into_inner).running.get(&stream).copied().unwrap_or(0)
 }
 
-/// Ends the capture of a stream; returns whether there was one.
+/// Ends the capture of a stream, and returns whether there was one.
 fn end(stream: usize) -> bool {
     CAPTURES.lock().unwrap_or_else(PoisonError::into_inner).running.remove(&stream).is_some()
 }
@@ -54,7 +54,7 @@ functions! {
         give(graph, new_handle());
     }
 
-    /// A graph has one node, a kernel, so that it is not empty.
+    /// Returns one kernel node, so that the graph is not empty.
     fn cudaGraphGetNodes(_graph: usize, nodes: Out<'_, usize>, count: Out<'_, usize>) {
         give(nodes, new_handle());
         give(count, 1);

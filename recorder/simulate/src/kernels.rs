@@ -1,7 +1,7 @@
-//! Kernels: they can be registered, looked up and launched, and do nothing.
+//! Kernels, which can be registered, looked up and launched, but do nothing.
 //!
-//! PyTorch's libraries register theirs when they are loaded; those that NVRTC or Triton compiles at run time are loaded
-//! through the driver.
+//! PyTorch's libraries register their kernels when they are loaded. Kernels compiled at run time by NVRTC or Triton are
+//! loaded through the driver.
 #![cfg_attr(not(test), expect(unsafe_code, reason = "exports functions under NVIDIA's names"))]
 
 use std::ffi::c_int;
@@ -9,7 +9,7 @@ use std::ffi::c_int;
 use crate::abi::{Out, answer, creates, functions, give, succeeds};
 use crate::settings::settings;
 
-/// Maximum number of threads of a block.
+/// Maximum number of threads in a block.
 const MAX_THREADS: c_int = 1024;
 
 /// The fields of `cudaFuncAttributes` that PyTorch and CUB read.
@@ -73,7 +73,8 @@ functions! {
         });
     }
 
-    /// Attribute 0 is the maximum number of threads per block; the others are sizes, returned as 0.
+    /// Returns the maximum number of threads per block for attribute 0, and 0 for the other attributes, which are
+    /// sizes.
     fn cuFuncGetAttribute, cuKernelGetAttribute(value: Out<'_, c_int>, attribute: c_int) {
         give(value, if attribute == 0 { MAX_THREADS } else { 0 });
     }
@@ -82,7 +83,7 @@ functions! {
         cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveClusters,
         cudaOccupancyMaxActiveClusters(count: Out<'_, c_int>) { give(count, 2) }
 
-    /// Each device variable has a copy on the host, whose address is returned instead.
+    /// Returns the address of the copy on the host that exists for each device variable.
     fn cudaGetSymbolAddress, cudaGetFuncBySymbol(address: Out<'_, usize>, symbol: usize) { give(address, symbol) }
 
     fn cuModuleGetLoadingMode(mode: Out<'_, c_int>) { give(mode, 2) }

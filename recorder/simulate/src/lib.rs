@@ -1,19 +1,20 @@
-//! A simulated GPU: the CUDA runtime, driver and libraries as PyTorch calls them, on a machine without a GPU.
+//! A simulated GPU, with the functions of the CUDA runtime, driver and libraries that PyTorch calls, on a machine
+//! without a GPU.
 //!
-//! `highwater simulate` loads the library into a program before PyTorch, whose calls of CUDA it then answers. Memory of
-//! the device is counted and has addresses, but no contents; kernels do nothing; copies from the device give zeros.
-//! PyTorch's operators, autograd, optimizers and caching allocator are the real ones, so that its allocations,
-//! snapshots and out-of-memory errors are too.
+//! `highwater simulate` loads the library into a program before PyTorch, and the library then handles PyTorch's calls
+//! of CUDA. Device memory is counted and has addresses, but no contents. Kernels do nothing, and copies from the device
+//! return zeros. PyTorch's operators, autograd, optimizers and caching allocator are the real ones, so allocations,
+//! snapshots and out-of-memory errors are real too.
 //!
-//! A function that is not simulated fails by name: `missing` replaces every function that PyTorch's libraries import
-//! from NVIDIA's and that is not defined here, so that no real library answers by accident. Inexact simulations, such
-//! as a workspace of unknown size, are noted (`notes`).
+//! A call of a function that is not simulated fails with the function's name. To that end, `missing` replaces every
+//! function that PyTorch's libraries import from NVIDIA's and that is not defined here, so that no real library is
+//! called by accident. Inexact simulations, such as a workspace of unknown size, are reported (`notes`).
 //!
 //! `docs/simulate.md` documents which results are exact and which are not. The functions of NVIDIA's libraries are
-//! declared with the parameters that are used: the calling conventions of x86-64 and AArch64 let a function ignore the
-//! others.
+//! declared with the parameters that are used, since the calling conventions of x86-64 and AArch64 allow a function to
+//! ignore the others.
 //!
-//! Modules are declared in layer order: each uses only modules declared above it.
+//! Modules are declared in layer order, and each uses only modules declared above it.
 
 #![cfg(all(
     target_os = "linux",

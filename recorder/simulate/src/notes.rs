@@ -1,5 +1,5 @@
-//! Reports calls that the simulation cannot answer exactly to a listener, as they happen. The listener is the Python
-//! package, which can determine the line of the program.
+//! Reports calls that cannot be simulated exactly to a listener, as they happen. The listener is the Python package,
+//! which can determine the line of the program.
 #![cfg_attr(not(test), expect(unsafe_code, reason = "calls a listener of another language"))]
 
 use std::ffi::{CString, c_char, c_int};
@@ -8,14 +8,14 @@ use std::sync::OnceLock;
 
 use crate::abi::{answer, functions};
 
-/// The kind of a note. The numbers are those of `highwater/_simulated.py`.
+/// The kind of a note. The values are those of `highwater/_simulated.py`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// A function that is not simulated was called; the program cannot continue.
+    /// A function that is not simulated was called, and the program cannot continue.
     Missing = 0,
     /// A function was called whose workspace size on a GPU is unknown.
     UnknownWorkspace = 1,
-    /// A value was read from device memory that was not copied there from the host: zeros were returned.
+    /// A value was read from device memory that was not copied there from the host, and zeros were returned.
     UnknownValue = 2,
     /// The duration of work on the device was read.
     Time = 3,
@@ -23,7 +23,7 @@ pub(crate) enum Kind {
     MissingDevice = 4,
 }
 
-/// A listener: called with the kind of the note and the name of the function.
+/// A listener, which is called with the kind of the note and the name of the function.
 type Listener = extern "C" fn(c_int, *const c_char);
 
 static LISTENER: OnceLock<Listener> = OnceLock::new();
@@ -45,13 +45,13 @@ pub(crate) fn note(kind: Kind, name: &str) {
     }
 }
 
-/// Whether a listener is set.
+/// Returns whether a listener is set.
 pub(crate) fn is_heard() -> bool {
     LISTENER.get().is_some()
 }
 
 functions! {
-    /// Sets the listener, which can be set once, and passes it the notes made before.
+    /// Sets the listener, which can be set only once, and passes the earlier notes to it.
     fn highwater_simulate_listen(listener: Listener) {
         if LISTENER.set(listener).is_ok() {
             let early = std::mem::take(&mut *EARLY.lock().expect("a thread panicked while it held the lock"));

@@ -1,4 +1,4 @@
-//! The properties of the devices, by which PyTorch chooses its kernels, and so determines their allocations.
+//! The properties of the devices, from which PyTorch chooses its kernels and thus their allocations.
 #![expect(unsafe_code, reason = "exports functions under NVIDIA's names")]
 
 use std::ffi::{c_char, c_int};
@@ -8,8 +8,8 @@ use crate::abi::{INVALID_VALUE, Out, SUCCESS, Status, answer, functions, give};
 use crate::devices::checked;
 use crate::settings::settings;
 
-/// A numeric property of a device: its attribute number, and its byte offset in `cudaDeviceProp` of CUDA 12 and 13 (0
-/// if the structure lacks it). CUDA 13 removed fields in the middle.
+/// A numeric property of a device, with its attribute number, and its byte offset in `cudaDeviceProp` of CUDA 12 and 13
+/// (0 if the structure lacks it). CUDA 13 removed fields in the middle.
 struct Property {
     attribute: c_int,
     offset_12: usize,
@@ -18,7 +18,7 @@ struct Property {
     value: i64,
 }
 
-/// All properties but those of one device among several.
+/// All properties except those of one device among several.
 #[rustfmt::skip]
 fn properties() -> [Property; 39] {
     let gpu = &settings().gpu;
@@ -67,7 +67,7 @@ fn properties() -> [Property; 39] {
     ]
 }
 
-/// `cudaDeviceProp`, of CUDA 12 (the larger) or 13.
+/// `cudaDeviceProp` of CUDA 12, which is larger, or of CUDA 13.
 type Properties = [MaybeUninit<u8>; 1032];
 
 fn describe(
@@ -105,7 +105,7 @@ functions! {
         describe(out.map(|out| &mut out[..]), device, 568, |property| property.offset_13)
     }
 
-    /// Unknown attributes are features that the simulated GPU lacks: 0.
+    /// Returns an attribute. Unknown attributes are 0, since they are features that the simulated GPU lacks.
     fn cudaDeviceGetAttribute, cuDeviceGetAttribute(value: Out<'_, c_int>, attribute: c_int, device: c_int) {
         let known = properties();
         let known = known.iter().find(|property| property.attribute == attribute);

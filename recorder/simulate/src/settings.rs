@@ -5,25 +5,25 @@ use std::sync::LazyLock;
 use crate::addresses::AddressOrder;
 use crate::gpu::Gpu;
 
-/// The [description](Gpu::read) of the GPU; an A100 unless set.
+/// The [description](Gpu::read) of the GPU. The default is an A100.
 pub(crate) const GPU_VARIABLE: &str = "HIGHWATER_SIMULATE_GPU";
-/// Bytes of memory of each device; those of the GPU unless set.
+/// Bytes of memory of each device. The default is the GPU's.
 pub(crate) const MEMORY_VARIABLE: &str = "HIGHWATER_SIMULATE_MEMORY_BYTES";
-/// Bytes of each device that are in use from the start; 0 unless set.
+/// Bytes of each device that are in use from the start. The default is 0.
 pub(crate) const RESERVED_VARIABLE: &str = "HIGHWATER_SIMULATE_RESERVED_BYTES";
-/// The number of devices; 1 unless set.
+/// The number of devices. The default is 1.
 pub(crate) const DEVICES_VARIABLE: &str = "HIGHWATER_SIMULATE_DEVICES";
-/// The order of addresses: `linux` (unless set) or `windows`.
+/// The order of addresses, which is `linux` (the default) or `windows`.
 pub(crate) const ADDRESSES_VARIABLE: &str = "HIGHWATER_SIMULATE_ADDRESSES";
-/// If `none`, the workspace sizes of cuDNN are not queried from its own library.
+/// If `none`, the workspace sizes of cuDNN are not queried from cuDNN itself.
 pub(crate) const CUDNN_VARIABLE: &str = "HIGHWATER_SIMULATE_CUDNN";
 
 /// The file to which a first run writes the values of reads.
 pub(crate) const WRITES_ANSWERS_VARIABLE: &str = "HIGHWATER_SIMULATE_WRITES_ANSWERS";
-/// The file from which the recorded run reads them.
+/// The file from which the recorded run reads these values.
 pub(crate) const READS_ANSWERS_VARIABLE: &str = "HIGHWATER_SIMULATE_READS_ANSWERS";
 
-/// Maximum number of devices of a machine.
+/// Maximum number of devices in a machine.
 pub(crate) const MAX_DEVICES: usize = 64;
 
 /// The settings in the environment variables.
@@ -86,7 +86,7 @@ fn end(message: &str) -> ! {
     std::process::exit(2)
 }
 
-/// The settings, read when they are first used.
+/// Returns the settings, which are read on first use.
 pub(crate) fn settings() -> &'static Settings {
     &SETTINGS
 }

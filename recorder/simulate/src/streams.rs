@@ -1,4 +1,4 @@
-//! Streams and events: work is complete as soon as it is submitted, so that nothing waits.
+//! Streams and events. Work is complete as soon as it is submitted, so nothing waits.
 #![expect(unsafe_code, reason = "calls functions of the program, and exports functions under NVIDIA's names")]
 
 use std::collections::HashMap;
@@ -34,7 +34,7 @@ functions! {
     }
     fn cudaStreamGetId(stream: usize, id: Out<'_, u64>) { give(id, stream as u64) }
 
-    /// Higher priorities are smaller numbers.
+    /// Returns the priorities, where smaller numbers are higher priorities.
     fn cudaDeviceGetStreamPriorityRange(least: Out<'_, c_int>, greatest: Out<'_, c_int>) {
         give(least, 0);
         give(greatest, -5);
@@ -47,7 +47,8 @@ functions! {
         RECORDED.lock().unwrap_or_else(PoisonError::into_inner).remove(&event);
     }
 
-    /// Milliseconds that passed on the host between two events. Never 0, since programs divide by it.
+    /// Returns the milliseconds that passed on the host between two events. The result is never 0, since programs
+    /// divide by it.
     fn cudaEventElapsedTime, cudaEventElapsedTime_v2(milliseconds: Out<'_, f32>, start: usize, end: usize) {
         note(Kind::Time, "cudaEventElapsedTime");
         let recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);

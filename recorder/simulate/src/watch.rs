@@ -1,4 +1,4 @@
-//! Ends the simulated program when the command that started it has ended, even if that was killed.
+//! Ends the simulated program when the command that started it has ended, even if the command was killed.
 #![expect(unsafe_code, reason = "calls the system")]
 
 use std::ffi::c_int;

@@ -10,7 +10,7 @@ use super::Exporter;
 use crate::reentrancy;
 
 impl Exporter {
-    /// Symbolizes every frame; also returns notes on modules without debug information.
+    /// Symbolizes every frame. Also returns notes on modules without debug information.
     pub(crate) fn resolve(&mut self) -> (Vec<Symbols>, Vec<(String, String)>) {
         let strings = self.strings.rows();
         let binary = |module: &Module| Binary {
@@ -46,7 +46,7 @@ impl Exporter {
     }
 }
 
-/// Symbolizes addresses on a thread outside of rayon's pool: a pool thread that waits may run other work of the
+/// Symbolizes addresses on a thread outside of rayon's pool. A pool thread that waits may run other work of the
 /// program, which may need a lock that the thread already holds.
 fn resolve_apart(symbolizer: &mut Symbolizer, requests: &[Request]) -> Vec<Vec<Vec<Line>>> {
     let apart = std::thread::scope(|scope| {

@@ -1,10 +1,10 @@
-//! Stores every distinct stack once, as a node of one tree that all threads share.
+//! Stores every distinct stack once, as a node of a tree shared by all threads.
 //!
-//! A node consists of a return address and the node of the calling stack, so that stacks share their outer frames: a
+//! A node consists of a return address and the node of the calling stack, so that stacks share their outer frames. A
 //! new stack of a training step adds about four nodes, not forty. Keys are assigned in order of creation, so a parent's
 //! key is always smaller than its children's, and nodes can be written to a file in that order.
 //!
-//! Each thread has a cache (`Front`) of the nodes that it has used: lookups there take no lock and allocate nothing.
+//! Each thread has a cache (`Front`) of the nodes that it has used, whose lookups take no lock and allocate nothing.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +13,7 @@ use highwater_snapshots::intern::Interner;
 use super::losses;
 use crate::reentrancy;
 
-/// Identifies a stack, in the whole process and for its whole life; 0 means no stack.
+/// Identifies a stack in the whole process and for its whole life. 0 means no stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct StackKey(u32);
@@ -28,7 +28,7 @@ impl StackKey {
         self != Self::NONE
     }
 
-    /// Returns the index of the stack's node in order of creation, from 0; `None` for [`Self::NONE`].
+    /// Returns the index of the stack's node in order of creation, from 0, or `None` for [`Self::NONE`].
     #[inline]
     pub fn index(self) -> Option<usize> {
         (self.0 as usize).checked_sub(1)
@@ -39,17 +39,17 @@ impl StackKey {
     }
 }
 
-/// A node of the tree: a return address, and the stack of the caller.
+/// A node of the tree, with a return address and the stack of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
-    /// Stack of the caller; [`StackKey::NONE`] at the outermost frame.
+    /// Stack of the caller, or [`StackKey::NONE`] at the outermost frame.
     pub parent: StackKey,
-    /// Return address: the instruction after the call.
+    /// Return address, which is that of the instruction after the call.
     pub address: u64,
 }
 
-/// Maximum number of nodes in the depot (about 800 MB): a program with endlessly many different stacks, as from
-/// recursion over its data, loses stacks rather than run out of memory.
+/// Maximum number of nodes in the depot (about 800 MB). A program with endlessly many different stacks, for example
+/// from recursion over its data, loses stacks instead of running out of memory.
 pub const MAX_NODES: usize = 1 << 24;
 
 static NODES: Mutex<Option<Interner<Node>>> = Mutex::new(None);
@@ -58,7 +58,7 @@ fn lock() -> MutexGuard<'static, Option<Interner<Node>>> {
     NODES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the key of `node`, adding it if it is new; [`StackKey::NONE`] when the depot is full.
+/// Returns the key of `node`, adding it if it is new. Returns [`StackKey::NONE`] when the depot is full.
 fn intern(node: Node) -> StackKey {
     let mut nodes = lock();
     let nodes = nodes.get_or_insert_default();
@@ -81,14 +81,14 @@ pub fn node(key: StackKey) -> Option<Node> {
     nodes.as_ref()?.rows().get(key.index()?).copied()
 }
 
-/// Returns the nodes after the first `known` ones, in order of creation: the key of the first has index `known`.
-/// A file writer that passes the number of nodes already written gets each node exactly once, parents first.
+/// Returns the nodes after the first `known` nodes, in order of creation, so the key of the first has index `known`. A
+/// file writer that passes the number of nodes already written gets each node exactly once, parents first.
 pub fn nodes_since(known: usize) -> Vec<Node> {
     let _guard = reentrancy::enter();
     lock().as_ref().and_then(|nodes| nodes.rows().get(known..)).map_or_else(Vec::new, <[Node]>::to_vec)
 }
 
-/// Returns the return addresses of a stack, innermost first; empty for [`StackKey::NONE`].
+/// Returns the return addresses of a stack, innermost first, or an empty list for [`StackKey::NONE`].
 pub fn frames(key: StackKey) -> Vec<u64> {
     let _guard = reentrancy::enter();
     let nodes = lock();
@@ -103,7 +103,8 @@ pub(super) const ROOT: u64 = 0x1234_5678_9abc_def1;
 /// Returns the fingerprint of the stack with fingerprint `parent` after one more frame.
 ///
 /// For a given parent, different addresses give different fingerprints, since each of the three operations is
-/// invertible. Thus a fingerprint together with the parent's key identifies the stack as exactly as the address itself.
+/// invertible. A fingerprint together with the parent's key therefore identifies the stack as exactly as the address
+/// itself.
 #[inline(always)]
 pub(super) fn fingerprint(parent: u64, address: u64) -> u64 {
     let product = (parent ^ address).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -117,14 +118,15 @@ struct Entry {
     key: StackKey,
 }
 
-/// A thread's cache of the depot: a growing hash table with open addressing, from parent and fingerprint to key.
+/// A thread's cache of the depot, which is a growing hash table with open addressing, from parent and fingerprint to
+/// key.
 ///
 /// The slot depends only on the fingerprint, not on the parent's key, so that the processor can overlap the lookups of
-/// consecutive frames. Whether an entry matches is decided exactly.
+/// consecutive frames. Whether an entry matches is determined exactly.
 pub(super) struct Front {
     entries: Box<[Entry]>,
     used: usize,
-    /// The fingerprint shifted right by this is the first slot to probe.
+    /// Number of bits by which the fingerprint is shifted right to give the first slot to probe.
     shift: u32,
 }
 
@@ -137,7 +139,7 @@ impl Front {
         Self { entries: vec![Entry::default(); 1 << bits].into_boxed_slice(), used: 0, shift: u64::BITS - bits }
     }
 
-    /// Returns the key of the stack `parent` with the innermost frame `address`; `print` is its fingerprint. Returns
+    /// Returns the key of the stack `parent` with the innermost frame `address`, whose fingerprint is `print`. Returns
     /// [`StackKey::NONE`] when the depot is full.
     #[inline(always)]
     pub(super) fn key(&mut self, parent: StackKey, address: u64, print: u64) -> StackKey {
@@ -184,7 +186,7 @@ impl Front {
         self.used += 1;
     }
 
-    /// Returns the key of a whole stack, given innermost first.
+    /// Returns the key of a whole stack, whose frames are given innermost first.
     pub(super) fn key_of(&mut self, frames: &[u64]) -> StackKey {
         let mut parent = StackKey::NONE;
         let mut print = ROOT;

@@ -1,4 +1,4 @@
-//! Stack capture on all other platforms, with the `backtrace` crate, at some microseconds per stack.
+//! Stack capture on all other platforms, with the `backtrace` crate, in some microseconds per stack.
 
 use std::cell::RefCell;
 
@@ -10,13 +10,13 @@ thread_local! {
     static FRONT: RefCell<Front> = RefCell::new(Front::new());
 }
 
-/// Captures the current stack; the first frame is this function's caller. See [`crate::stack`] for costs and limits.
+/// Captures the current stack, starting with this function's caller. See [`crate::stack`] for costs and limits.
 #[inline(never)]
 pub extern "C" fn capture() -> StackKey {
     stack_from(capture as extern "C" fn() -> StackKey as usize)
 }
 
-/// Same as [`capture`]: this platform has only one implementation.
+/// Same as [`capture`], since this platform has only one implementation.
 #[inline(never)]
 pub extern "C" fn capture_portable() -> StackKey {
     stack_from(capture_portable as extern "C" fn() -> StackKey as usize)

@@ -11,9 +11,9 @@ pub(super) use linux::{Changes, Loaded, changes, keep_loaded, loaded};
 /// A binary or shared library in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
-    /// Path of its file; a bare name for a module without a file, such as `linux-vdso.so.1`.
+    /// Path of its file, or a name for a module without a file, such as `linux-vdso.so.1`.
     pub path: PathBuf,
-    /// Build id set by the linker; empty if the module has none.
+    /// Build id set by the linker, which is empty if the module has none.
     pub build_id: Vec<u8>,
     /// Offset that the loader added to the addresses in the file.
     pub load_bias: u64,
@@ -21,7 +21,7 @@ pub struct Module {
     pub ranges: Vec<Range<u64>>,
 }
 
-/// Returns an empty list: modules are not supported on this platform.
+/// Returns an empty list, since modules are not supported on this platform.
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 pub(super) fn modules() -> Vec<Module> {
     Vec::new()
@@ -43,13 +43,13 @@ mod linux {
     #[derive(Clone, Debug)]
     pub(in crate::stack) struct Loaded {
         pub(in crate::stack) module: Module,
-        /// Name used by the loader; empty for the program itself.
+        /// Name used by the loader, which is empty for the program itself.
         pub(in crate::stack) name: CString,
         /// Addresses of `.eh_frame_hdr` in memory, if there is one.
         pub(in crate::stack) unwind_index: Option<Range<u64>>,
     }
 
-    /// Numbers of modules loaded and unloaded so far: equal counts mean that nothing changed.
+    /// Numbers of modules loaded and unloaded so far. If they are equal, nothing changed.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub(in crate::stack) struct Changes {
         loaded: u64,
@@ -62,7 +62,7 @@ mod linux {
         1
     }
 
-    /// Returns the loader's counters; takes some 16 ns.
+    /// Returns the loader's counters, in some 16 ns.
     pub(in crate::stack) fn changes() -> Changes {
         let mut out = Changes::default();
         // SAFETY: the callback gets a pointer to `out`, which outlives the call.
@@ -157,7 +157,7 @@ mod linux {
     /// Makes the loader keep a module for the rest of the process, so that an address that was seen on a stack never
     /// changes its meaning. Returns false if the loader does not know the module.
     ///
-    /// May wait for a `dlopen` on another thread: do not hold a lock that a module's initializer could need.
+    /// May wait for a `dlopen` on another thread, so do not hold a lock that a module's initializer could need.
     pub(in crate::stack) fn keep_loaded(name: &CStr) -> bool {
         if name.is_empty() || name.to_bytes().starts_with(b"linux-vdso") {
             return true;

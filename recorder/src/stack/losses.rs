@@ -2,15 +2,15 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Numbers of incomplete, failed and slow captures since the process started, which show how far stacks can be trusted.
+/// Numbers of incomplete, failed and slow captures since the process started, which show how reliable the stacks are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     /// Stacks deeper than [`MAX_FRAMES`](super::MAX_FRAMES), recorded without their outermost frames.
     pub cut: u64,
-    /// Captures that returned no stack, because another capture on the same thread was under way (a signal handler, an
-    /// allocator hook), because the thread was ending, or because the table of stacks was full.
+    /// Captures that returned no stack, because another capture on the same thread was in progress (in a signal handler
+    /// or an allocator hook), because the thread was ending, or because the table of stacks was full.
     pub refused: u64,
-    /// Captures by the platform's unwinder, which is exact too, but a hundred times slower.
+    /// Captures by the platform's unwinder, which is also exact, but a hundred times slower.
     pub portable: u64,
 }
 

@@ -1,8 +1,8 @@
-//! Captures the current call stack as a number, in tens of nanoseconds.
+//! Captures the current call stack as a key, in tens of nanoseconds.
 //!
-//! [`capture`] returns the current stack as a [`StackKey`]: equal keys are equal stacks, in the whole process and for
-//! its whole life. The [`depot`] turns keys back into return addresses, [`modules()`] maps addresses to binaries, and
-//! [`crate::symbolize`] maps them to source lines.
+//! [`capture`] returns the current stack as a [`StackKey`]. Equal keys are equal stacks, in the whole process and for
+//! its whole life. The [`depot`] converts keys back into return addresses, [`modules()`] maps addresses to binaries,
+//! and [`crate::symbolize`] maps addresses to source lines.
 //!
 //! # How it works
 //!
@@ -53,5 +53,5 @@ pub use losses::{Losses, losses};
 pub use modules::{Module, ModuleOffset, Modules, modules};
 pub use platform::{capture, capture_portable};
 
-/// Maximum number of frames of a stack; the innermost ones are kept.
+/// Maximum number of frames of a stack, of which the innermost are kept.
 pub const MAX_FRAMES: usize = 256;

@@ -6,12 +6,12 @@ use super::loader;
 pub use super::loader::Module;
 use crate::reentrancy;
 
-/// The location of a call: a module, and an address in its file.
+/// The location of a call, as a module and an address in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ModuleOffset {
     /// Index in [`Modules::list`].
     pub module: usize,
-    /// The return address minus one, so that it lies within the call, minus the module's load bias.
+    /// The return address minus one, which is within the call, minus the module's load bias.
     pub address: u64,
 }
 
@@ -33,13 +33,14 @@ impl Modules {
         Self { list, ranges }
     }
 
-    /// Returns the modules in load order, the program first.
-    /// To find a module in a later list, compare path and load bias, not the index.
+    /// Returns the modules in load order, the program first. To find a module in a later list, compare path and load
+    /// bias, not the index.
     pub fn list(&self) -> &[Module] {
         &self.list
     }
 
-    /// Returns the location of the call with this return address; `None` outside all modules, as for JIT-compiled code.
+    /// Returns the location of the call with this return address, or `None` outside all modules, as for JIT-compiled
+    /// code.
     pub fn locate(&self, return_address: u64) -> Option<ModuleOffset> {
         let call = return_address.checked_sub(1)?;
         let after = self.ranges.partition_point(|(range, _)| range.start <= call);
@@ -49,8 +50,8 @@ impl Modules {
     }
 }
 
-/// Returns the current modules on Linux; on other systems an empty list, so that recordings keep bare addresses.
-/// Takes well under a microsecond per module.
+/// Returns the current modules on Linux. On other systems, returns an empty list, so that recordings keep bare
+/// addresses. Takes well under a microsecond per module.
 pub fn modules() -> Modules {
     let _guard = reentrancy::enter();
     Modules::new(loader::modules())

@@ -4,9 +4,9 @@ use super::raw::{Action, RawEvent, RawSnapshot};
 
 /// Computes the CRC-32 of a snapshot's events, trace by trace.
 ///
-/// Each event contributes its action's code (its index among the known ones, 255 for any other action), `address`,
-/// `size`, `stream` and `time_us`. Each trace that has events ends with its device's ordinal and the number of its
-/// events. All values except the action's code are little-endian `u64`.
+/// Each event contributes its action's code (its index among the known actions, or 255 for any other action),
+/// `address`, `size`, `stream` and `time_us`. Each trace that has events ends with its device's ordinal and its event
+/// count. All values except the action's code are little-endian `u64`.
 #[derive(Clone, Debug, Default)]
 pub struct EventDigest {
     crc: crc32fast::Hasher,

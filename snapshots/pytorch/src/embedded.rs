@@ -1,4 +1,4 @@
-//! Recovers the `.snap` recording that this program embeds, as a string, in the snapshots that it exports.
+//! Recovers the `.snap` recording that this program embeds as a string in the snapshots that it exports.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,17 +9,17 @@ use highwater_snapshots::error::Problem;
 use highwater_snapshots::format::read_bytes;
 use highwater_snapshots::trace::Trace;
 
-/// Returns the start of the string for a snapshot with this event digest; the recording's bytes follow in base64.
+/// Returns the start of the string for a snapshot with this event digest. The recording's bytes follow in base64.
 pub(super) fn prefix(digest: u32) -> String {
     format!("{EMBEDDED_MARKER}:{digest:08x}:")
 }
 
-/// Recovers the recording that this program embedded in the snapshot, which is exact where the snapshot represents the
-/// recording. Returns `None` if there is none.
+/// Recovers the recording that this program embedded in the snapshot, which is exact where the snapshot only
+/// approximates it. Returns `None` if there is none.
 ///
 /// # Errors
 ///
-/// Returns a problem if the recording cannot be used: the events were edited since, or the string is damaged.
+/// Returns a problem if the recording cannot be used, because the events were edited since or the string is damaged.
 pub fn recover(raw: &RawSnapshot) -> Option<Result<Trace, Problem>> {
     let text = raw.highwater.as_deref()?;
     Some(read(text, EventDigest::of(raw)).map_err(Problem::new))

@@ -1,4 +1,4 @@
-//! Collects the values that the readers parse: interns strings, frames and stacks, and counts unexpected values.
+//! Collects the values parsed by the readers, interns strings, frames and stacks, and counts unexpected values.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use highwater_snapshots::ids::StringId;
 use highwater_snapshots::live_bytes::{LiveBytes, LiveBytesMeter};
 use highwater_snapshots::trace::SourceText;
 
-/// Builds a [`RawSnapshot`] from values in whatever order the file has them.
+/// Builds a [`RawSnapshot`] from values in the order of the file.
 #[derive(Clone, Debug)]
 pub struct Intake {
     raw: RawSnapshot,
@@ -26,7 +26,7 @@ pub struct Intake {
     meter: LiveBytesMeter,
 }
 
-/// The fields of an event; those missing from the file keep their defaults.
+/// The fields of an event. Fields missing from the file keep their defaults.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EventDraft {
     /// `action`.
@@ -47,7 +47,7 @@ pub struct EventDraft {
     pub extras: Extras,
 }
 
-/// The fields of a block; those missing from the file keep their defaults.
+/// The fields of a block. Fields missing from the file keep their defaults.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BlockDraft {
     /// `address`.
@@ -64,10 +64,10 @@ pub struct BlockDraft {
     pub forward: u32,
 }
 
-/// Strings that carry no information: an event with one is treated as if the field were missing.
+/// Strings that carry no information. A field with such a string is treated as missing.
 const EMPTY: [&str; 2] = ["", "N/A"];
 
-/// Number of distinct unexpected values that are reported one by one.
+/// Maximum number of distinct unexpected values that are reported individually.
 const MAX_UNEXPECTED: usize = 200;
 
 impl Default for Intake {
@@ -121,8 +121,8 @@ impl Intake {
         })
     }
 
-    /// Joins the torch.fx fields of a frame into one string: the node's operation, name and target, and the line of the
-    /// model.
+    /// Joins the torch.fx fields of a frame into one string, with the node's operation, name and target, and the line
+    /// of the model.
     pub fn fx(&mut self, parts: [StringId; 4]) -> StringId {
         if parts == [StringId::NONE; 4] {
             return StringId::NONE;
@@ -157,7 +157,7 @@ impl Intake {
     }
 
     /// Returns the row of a combination of rare fields, adding the combination if it is new. Strings that carry no
-    /// information are left out.
+    /// information are omitted.
     pub(crate) fn extras(&mut self, mut extras: Extras) -> u32 {
         let first_empty = Action::known().len() as u32;
         let is_empty = |id: StringId| (first_empty..first_empty + EMPTY.len() as u32).contains(&id.0);
@@ -181,7 +181,7 @@ impl Intake {
         })
     }
 
-    /// Converts `draft` to an event of fixed size. The event is not added to any trace.
+    /// Converts `draft` to an event of fixed size, without adding it to a trace.
     ///
     /// # Panics
     ///
@@ -243,7 +243,7 @@ impl Intake {
         rows.push(segment);
     }
 
-    /// Sets the events of a device, replacing any set before.
+    /// Sets the events of a device, replacing earlier ones.
     pub fn trace(&mut self, device: usize, events: Vec<RawEvent>) {
         if device >= self.raw.traces.len() {
             self.raw.traces.resize_with(device + 1, Vec::new);
@@ -295,13 +295,13 @@ impl Intake {
         }
     }
 
-    /// Sets the string that this program embedded in the file when it wrote it, and takes it out of the strings.
+    /// Sets the string that this program embedded in the file when exporting it, and removes it from the strings.
     pub fn highwater(&mut self, id: StringId) {
         let text = id.index().and_then(|row| self.raw.strings.get_mut(row)).map(std::mem::take);
         self.raw.highwater = text.filter(|text| !text.is_empty());
     }
 
-    /// Counts an unexpected value. `what` completes "3 times: …", for example "the key 'foo', which …".
+    /// Counts an unexpected value. `what` completes a sentence such as "3 times: the key 'foo', which …".
     pub(crate) fn count_unexpected(&mut self, what: impl Into<String>) {
         let mut what = what.into();
         if self.unexpected.len() >= MAX_UNEXPECTED && !self.unexpected.contains_key(&what) {

@@ -5,10 +5,10 @@
 //!   pickle, JSON, page  ──►  objects  ──►  Intake  ──►  RawSnapshot  ──►  Trace
 //! ```
 //!
-//! A reader only turns its format into lists, dicts and plain values. The meaning of a snapshot's keys is defined once,
-//! in `objects`, which passes recognized values to the [`Intake`]; it interns strings, frames and stacks and stores
-//! each event as a record of fixed size. The result is a [`RawSnapshot`]: the contents of the file, and nothing
-//! inferred from them.
+//! A reader only converts its format to lists, dicts and plain values. The meaning of a snapshot's keys is defined
+//! once, in `objects`, which passes recognized values to the [`Intake`]. The intake interns strings, frames and stacks,
+//! and stores each event as a record of fixed size. The result is a [`RawSnapshot`], which has the contents of the
+//! file, and nothing inferred from them.
 
 mod sequences;
 mod names;

@@ -15,7 +15,7 @@ use highwater_snapshots::format::Foreign;
 /// A decoded file in a page.
 pub type PageFile<'p> = BufReader<Decoded<'p>>;
 
-/// Encoding of the files; some encoders omit the padding.
+/// Encoding of the files. Some encoders omit the padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -24,8 +24,8 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// Size of the decoding buffer, in bytes.
 const BUFFER: usize = 1 << 16;
 
-/// Reads the snapshot in a page: the first file for which `read` returns one. `read` returns `None` for files that are
-/// not snapshots; the names of these files are listed in the snapshot's problems.
+/// Reads the snapshot in a page, which is the first file for which `read` returns one. `read` returns `None` for files
+/// that are not snapshots, and their names are listed in the snapshot's problems.
 ///
 /// # Errors
 ///
@@ -95,7 +95,7 @@ impl Others {
         }
     }
 
-    /// Formats the files as "2 files that are not read ('a', 'b')".
+    /// Formats the files, such as "2 files that are not read ('a', 'b')".
     fn words(&self, what: &str) -> String {
         let (files, are) = if self.count == 1 { ("file", "is") } else { ("files", "are") };
         let more = if self.count > NAMED as u64 { ", …" } else { "" };
@@ -107,7 +107,8 @@ impl Others {
 struct Script<'p> {
     page: &'p mut dyn BufRead,
     offset: u64,
-    /// The preceding text: up to twice [`REMEMBERED`] bytes, and at least [`REMEMBERED`] once that many were read.
+    /// The preceding text, which has up to twice [`REMEMBERED`] bytes, and at least [`REMEMBERED`] once that many were
+    /// read.
     recent: Vec<u8>,
 }
 
@@ -132,7 +133,7 @@ impl Script<'_> {
         Ok(None)
     }
 
-    /// Returns whether content follows the key: `": "`, with or without spaces.
+    /// Returns whether `": "`, with or without spaces, follows the key, so that content begins.
     fn opens_content(&mut self) -> Result<bool> {
         if matches!(self.peek()?, Some(b'"' | b'\'')) {
             self.byte()?;

@@ -1,4 +1,4 @@
-//! A snapshot as stored in its file: rows of fixed size, before anything is inferred from them.
+//! A snapshot as stored in its file, as rows of fixed size, before anything is inferred from them.
 
 use highwater_snapshots::error::Problem;
 use highwater_snapshots::ids::StringId;
@@ -6,54 +6,54 @@ use highwater_snapshots::trace::SourceText;
 
 use super::sequences::Sequences;
 
-/// Start of the string that embeds a recording: the version of its layout and of the digest.
+/// Start of the string that embeds a recording, with the version of its layout and of the digest.
 pub(crate) const EMBEDDED_MARKER: &str = "snap1";
 
-/// Maximum length of a string in a browser; a longer embedded recording would prevent PyTorch's viewer from opening the
+/// Maximum length of a string in a browser. A longer embedded recording would prevent PyTorch's viewer from opening the
 /// file.
 pub(crate) const MAX_EMBEDDED: usize = (1 << 29) - 25;
 
-/// The contents of a snapshot file. Strings are referred to by [`StringId`] and frames by row; stacks (innermost frame
-/// first) and lists of strings by their index in [`Sequences`].
+/// The contents of a snapshot file. Strings are referred to by [`StringId`] and frames by row. Stacks (innermost frame
+/// first) and lists of strings are referred to by their index in [`Sequences`].
 #[derive(Clone, Debug, Default)]
 pub struct RawSnapshot {
     /// Distinct strings.
     pub strings: Vec<String>,
     /// Distinct frames.
     pub frames: Vec<RawFrame>,
-    /// Distinct stacks: rows of `frames`.
+    /// Distinct stacks, as rows of `frames`.
     pub stacks: Sequences,
-    /// Distinct lists of strings (`forward_frames`): string ids.
+    /// Distinct lists of strings (`forward_frames`), as string ids.
     pub texts: Sequences,
-    /// Distinct combinations of the rare fields of events; row 0 is the empty combination.
+    /// Distinct combinations of the rare fields of events. Row 0 is the empty combination.
     pub extras: Vec<Extras>,
-    /// The events of each device, by ordinal, oldest first: `device_traces`.
+    /// The events of each device, by ordinal, oldest first, from `device_traces`.
     pub traces: Vec<Vec<RawEvent>>,
-    /// Events of pinned host memory: `host_traces`.
+    /// Events of pinned host memory, from `host_traces`.
     pub host_trace: Vec<RawEvent>,
     /// Segments at the time of the snapshot, in file order.
     pub segments: Vec<RawSegment>,
-    /// Segments of pinned host memory at the time of the snapshot: `host_segments`.
+    /// Segments of pinned host memory at the time of the snapshot, from `host_segments`.
     pub host_segments: Vec<RawSegment>,
-    /// Blocks of all segments; each segment refers to a range of them.
+    /// Blocks of all segments. Each segment refers to a range of them.
     pub blocks: Vec<RawBlock>,
     /// `external_annotations`, in file order.
     pub annotations: Vec<RawAnnotation>,
-    /// `allocator_settings`, nested keys joined by dots.
+    /// `allocator_settings`, with nested keys joined by dots.
     pub settings: Vec<(String, String)>,
     /// The string under the key `highwater`, written by this program when it exported the snapshot.
     pub highwater: Option<String>,
     /// The facts that Highwater's Python package added under the key `highwater_run`.
     pub run: RunFacts,
-    /// `shape_data`, which torch-snapkit writes: results of operators, in order.
+    /// `shape_data`, written by torch-snapkit, which has the results of operators in order.
     pub logged_shapes: Vec<LoggedShape>,
-    /// `source_code`, which torch-snapkit writes.
+    /// `source_code`, written by torch-snapkit.
     pub sources: Vec<SourceText>,
     /// The parts that could not be read or interpreted.
     pub problems: Vec<Problem>,
 }
 
-/// A tensor in new memory, as an operator returned it.
+/// A tensor in new memory, returned by an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedShape {
     /// The device.
@@ -76,12 +76,12 @@ pub struct RunFacts {
 }
 
 impl RunFacts {
-    /// Returns the value of `name`; `None` if there is none.
+    /// Returns the value of `name`, if there is one.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         self.values.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the value of `name` as a number; `None` if there is none.
+    /// Returns the value of `name` as a number, if there is one.
     pub(crate) fn number<N: std::str::FromStr>(&self, name: &str) -> Option<N> {
         self.value(name)?.parse().ok()
     }
@@ -94,9 +94,9 @@ pub struct RawTensor {
     pub address: u64,
     /// Size of its storage.
     pub bytes: u64,
-    /// The time since 1970 at which it was listed; 0 at the time of the snapshot.
+    /// The time since 1970 at which the tensor was listed; 0 at the time of the snapshot.
     pub time_us: u64,
-    /// The category: `parameter`, `gradient`, `buffer`, `optimizer_state`.
+    /// The category, which is `parameter`, `gradient`, `buffer` or `optimizer_state`.
     pub category: String,
     /// The name in the model, such as `blocks.0.fc.weight`; for optimizer state, followed by the name of the state.
     pub name: String,
@@ -119,13 +119,13 @@ highwater_snapshots::vocabulary!(
     /// The action of an event, by its name in the format.
     #[derive(Default)]
     Action {
-        /// A block was allocated; `size` is the requested size.
+        /// A block was allocated, where `size` is the requested size.
         Alloc = "alloc",
         /// A free was requested.
         FreeRequested = "free_requested",
         /// A free was completed.
         FreeCompleted = "free_completed",
-        /// Requested and completed at once.
+        /// A free was requested and completed at once.
         Free = "free",
         /// A segment was allocated.
         SegmentAlloc = "segment_alloc",
@@ -135,15 +135,16 @@ highwater_snapshots::vocabulary!(
         SegmentMap = "segment_map",
         /// Pages were unmapped.
         SegmentUnmap = "segment_unmap",
-        /// A snapshot was taken: `size` is the number of active bytes of the device.
+        /// A snapshot was taken, where `size` is the number of active bytes of the device.
         Snapshot = "snapshot",
-        /// A request failed: `address` is `device_free`.
+        /// A request failed, where `address` is `device_free`.
         Oom = "oom",
         /// `user_metadata` describes the block at `address`.
         Annotate = "annotate",
-        /// In the innermost frame, the name is START or END and the file is the annotation's name.
+        /// An annotation, where the innermost frame has START or END as its name, and the annotation's name as its
+        /// file.
         UserDefined = "user_defined",
-        /// Any other action; its name is in [`Extras::action`].
+        /// Any other action, whose name is in [`Extras::action`].
         #[default]
         Unknown = "unknown",
     }
@@ -159,15 +160,15 @@ impl Action {
 /// An event as stored in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RawEvent {
-    /// `addr`; for `oom`, `device_free`.
+    /// `addr`, or `device_free` for `oom`.
     pub address: u64,
     /// `size`.
     pub size: u64,
-    /// `time_us`, in microseconds since 1970; 0 in files written before PyTorch 2.2.
+    /// `time_us`, in microseconds since 1970, or 0 in files written before PyTorch 2.2.
     pub time_us: u64,
     /// `stream`.
     pub stream: u64,
-    /// `frames`: index into [`RawSnapshot::stacks`].
+    /// `frames`, as an index into [`RawSnapshot::stacks`].
     pub stack: u32,
     /// Row of [`RawSnapshot::extras`].
     pub extras: u32,
@@ -178,7 +179,7 @@ pub struct RawEvent {
 /// Rare fields of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Extras {
-    /// `pool_id`; (0, 0) is the default pool.
+    /// `pool_id`, where (0, 0) is the default pool.
     pub pool_id: (u64, u64),
     /// `compile_context`, unless it is "N/A".
     pub compile_context: StringId,
@@ -188,16 +189,16 @@ pub struct Extras {
     pub internal_metadata: StringId,
     /// `category`, written by the torch.profiler bridge.
     pub category: StringId,
-    /// `forward_frames`: index into [`RawSnapshot::texts`].
+    /// `forward_frames`, as an index into [`RawSnapshot::texts`].
     pub forward: u32,
-    /// Name of the action if it is not a known one.
+    /// Name of the action if it is not a known action.
     pub action: StringId,
 }
 
 /// A segment as stored in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RawSegment {
-    /// `device`; -1 for pinned host memory.
+    /// `device`, or -1 for pinned host memory.
     pub device: i64,
     /// `address`.
     pub address: u64,
@@ -213,11 +214,11 @@ pub struct RawSegment {
     pub stream: u64,
     /// Whether `segment_type` is "small".
     pub is_small: bool,
-    /// `segment_pool_id`; (0, 0) is the default pool.
+    /// `segment_pool_id`, where (0, 0) is the default pool.
     pub pool_id: (u64, u64),
     /// `is_expandable`.
     pub is_expandable: bool,
-    /// `frames`: index into [`RawSnapshot::stacks`].
+    /// `frames`, as an index into [`RawSnapshot::stacks`].
     pub stack: u32,
     /// Range of the segment's blocks in [`RawSnapshot::blocks`].
     pub blocks: std::ops::Range<usize>,
@@ -228,7 +229,7 @@ pub struct RawSegment {
 pub enum BlockState {
     /// `active_allocated`.
     Allocated,
-    /// `active_pending_free` or `active_awaiting_free`: freed, but still waiting for another stream.
+    /// `active_pending_free` or `active_awaiting_free`, for a freed block that another stream still uses.
     PendingFree,
     /// `inactive`, or any unknown state.
     #[default]
@@ -258,7 +259,7 @@ pub struct RawBlock {
     pub requested_size: u64,
     /// `state`.
     pub state: BlockState,
-    /// `frames`, or the frames of the newest `history` entry: index into [`RawSnapshot::stacks`].
+    /// `frames`, or the frames of the newest `history` entry, as an index into [`RawSnapshot::stacks`].
     pub stack: u32,
     /// `forward_frames`: index into [`RawSnapshot::texts`].
     pub forward: u32,

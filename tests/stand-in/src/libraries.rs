@@ -15,7 +15,8 @@ const OWN_NAME: &str = "libhighwater_stand_in.so";
 /// gives its path.
 ///
 /// # Errors
-/// Why the stand-in cannot be used here: the system, a missing C++ compiler, or a library that was not built.
+/// Fails with the reason that the stand-in cannot be used, which is the system, a missing C++ compiler, or a library
+/// that was not built.
 pub fn install(missing: &[&str]) -> Result<PathBuf, String> {
     if !cfg!(all(target_os = "linux", target_pointer_width = "64")) {
         return Err("the stand-in for CUDA's libraries works on 64-bit Linux only".to_owned());

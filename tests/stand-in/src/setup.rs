@@ -120,7 +120,7 @@ impl Setup {
     /// Lets a program find the stand-in in place of CUDA, set up like this.
     ///
     /// # Errors
-    /// Why the stand-in cannot be used here.
+    /// Returns the reason that the stand-in cannot be used.
     pub fn apply(&self, command: &mut Command) -> Result<(), String> {
         let folder = install(&self.missing)?;
         let mut paths = vec![folder.clone()];

@@ -1,5 +1,5 @@
-//! Hooks for arrays: memory in a layout chosen by the driver, for textures. Sizes are computed from the descriptor, and
-//! recorded as computed.
+//! Hooks for arrays, which are memory for textures in a layout chosen by the driver. Recorded sizes are computed from
+//! the descriptor.
 #![expect(unsafe_code, reason = "functions that C calls")]
 
 use std::ffi::c_uint;

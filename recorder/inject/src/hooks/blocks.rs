@@ -1,4 +1,4 @@
-//! Hooks for memory that has an address from the start: of devices, of their pools, and of the host.
+//! Hooks for memory that has an address from the start, which may belong to devices, their pools, or the host.
 #![expect(unsafe_code, reason = "functions that C calls")]
 
 use std::ffi::{c_uint, c_void};
@@ -21,7 +21,7 @@ fn stream_of(hook: &Hook, stream: u64) -> u64 {
     if stream == 0 && hook.is_per_thread { STREAM_PER_THREAD } else { stream }
 }
 
-/// Records a stream-ordered allocation. During stream capture nothing is allocated yet.
+/// Records a stream-ordered allocation. During stream capture, nothing is allocated yet.
 fn asked_in_order(hook: &Hook, bytes: usize, stream: u64, answered: Answered, address: *const u64) -> Answer {
     let stream = stream_of(hook, stream);
     if Driver::of(answered.function).is_capturing(stream) {
@@ -74,7 +74,7 @@ hooks! {
         asked_in_order(hook, bytes, stream, call(), address)
     }
 
-    /// Frees memory in stream order; recorded as freed at once.
+    /// Frees memory in stream order. Recorded as freed at once.
     "cuMemFreeAsync": cuMemFreeAsync since 11020, cuMemFreeAsync_ptsz since 11020 per_thread;
     (address: u64, stream: u64) |hook, call| {
         if hook.theirs().is_some_and(|function| Driver::of(function).is_capturing(stream_of(hook, stream))) {
@@ -83,7 +83,7 @@ hooks! {
         record::frees(Name::Address(address), call)
     }
 
-    /// Allocates pinned host memory, which devices can copy from and to directly.
+    /// Allocates pinned host memory, which devices can access directly.
     "cuMemAllocHost": cuMemAllocHost_v2 since 3020;
     (address: *mut *mut c_void, bytes: usize) |hook, call| { asked_of_host(hook, bytes, call(), address) }
 

@@ -1,4 +1,5 @@
-//! Hooks for contexts: destroying one frees its allocations. Memory without addresses belongs to no context and stays.
+//! Hooks for contexts. Destroying a context frees its allocations. Memory without addresses belongs to no context and
+//! is not freed.
 #![expect(unsafe_code, reason = "functions that C calls")]
 
 use std::collections::BTreeMap;

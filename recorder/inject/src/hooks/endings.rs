@@ -1,4 +1,4 @@
-//! Intercepts the functions that end the program without its exit functions: the recording is flushed before.
+//! Intercepts the functions that end the program without running its exit functions, and flushes the recording first.
 #![expect(unsafe_code, reason = "functions that C calls, which leave their callers' registers alone")]
 
 use std::ffi::CStr;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use crate::abi::Function;
 use crate::loader;
 
-/// Flushes, and returns the C library's function of this name.
+/// Flushes the recording, and returns the C library's function of this name.
 fn flushed(name: &CStr, theirs: &AtomicPtr<std::ffi::c_void>) -> Function {
     highwater_recorder::recording::flush();
     let mut found = theirs.load(Ordering::Relaxed);
@@ -20,8 +20,9 @@ fn flushed(name: &CStr, theirs: &AtomicPtr<std::ffi::c_void>) -> Function {
 
 // SAFETY: each function leaves the stack and the registers of arguments as its caller left them when it jumps to the C
 // library's function of the same name, which is never unloaded.
-/// Declares functions that flush and then jump to the C library's with their callers' registers, whatever the arguments
-/// are: `execl` takes any number. None takes floating-point numbers.
+/// Declares functions that flush the recording and then jump to the C library's functions with their callers'
+/// registers. They therefore accept any arguments, such as the variable number of arguments of `execl`. None takes
+/// floating-point numbers.
 macro_rules! endings {
     ($($name:ident = $text:literal),* $(,)?) => {$(
         #[allow(non_snake_case, reason = "the C library's name")]

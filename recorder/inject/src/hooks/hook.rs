@@ -1,4 +1,4 @@
-//! A hook: a function of ours, and the driver's function of the same name that it calls.
+//! Hooks, each consisting of a function of this library and the driver's function of the same name that it calls.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -13,7 +13,7 @@ pub(crate) struct Hook {
     pub(crate) name: &'static CStr,
     /// Name that programs pass to `cuGetProcAddress`.
     pub(crate) short: &'static str,
-    /// CUDA version from which `cuGetProcAddress` returns this function for the short name; 11020 for 11.2.
+    /// CUDA version from which `cuGetProcAddress` returns this function for the short name, such as 11020 for 11.2.
     pub(crate) since: i32,
     /// Whether stream 0 means the thread's own default stream.
     pub(crate) is_per_thread: bool,
@@ -38,7 +38,7 @@ impl Hook {
         self.ours.load(Ordering::Relaxed)
     }
 
-    /// Returns the driver's function; `None` if there is no driver.
+    /// Returns the driver's function, or `None` if there is no driver.
     pub(crate) fn theirs(&self) -> Option<Function> {
         let known = self.theirs.load(Ordering::Acquire);
         if !known.is_null() {
@@ -48,7 +48,7 @@ impl Hook {
         Some(self.theirs.load(Ordering::Acquire)).filter(|found| !found.is_null())
     }
 
-    /// Stores the driver's function, found by us or by the program; the first one found is kept.
+    /// Stores the driver's function, found by this library or by the program. The first function found is kept.
     pub(crate) fn set_found(&self, found: Function) {
         if !found.is_null() && found != self.ours() {
             let nobody = std::ptr::null_mut();
@@ -57,11 +57,11 @@ impl Hook {
     }
 }
 
-/// Declares functions that replace the driver's functions of the same names, and `HOOKS`, which has them all.
+/// Declares functions that replace the driver's functions of the same names, and lists them in `HOOKS`.
 ///
-/// Each entry has the name that programs pass to `cuGetProcAddress`, and the functions that it stands for, which have
-/// one body. The body gets the hook and a closure that calls the driver with the program's arguments. It runs only for
-/// calls by the program; nested calls go to the driver unchanged.
+/// Each entry has the name that programs pass to `cuGetProcAddress`, and the corresponding functions, which share one
+/// body. The body receives the hook and a closure that calls the driver with the program's arguments. It runs only for
+/// calls by the program. Nested calls are passed to the driver unchanged.
 macro_rules! hooks {
     ($(
         #[doc = $about:literal]
@@ -110,7 +110,7 @@ macro_rules! hooks {
 
 pub(crate) use hooks;
 
-/// Returns the value that `place` points to; the default if it is null.
+/// Returns the value at `place`, or the default if `place` is null.
 ///
 /// # Safety
 /// `place` is null or readable.

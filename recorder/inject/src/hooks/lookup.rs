@@ -22,7 +22,7 @@ fn exported(name: &CStr) -> Option<&'static Hook> {
     all().find(|hook| hook.name == name)
 }
 
-/// Returns the hook of the function that the driver returns for `short` in CUDA `version`.
+/// Returns the hook for the function that the driver returns for `short` in CUDA `version`.
 fn of_version(short: &str, version: i32, is_per_thread: bool) -> Option<&'static Hook> {
     let named = || all().filter(|hook| hook.short == short && hook.since <= version);
     let newest =
@@ -31,7 +31,7 @@ fn of_version(short: &str, version: i32, is_per_thread: bool) -> Option<&'static
     newest(is_per_thread).or_else(|| newest(false))
 }
 
-/// Replaces the function that the driver has written to `place` by our hook, if there is one.
+/// Replaces the function that the driver has written to `place` with the hook for it, if there is one.
 fn swap(symbol: *const c_char, place: *mut Function, version: c_int, flags: c_ulonglong, is_per_thread: bool) {
     if symbol.is_null() || place.is_null() {
         return;
@@ -60,7 +60,7 @@ hooks! {
         answer
     }
 
-    /// Variant of `cuGetProcAddress` that also reports why a function was not found.
+    /// Variant of `cuGetProcAddress` that also reports the reason that a function was not found.
     "cuGetProcAddress": cuGetProcAddress_v2 since 12000, cuGetProcAddress_v2_ptsz since 12000 per_thread;
     (symbol: *const c_char, place: Place, version: c_int, flags: c_ulonglong, status: *mut c_int) |hook, call| {
         let answer = call().answer;
@@ -74,11 +74,11 @@ hooks! {
 struct Choice {
     /// Result to return, unless null.
     answer: Function,
-    /// The `dlsym` to jump to otherwise.
+    /// The `dlsym` to jump to if the result is null.
     asked: Dlsym,
 }
 
-/// Returns our hook if the library behind `handle` has a function of the driver by this name; otherwise the real
+/// Returns the hook for a driver function of this name if the library behind `handle` has one, otherwise the real
 /// `dlsym`.
 extern "C" fn choose(handle: *mut c_void, name: *const c_char) -> Choice {
     let asked = loader::real_dlsym();

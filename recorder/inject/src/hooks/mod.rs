@@ -1,4 +1,4 @@
-//! The functions that replace the driver's, and the lookups that make programs call them.
+//! The functions that replace the driver's, and the lookups through which programs call them.
 #![expect(unsafe_code, reason = "declares functions that C calls")]
 
 mod hook;

@@ -1,5 +1,6 @@
 //! Hooks for physical memory that is allocated without addresses. Address reservations take no memory and are not
-//! hooked, nor is memory imported from another process, which comes in by other calls and is unknown to the ledger.
+//! hooked. Memory imported from another process is not hooked either; it arrives through other calls and is not in the
+//! ledger.
 #![expect(unsafe_code, reason = "functions that C calls")]
 
 use std::ffi::c_ulonglong;

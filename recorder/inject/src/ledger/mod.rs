@@ -1,5 +1,5 @@
-//! The ledger of the program's live driver allocations, updated by each call. Plain data: it calls neither the driver
-//! nor the recorder.
+//! The ledger of the program's live driver allocations, updated by each call. It is plain data that calls neither the
+//! driver nor the recorder.
 
 mod pages;
 mod streams;
@@ -13,7 +13,7 @@ use highwater_recorder::{Category, DeviceId, OpId, Pool, ScopeId, StackId, Strea
 use pages::Pages;
 pub(crate) use streams::Streams;
 
-/// Start of the artificial addresses of memory without an address: far from all addresses of the driver.
+/// Start of the artificial addresses of memory without an address, far from all addresses of the driver.
 const NOWHERE: u64 = 1 << 62;
 /// Alignment of artificial addresses.
 const APART: u64 = 2 << 20;
@@ -21,13 +21,13 @@ const APART: u64 = 2 << 20;
 /// The program's reference to its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Name {
-    /// Address of its first byte.
+    /// Address of the first byte.
     Address(u64),
     /// Handle of an array or a mipmapped array.
     Array(u64),
 }
 
-/// A live allocation: both a segment from the driver and the only block in it.
+/// A live allocation, which is a segment from the driver with a single block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Allocation {
     pub(crate) device: DeviceId,
@@ -36,9 +36,9 @@ pub(crate) struct Allocation {
     pub(crate) address: u64,
     pub(crate) bytes: u64,
     pub(crate) stream: StreamId,
-    /// Scope of the call that allocated it.
+    /// Scope of the call that made the allocation.
     pub(crate) scope: ScopeId,
-    /// Context that it is freed with; 0 for none.
+    /// Context whose destruction frees the allocation; 0 if none.
     pub(crate) context: u64,
     /// Whether the allocation consists of mapped pages (`cuMemMap`) rather than of a segment.
     pub(crate) is_pages: bool,
@@ -69,17 +69,17 @@ impl Allocation {
     }
 }
 
-/// A change of an allocation, in the order in which it is reported.
+/// A change of an allocation. Changes are reported in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Begins(Allocation),
     Ends(Allocation),
 }
 
-/// Callback that changes are reported to.
+/// Callback that receives changes.
 pub(crate) type SendChange<'a> = &'a mut dyn FnMut(Change);
 
-/// The facts about an allocation that is added to the ledger.
+/// Data about an allocation that is added to the ledger.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct New {
     pub(crate) device: DeviceId,
@@ -102,7 +102,7 @@ impl Counters {
         self.blocks - 1
     }
 
-    /// Returns an unused artificial address: there are 2^62 bytes of them before they repeat.
+    /// Returns an unused artificial address. 2^62 bytes of addresses are used before they repeat.
     fn apart(&mut self, bytes: u64) -> u64 {
         let address = NOWHERE + self.apart;
         self.apart = (self.apart + bytes.next_multiple_of(APART)) % NOWHERE;
@@ -145,7 +145,7 @@ impl Ledger {
         send(Change::Begins(allocation));
     }
 
-    /// Removes an allocation that is freed; `None` if the ledger does not contain it.
+    /// Removes a freed allocation. Returns `None` if the ledger does not contain it.
     pub(crate) fn take(&mut self, name: Name, send: SendChange<'_>) -> Option<Allocation> {
         let allocation = self.allocations.remove(&name)?;
         send(Change::Ends(allocation));

@@ -1,7 +1,7 @@
 //! Physical memory that is allocated without addresses, and mapped and unmapped by separate calls.
 //!
-//! It is counted once, from its allocation until no handle and no mapping refers to it any more. In between, its
-//! address is the first one at which all of it is mapped, or an artificial one while there is none.
+//! The memory is counted once, from its allocation until no handle and no mapping refers to it any more. Meanwhile, its
+//! address is the first one at which all of it is mapped, or an artificial address if there is none.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,15 @@ use super::{Allocation, Change, Counters, Ledger, New, SendChange};
 #[derive(Clone, Debug)]
 struct Physical {
     allocation: Allocation,
-    /// Number of times that a handle of it must still be released.
+    /// Number of times that a handle of this memory must still be released.
     handles: u32,
-    /// Addresses and sizes in bytes of its mappings, oldest first.
+    /// Addresses and sizes in bytes of the mappings, oldest first.
     mapped: Vec<(u64, u64)>,
-    /// Whether its recorded address is one of the program's.
+    /// Whether the recorded address is one of the program's.
     is_placed: bool,
 }
 
-/// The effect of a release, to undo it.
+/// The effect of a release, used to undo it.
 #[derive(Debug)]
 pub(crate) struct Released {
     handle: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Released {
 /// All physical memory of the program, by handle and by mapped address.
 #[derive(Debug)]
 pub(crate) struct Pages {
-    /// Keyed by a number of our own: a handle may be reused while its former memory is still mapped.
+    /// The key is a separate id, because a handle may be reused while its previous memory is still mapped.
     pieces: BTreeMap<u64, Physical>,
     handles: BTreeMap<u64, u64>,
     /// Allocation mapped at an address.
@@ -49,7 +49,7 @@ impl Physical {
         send(Change::Begins(self.allocation));
     }
 
-    /// Returns an address at which all of it is mapped.
+    /// Returns an address at which all of the memory is mapped.
     fn whole(&self) -> Option<u64> {
         self.mapped.iter().find(|(_, bytes)| *bytes == self.allocation.bytes).map(|(address, _)| *address)
     }
@@ -88,7 +88,7 @@ impl Ledger {
         send(Change::Begins(allocation));
     }
 
-    /// Releases a handle; `None` if the ledger does not contain it.
+    /// Releases a handle. Returns `None` if the ledger does not contain it.
     pub(crate) fn release(&mut self, handle: u64, send: SendChange<'_>) -> Option<Released> {
         let piece = *self.pages.handles.get(&handle)?;
         let physical = self.pages.pieces.get_mut(&piece)?;

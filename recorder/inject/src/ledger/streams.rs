@@ -1,4 +1,4 @@
-//! Assigns small numbers to stream handles, in the order in which they are first seen.
+//! Assigns small ids to stream handles, in the order in which they are first seen.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use highwater_recorder::StreamId;
 
 use crate::abi::{STREAM_LEGACY, STREAM_PER_THREAD};
 
-/// Maximum number of streams with their own number; all others share the next one.
+/// Maximum number of streams with their own id. All further streams share the next id.
 const MOST: usize = 1 << 16;
 
-/// The numbers of streams. 0 is the default stream.
+/// The ids of streams. 0 is the default stream.
 #[derive(Debug)]
 pub(crate) struct Streams {
     numbers: BTreeMap<u64, u64>,
@@ -21,7 +21,7 @@ impl Streams {
         Self { numbers: BTreeMap::new() }
     }
 
-    /// Returns the number of a stream. `thread` identifies the owner of a per-thread default stream.
+    /// Returns the id of a stream. `thread` identifies the owner of a per-thread default stream.
     pub(crate) fn number(&mut self, stream: u64, thread: u64) -> StreamId {
         let name = match stream {
             0 | STREAM_LEGACY => return StreamId(0),

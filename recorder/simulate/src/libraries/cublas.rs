@@ -1,4 +1,5 @@
-//! cuBLAS and cuBLASLt: matrix products. PyTorch allocates their workspaces itself, sized by the compute capability.
+//! Matrix products of cuBLAS and cuBLASLt. PyTorch allocates their workspaces itself, with sizes that depend on the
+//! compute capability.
 #![cfg_attr(not(test), expect(unsafe_code, reason = "exports functions under NVIDIA's names"))]
 
 use std::ffi::c_int;
@@ -52,7 +53,7 @@ functions! {
     fn cublasGetVersion_v2(_handle: usize, version: Out<'_, c_int>) { give(version, 130_400) }
     fn cublasLtGetVersion() -> usize { 130_400 }
 
-    /// Proposes one algorithm without a workspace: a `cublasLtMatmulHeuristicResult_t` of zeros.
+    /// Proposes one algorithm without a workspace, as a `cublasLtMatmulHeuristicResult_t` of zeros.
     fn cublasLtMatmulAlgoGetHeuristic(
         _handle: usize,
         _operation: usize,

@@ -1,4 +1,4 @@
-//! cuSOLVER: decompositions without workspaces, since their sizes on a GPU are unknown.
+//! cuSOLVER decompositions without workspaces, since their sizes on a GPU are unknown.
 #![cfg_attr(not(test), expect(unsafe_code, reason = "exports functions under NVIDIA's names"))]
 
 use std::ffi::c_int;

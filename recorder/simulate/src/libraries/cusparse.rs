@@ -1,4 +1,4 @@
-//! cuSPARSE: products with sparse matrices, without workspaces, since their sizes on a GPU are unknown. Products with a
+//! cuSPARSE products with sparse matrices, without workspaces, since their sizes on a GPU are unknown. Products with a
 //! sparse result are not simulated, since its size depends on values.
 #![cfg_attr(not(test), expect(unsafe_code, reason = "exports functions under NVIDIA's names"))]
 

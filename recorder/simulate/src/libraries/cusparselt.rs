@@ -1,5 +1,5 @@
-//! cuSPARSELt: products with matrices in which half of the elements are zeros (2:4 sparsity). A compressed matrix
-//! stores its values and their positions; the padding added by the library, and its workspaces, are unknown.
+//! cuSPARSELt products with matrices in which half of the elements are zeros (2:4 sparsity). A compressed matrix stores
+//! its values and their positions. The library's padding and workspaces are unknown.
 #![expect(unsafe_code, reason = "exports functions under NVIDIA's names")]
 
 use std::collections::HashMap;
@@ -10,10 +10,10 @@ use super::workspace::{sizes_zero, unknown_workspace};
 use crate::abi::{INVALID_VALUE, Out, SUCCESS, answer, functions, give, succeeds};
 use crate::notes::{Kind, note};
 
-/// Bytes of compressed matrices, by the address of their descriptor, which is the caller's memory.
+/// Bytes of compressed matrices, by the address of the descriptor, which is in the caller's memory.
 static COMPRESSED: LazyLock<Mutex<HashMap<usize, usize>>> = LazyLock::new(Mutex::default);
 
-/// Bytes of a compressed matrix: half of its elements, and two bits for the position of each.
+/// Bytes of a compressed matrix, which has half of the elements, and two bits for the position of each.
 fn compressed_bytes(rows: i64, columns: i64, dtype: c_int) -> usize {
     // Of `cudaDataType`: float, half, bfloat16; others have a byte.
     let element_bytes = match dtype {
@@ -48,7 +48,7 @@ functions! {
         SUCCESS
     }
 
-    /// All attributes are ints.
+    /// Returns an attribute; all attributes are ints.
     fn cusparseLtMatmulAlgGetAttribute(_handle: usize, _selection: usize, _attribute: c_int, value: Out<'_, c_int>) {
         give(value, 0);
     }

@@ -1,4 +1,4 @@
-//! The functions of NVIDIA's libraries that PyTorch calls: handles can be created, and operations succeed without
+//! The functions of NVIDIA's libraries that PyTorch calls. Handles can be created, and operations succeed without
 //! effect.
 
 mod workspace;

@@ -1,4 +1,4 @@
-//! NCCL: collectives of several ranks of which one is simulated; the others are assumed to send the same values.
+//! NCCL collectives of several ranks, of which one is simulated. The other ranks are assumed to send the same values.
 #![expect(unsafe_code, reason = "exports functions under NVIDIA's names")]
 
 use std::cell::RefCell;
@@ -22,7 +22,8 @@ struct Communicator {
 
 static COMMUNICATORS: LazyLock<Mutex<HashMap<usize, Communicator>>> = LazyLock::new(Mutex::default);
 
-/// The groups into which communicators are split, as reported by the Python package: by color, or the next one.
+/// The groups into which communicators are split, as reported by the Python package. They are identified by color or by
+/// their order.
 #[derive(Default)]
 struct Splits {
     of_color: HashMap<c_int, (c_int, c_int)>,
@@ -53,7 +54,7 @@ fn with(communicator: usize, out: Out<'_, c_int>, value: impl Fn(Communicator) -
     SUCCESS
 }
 
-/// Bytes of an element, by `ncclDataType_t`.
+/// Number of bytes of an element, by `ncclDataType_t`.
 fn element_bytes(dtype: c_int) -> usize {
     match dtype {
         4 | 5 | 8 => 8,
@@ -73,8 +74,8 @@ fn copy(to: usize, from: usize, bytes: usize) {
     }
 }
 
-/// Several broadcasts in one group, of which this rank sends one and receives the others: an all-gather of pieces of
-/// different sizes.
+/// Several broadcasts in one group, of which this rank sends one and receives the others, which is an all-gather of
+/// pieces of different sizes.
 #[derive(Default)]
 struct Group {
     depth: usize,
@@ -137,8 +138,8 @@ functions! {
         drop(splits);
         create(out, ranks, rank)
     }
-    /// Announces a group of `ranks` ranks, in which this rank is `rank`: for the next split of a communicator, or, if
-    /// `color` is not -1, for each split with this color. NCCL itself would ask the other ranks.
+    /// Announces a group of `ranks` ranks, in which this rank is `rank`. It applies to the next split of a
+    /// communicator, or, if `color` is not -1, to each split with this color. NCCL itself would query the other ranks.
     fn highwater_simulate_split(color: c_int, ranks: c_int, rank: c_int) {
         let mut splits = SPLITS.lock().unwrap_or_else(PoisonError::into_inner);
         if color == NO_COLOR {

@@ -1,7 +1,7 @@
-//! NVML, which a program opens as `libnvidia-ml.so.1`: the devices have no links and no processes.
+//! NVML, which a program opens as `libnvidia-ml.so.1`. The devices have no links and no processes.
 //!
-//! PyTorch calls this for the message of an out-of-memory error, and for links between devices. It cannot count
-//! devices here and asks the runtime instead, since `CUDA_VISIBLE_DEVICES` names devices of another machine.
+//! PyTorch calls NVML for the message of an out-of-memory error, and for links between devices. It cannot count devices
+//! with it and queries the runtime instead, since `CUDA_VISIBLE_DEVICES` names devices of another machine.
 #![cfg_attr(not(test), expect(unsafe_code, reason = "exports functions under NVIDIA's names"))]
 
 use std::ffi::{c_char, c_int};

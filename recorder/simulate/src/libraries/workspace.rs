@@ -1,6 +1,8 @@
-//! Macros for functions that report workspace sizes, which are 0 in the simulation, and for those that use one.
+//! Macros for functions that report workspace sizes, which are 0 in the simulation, and for functions that use a
+//! workspace.
 
-/// Defines functions that write 0 to their size parameters, which follow as many ignored parameters as there are `_`.
+/// Defines functions that write 0 to their size parameters, which are preceded by as many ignored parameters as there
+/// are `_`.
 macro_rules! sizes_zero {
     ($before:tt $sizes:tt $($name:ident)*) => {
         $($crate::libraries::workspace::sizes_zero! { @$name $before $sizes })*
@@ -15,7 +17,7 @@ macro_rules! sizes_zero {
     };
 }
 
-/// Defines functions whose workspace size on a GPU is unknown: they report their name, and succeed without a workspace.
+/// Defines functions whose workspace size on a GPU is unknown. They report their name, and succeed without a workspace.
 macro_rules! unknown_workspace {
     ($($name:ident)*) => { $($crate::abi::functions! {
         fn $name() -> $crate::abi::Status {

@@ -1,4 +1,4 @@
-//! Blocks of device memory, from `cudaMalloc` and from memory pools. PyTorch's caching allocator gets its segments
+//! Blocks of device memory, from `cudaMalloc` and from memory pools. PyTorch's caching allocator allocates its segments
 //! here, or in [pages](super::pages).
 #![expect(unsafe_code, reason = "exports functions under NVIDIA's names")]
 
@@ -66,7 +66,8 @@ functions! {
     }
     fn cudaMemPoolCreate(pool: Out<'_, usize>) { give(pool, current() + 1) }
 
-    /// Attributes up to 3 are ints that enable or disable reuse; the others are totals in bytes.
+    /// Returns an attribute. Attributes up to 3 are ints that enable or disable reuse, and the others are totals in
+    /// bytes.
     fn cudaMemPoolGetAttribute(pool: usize, attribute: c_int, value: *mut u64) {
         let Ok(device) = checked(pool as c_int - 1) else { return INVALID_VALUE };
         if value.is_null() { return INVALID_VALUE; }
@@ -97,7 +98,8 @@ functions! {
         }
     }
 
-    /// Attribute 3 asks for the address on the device, which is that on the host; 9 for the device.
+    /// Returns the address on the device for attribute 3, which equals that on the host, and the device for attribute
+    /// 9.
     fn cuPointerGetAttribute(value: *mut usize, attribute: c_int, address: usize) {
         if value.is_null() { return INVALID_VALUE; }
         match attribute {

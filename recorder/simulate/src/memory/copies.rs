@@ -1,4 +1,4 @@
-//! Copies and fills. To a device they do nothing; from a device they return zeros, except for small known
+//! Copies and fills. Copies to a device do nothing, and copies from a device return zeros, except for small known
 //! [contents](crate::contents).
 #![expect(unsafe_code, reason = "copies host memory, and exports functions under NVIDIA's names")]
 
@@ -10,7 +10,7 @@ use crate::answers::{self, Answer};
 use crate::contents::{self, MAX_BYTES};
 use crate::notes::{self, Kind};
 
-/// Copies `bytes` from one place to another, each on the host or on a device.
+/// Copies `bytes` from one address to another, where each is on the host or on a device.
 fn copy(to: *mut u8, from: *const u8, bytes: usize) {
     if bytes == 0 {
         return;

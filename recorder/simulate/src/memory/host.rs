@@ -1,4 +1,4 @@
-//! Host memory: pinned, registered and managed. It is really allocated.
+//! Pinned, registered and managed host memory, which is actually allocated.
 #![expect(unsafe_code, reason = "allocates memory, and exports functions under NVIDIA's names")]
 
 use std::ffi::c_void;
@@ -7,7 +7,7 @@ use super::{Kind, Range, memory};
 use crate::abi::{OUT_OF_MEMORY, Out, Status, answer, functions, give, succeeds};
 use crate::devices::current;
 
-/// Pages of the host, to which memory is aligned.
+/// Size of the host's pages, to which memory is aligned.
 const PAGE_BYTES: usize = 4096;
 
 fn allocate(address: Out<'_, usize>, bytes: usize, kind: Kind) -> Result<(), Status> {
@@ -41,7 +41,7 @@ functions! {
     }
     fn cudaFreeHost, cuMemFreeHost(address: usize) { free(address, Kind::Pinned) }
 
-    /// Managed memory is allocated on the host, where host and device may write to it; it is not counted as used.
+    /// Allocates managed memory on the host, where host and device may write to it. It is not counted as used.
     fn cudaMallocManaged, cuMemAllocManaged(address: Out<'_, usize>, bytes: usize) {
         allocate(address, bytes, Kind::Managed)
     }

@@ -1,4 +1,4 @@
-//! Memory of devices and of the host: which ranges are allocated, and how many bytes each device has left.
+//! Memory of devices and of the host, with the allocated ranges and the number of free bytes of each device.
 
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ mod host;
 mod blocks;
 mod copies;
 
-/// The kind of a range. The numbers are those of `cudaMemoryType`.
+/// The kind of a range. The values are those of `cudaMemoryType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Pinned = 1,
@@ -106,7 +106,7 @@ impl Memory {
 
 pub(crate) use blocks::{allocate, free};
 
-/// Whether an address belongs to device memory, which has no contents.
+/// Returns whether an address belongs to device memory, which has no contents.
 fn is_on_device(address: usize) -> bool {
     memory().range_of(address).is_some_and(|range| range.kind == Kind::Device)
 }

@@ -1,4 +1,5 @@
-//! Virtual memory management, for expandable segments: addresses are reserved once, and memory is mapped to them later.
+//! Virtual memory management for expandable segments, whose addresses are reserved once and to which memory is mapped
+//! later.
 #![expect(unsafe_code, reason = "exports functions under NVIDIA's names")]
 
 use std::collections::BTreeMap;
@@ -11,7 +12,7 @@ use crate::addresses::PAGE_BYTES;
 use crate::contents;
 use crate::devices::{checked, current};
 
-/// Allocated device memory that has no addresses, by handle: device and bytes.
+/// Allocated device memory that has no addresses, as device and bytes by handle.
 static HANDLES: Mutex<BTreeMap<usize, (usize, usize)>> = Mutex::new(BTreeMap::new());
 
 functions! {
@@ -24,7 +25,8 @@ functions! {
         memory().remove_device_range(start)
     }
 
-    /// `properties` are `CUmemAllocationProp`: type, type of handle, type of location, device.
+    /// Creates physical memory. `properties` points to a `CUmemAllocationProp`, whose first fields are type, type of
+    /// handle, type of location, and device.
     fn cuMemCreate(handle: Out<'_, usize>, bytes: usize, properties: Option<&[c_int; 4]>) {
         let Some(properties) = properties else { return INVALID_VALUE };
         let taken = checked(properties[3]).and_then(|device| memory().take(device, bytes).map(|_| device));
@@ -36,7 +38,7 @@ functions! {
         made.into_status()
     }
 
-    /// PyTorch unmaps memory before it releases it, so mappings are not counted.
+    /// Releases physical memory. PyTorch unmaps memory before it releases it, so mappings are not counted.
     fn cuMemRelease(handle: usize) {
         match HANDLES.lock().unwrap_or_else(PoisonError::into_inner).remove(&handle) {
             Some((device, bytes)) => { memory().give_back(device, bytes); SUCCESS }

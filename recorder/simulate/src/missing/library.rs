@@ -1,10 +1,10 @@
-//! Writes a shared library, an ELF file without sections, each of whose functions calls one common function with its
-//! own number.
+//! Writes a shared library as an ELF file without sections. Each of its functions calls a common function with its own
+//! index.
 
 /// Name of the variable that contains the address of the common function.
 pub(super) const SLOT: &str = "highwater_simulate_slot";
 
-/// Alignment of segments: the largest page of x86-64 and AArch64 Linux.
+/// Alignment of segments, the largest page size of x86-64 and AArch64 Linux.
 const PAGE: u64 = 1 << 16;
 const HEADER_BYTES: u64 = 64;
 const SEGMENT_BYTES: u64 = 56;
@@ -30,7 +30,8 @@ const TAG_SYMBOLS: u64 = 6;
 const TAG_STRINGS_BYTES: u64 = 10;
 const TAG_SYMBOL_BYTES: u64 = 11;
 
-/// The code of function `number` at address `at`: passes the number and jumps to the address in the variable at `slot`.
+/// The code of function `number` at address `at`, which passes the number and jumps to the address in the variable at
+/// `slot`.
 #[cfg(target_arch = "x86_64")]
 fn stub(number: u32, at: u64, slot: u64) -> Vec<u8> {
     let mut code = vec![0xbf]; // mov edi, number
@@ -40,7 +41,8 @@ fn stub(number: u32, at: u64, slot: u64) -> Vec<u8> {
     code
 }
 
-/// The code of function `number` at address `at`: passes the number and jumps to the address in the variable at `slot`.
+/// The code of function `number` at address `at`, which passes the number and jumps to the address in the variable at
+/// `slot`.
 #[cfg(target_arch = "aarch64")]
 fn stub(number: u32, at: u64, slot: u64) -> Vec<u8> {
     let words = ((slot - (at + 8)) / 4) as u32;

@@ -1,7 +1,8 @@
 //! Functions of NVIDIA's libraries that a program's libraries import and that are not simulated.
 //!
-//! A library in memory defines each of them by its name, is loaded before the importing library, and so is found before
-//! NVIDIA's own: a call then ends here, and is named, instead of reaching a real library by accident.
+//! A library in memory defines each of these functions by name and is loaded before the importing library, so it is
+//! found before NVIDIA's own libraries. A call then ends in this library and is reported by name, instead of reaching a
+//! real library by accident.
 #![expect(unsafe_code, reason = "loads a library that it has written, and is called by it")]
 
 use std::collections::HashSet;
@@ -23,14 +24,15 @@ use crate::notes::{self, Kind};
 
 mod library;
 
-/// Prefixes of the names of NVIDIA's library functions; driver functions are `cu` followed by a capital letter. NVRTC
-/// and nvJitLink are not listed: they compile, which needs no device.
+/// Prefixes of the names of NVIDIA's library functions. Driver functions are `cu` followed by a capital letter. NVRTC
+/// and nvJitLink are not listed, since they compile code, which needs no device.
 const PREFIXES: [&str; 13] = [
     "cuda", "__cuda", "cublas", "cudnn", "cufft", "cusolver", "cusparse", "curand", "cupti", "nccl", "nvml", "nvshmem",
     "cufile",
 ];
 
-/// Functions of the real libraries, because they need no device: cuDNN's descriptors, which are structures on the host.
+/// Functions that are taken from the real libraries because they need no device, such as cuDNN's descriptors, which are
+/// structures on the host.
 const REAL: [&str; 24] = [
     "cudnnCreateTensorDescriptor",
     "cudnnDestroyTensorDescriptor",
@@ -61,7 +63,7 @@ const REAL: [&str; 24] = [
 /// Exit status of a program that calls a missing function while no listener is set.
 const STATUS: c_int = 3;
 
-/// The names of the missing functions, by number.
+/// The names of the missing functions, by index.
 static NAMES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Called by each missing function.
@@ -124,7 +126,7 @@ fn load(names: &[String], first: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// Defines the functions that the library at `path` imports and that no library defines; returns their number.
+/// Defines the functions that the library at `path` imports and that no library defines. Returns their number.
 fn define_missing_of(path: &Path) -> Result<usize, String> {
     let mut known = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     let mut seen: HashSet<String> = known.iter().cloned().collect();
@@ -141,8 +143,8 @@ fn define_missing_of(path: &Path) -> Result<usize, String> {
 }
 
 functions! {
-    /// Defines the functions that the library at `path` imports from NVIDIA's and that are not simulated. Must be
-    /// called before the library is loaded. Returns their number; -1 if the file cannot be read.
+    /// Defines the functions that the library at `path` imports from NVIDIA's libraries and that are not simulated.
+    /// Must be called before the library is loaded. Returns their number, or -1 if the file cannot be read.
     fn highwater_simulate_define_missing(path: *const c_char) -> c_int {
         if path.is_null() { return -1; }
         // SAFETY: the caller's path, which ends with a zero.

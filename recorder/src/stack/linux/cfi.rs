@@ -56,7 +56,8 @@ impl UnwindTables {
         self.changes
     }
 
-    /// Replaces the tables by later ones. Never calls the loader: a thread that holds its lock may be waiting for ours.
+    /// Replaces the tables with later ones. Never calls the loader, since a thread that holds its lock may be waiting
+    /// for the lock of this crate.
     pub(super) fn renew(&mut self, later: Self) {
         let former = std::mem::replace(self, later);
         for module in former.modules.iter().filter(|module| module.kept) {
@@ -77,7 +78,7 @@ impl UnwindTables {
     }
 
     /// Returns the rule of a return address. Also returns the name of its module if that must first be passed to
-    /// `loader::keep_loaded`: before that, the rule must not be stored.
+    /// `loader::keep_loaded`. Before that, the rule must not be stored.
     pub(super) fn rule(&mut self, return_address: u64) -> (Rule, Option<CString>) {
         let call = return_address.wrapping_sub(1);
         // Code outside all modules is generated at run time, and may change.
@@ -138,8 +139,8 @@ impl Tables {
 ///
 /// # Safety
 ///
-/// The range must be readable, and the bytes may be used only while the module stays loaded. That is true for rules of
-/// an address on a current stack: its module is in use, and the list of modules is reloaded after an unload.
+/// The range must be readable, and the bytes may be used only while the module stays loaded. This holds for rules of an
+/// address on a current stack, because its module is in use, and the list of modules is reloaded after an unload.
 unsafe fn bytes(range: &Range<u64>) -> Bytes {
     // SAFETY: as the caller promises.
     let slice = unsafe { std::slice::from_raw_parts(range.start as *const u8, (range.end - range.start) as usize) };

@@ -8,7 +8,7 @@ pub(super) struct Registers {
     pub(super) counter: u64,
     /// Stack pointer after the return.
     pub(super) stack: u64,
-    /// Frame pointer: `rbp`; on AArch64 `x29`.
+    /// Frame pointer, which is `rbp`, or `x29` on AArch64.
     pub(super) base: u64,
 }
 
@@ -17,12 +17,12 @@ pub(super) use x86_64::{OUTERMOST_MISSED, Rules, address_of, ends_chain};
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
-    //! Compilers keep no frame pointers by default: frames are found with the rules of their unwind tables.
+    //! Compilers keep no frame pointers by default, so frames are found with the rules in the unwind tables.
 
     use crate::stack::platform::rule::Rule;
     use crate::stack::platform::rules::{self, RuleTable};
 
-    /// Maximum number of outermost frames that a walk may miss: none.
+    /// Maximum number of outermost frames that a walk may miss, which is none.
     pub(in crate::stack::platform) const OUTERMOST_MISSED: usize = 0;
 
     /// The rules of all addresses that were looked up so far.
@@ -52,7 +52,7 @@ mod x86_64 {
         counter
     }
 
-    /// Returns whether the register that a frame is found from marks the end of the chain.
+    /// Returns whether the register from which a frame is found marks the end of the chain.
     #[inline(always)]
     pub(in crate::stack::platform) fn ends_chain(_from: u64) -> bool {
         false
@@ -68,7 +68,7 @@ mod aarch64 {
 
     use crate::stack::platform::rule::Rule;
 
-    /// Maximum number of outermost frames that a walk may miss: program and thread start have no frame record.
+    /// Maximum number of outermost frames that a walk may miss, since program and thread start have no frame record.
     pub(in crate::stack::platform) const OUTERMOST_MISSED: usize = 2;
 
     /// A single rule for all addresses.
@@ -93,7 +93,7 @@ mod aarch64 {
         counter & ((1 << 48) - 1)
     }
 
-    /// Returns whether the register that a frame is found from marks the end of the chain.
+    /// Returns whether the register from which a frame is found marks the end of the chain.
     #[inline(always)]
     pub(in crate::stack::platform) fn ends_chain(from: u64) -> bool {
         from == 0

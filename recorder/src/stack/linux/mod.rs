@@ -26,14 +26,14 @@ use crate::reentrancy;
 static PORTABLE: AtomicBool = AtomicBool::new(false);
 static CHECKED: AtomicBool = AtomicBool::new(false);
 
-/// Captures the current stack; the first frame is this function's caller. See [`crate::stack`] for costs and limits.
+/// Captures the current stack, starting with this function's caller. See [`crate::stack`] for costs and limits.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 pub extern "C" fn capture() -> StackKey {
     core::arch::naked_asm!("mov rdi, [rsp]", "lea rsi, [rsp + 8]", "mov rdx, rbp", "jmp {walk}", walk = sym capture_from)
 }
 
-/// Captures the current stack; the first frame is this function's caller. See [`crate::stack`] for costs and limits.
+/// Captures the current stack, starting with this function's caller. See [`crate::stack`] for costs and limits.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
 pub extern "C" fn capture() -> StackKey {

@@ -1,5 +1,5 @@
-//! Stack capture with `_Unwind_Backtrace`, which every Rust program on Linux links: the walk's slow and reliable
-//! fallback and reference.
+//! Stack capture with `_Unwind_Backtrace`, which every Rust program on Linux links. It is slow but reliable, and serves
+//! as the walk's fallback and reference.
 
 #![expect(unsafe_code, reason = "calls the C unwinder")]
 
@@ -22,7 +22,7 @@ pub(super) struct Trace {
     len: usize,
     /// Whether there were more frames than [`MAX_FRAMES`].
     pub(super) cut: bool,
-    /// Return address of the first frame to keep: those inside it are the recorder's own.
+    /// Return address of the first frame to keep. The frames inside it belong to the recorder.
     from: u64,
 }
 
@@ -36,7 +36,7 @@ impl Trace {
         trace
     }
 
-    /// Returns the return addresses, innermost first; empty if the first frame was not found.
+    /// Returns the return addresses, innermost first. The list is empty if the first frame was not found.
     pub(super) fn frames(&self) -> &[u64] {
         &self.frames[..self.len]
     }

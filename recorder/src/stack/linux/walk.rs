@@ -1,4 +1,4 @@
-//! Walks the current stack, but only the part that changed since the thread's last capture.
+//! Walks the part of the current stack that changed since the thread's last capture.
 //!
 //! A frame is fully described by its program counter, stack pointer and base register, because these, the frame's
 //! [`Rule`] and the stack's memory determine the caller's. The [`Record`] keeps the frames of the last capture and
@@ -7,9 +7,9 @@
 //! Comparing the words takes a fraction of a nanosecond each; most captures of a training step walk three or four
 //! frames.
 //!
-//! Finding one return address unchanged would not be enough: two calls of `f` from two lines of `main` leave everything
-//! inside `f` as it was. The base register is compared only if an outer frame is found through it, since compilers also
-//! use it for other values such as loop counters.
+//! An unchanged return address alone would not suffice, since two calls of `f` from two lines of `main` leave
+//! everything inside `f` unchanged. The base register is compared only if an outer frame is found through it, since
+//! compilers also use it for other values such as loop counters.
 
 #![expect(unsafe_code, reason = "reads the words of the running thread's stack")]
 
@@ -18,11 +18,11 @@ use super::rule::{Kind, Rule};
 use crate::stack::MAX_FRAMES;
 use crate::stack::depot::{self, Front, StackKey};
 
-/// A frame that the last capture did not have, so that its caller was looked up.
+/// A frame that is not in the last capture, so that its caller had to be looked up.
 #[derive(Clone, Copy)]
 struct Fresh {
     at: Registers,
-    /// Address that `at.base` was loaded from; 0 if the callee had left it alone.
+    /// Address from which `at.base` was loaded; 0 if the callee had not changed it.
     base_slot: u64,
     rule: Rule,
 }
@@ -73,11 +73,11 @@ unsafe fn load(address: u64) -> u64 {
 /// The result of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Walk {
-    /// The stack; [`StackKey::NONE`] if the depot is full.
+    /// The stack, or [`StackKey::NONE`] if the depot is full.
     Found(StackKey),
     /// The innermost frames of a stack that has more than [`MAX_FRAMES`].
     Cut(StackKey),
-    /// A frame has no usable rule, or words are inconsistent: the platform's unwinder must capture the stack.
+    /// A frame has no usable rule, or words are inconsistent, so the platform's unwinder must capture the stack.
     Foreign,
 }
 
@@ -90,14 +90,15 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Creates an empty record on the heap: some 40 KB of address space, of which only used pages take memory.
+    /// Creates an empty record on the heap, which takes some 40 KB of address space, of which only used pages take
+    /// memory.
     pub(super) fn new() -> Box<Self> {
         // SAFETY: numbers, a bool, and numbers in transparent structures, for all of which zero is valid.
         unsafe { Box::<Self>::new_zeroed().assume_init() }
     }
 
     /// Walks the stack that begins at `from`, the registers of a caller of this function on the current thread's own
-    /// stack; `top` is the end of that stack.
+    /// stack. `top` is the end of that stack.
     #[inline(always)]
     pub(super) fn walk(&mut self, from: Registers, top: u64, front: &mut Front) -> Walk {
         loop {
@@ -122,7 +123,7 @@ impl Record {
         }
     }
 
-    /// Walks outwards into `fresh`, until a recorded frame or the outermost one.
+    /// Walks outwards into `fresh`, up to a recorded frame or the outermost frame.
     #[inline(always)]
     fn collect(&mut self, from: Registers, top: u64) -> Collected {
         let mut rules = machine::Rules::now();
@@ -209,8 +210,8 @@ impl Record {
         Some(self.known[..frames].partition_point(|known| usize::from(known.words) <= innermost.unwrap_or(0)))
     }
 
-    /// Appends the `fresh` frames to the `kept` ones, and returns the key of the whole stack. `base_slot` is where the
-    /// base register of the innermost kept frame was loaded from this time.
+    /// Appends the `fresh` frames to the `kept` frames, and returns the key of the whole stack. `base_slot` is the
+    /// address from which the base register of the innermost kept frame was loaded this time.
     #[inline(always)]
     fn append(&mut self, kept: usize, fresh: usize, base_slot: u64, front: &mut Front) -> StackKey {
         self.depth = 0;

@@ -1,4 +1,4 @@
-//! Builds the annotations named by the program from their separate starts and ends.
+//! Builds the annotations of the program from their separate starts and ends.
 
 use hashbrown::HashMap;
 
@@ -14,12 +14,12 @@ pub(super) struct Mark {
     pub(super) device: i64,
     /// Time since the recording's origin, in nanoseconds.
     pub(super) time_ns: u64,
-    /// The event that recorded it; `NONE` if it does not come from the trace.
+    /// The event that recorded the mark; `NONE` if it does not come from the trace.
     pub(super) event: EventId,
 }
 
-/// Pairs each end with the latest open start of the same name and device (neither end names a thread). The pairs are
-/// ordered by their starts, or by their ends where the start is missing.
+/// Pairs each end with the latest open start of the same name and device, since neither end names a thread. The pairs
+/// are ordered by their starts, or by their ends where the start is missing.
 fn pairs(marks: &[Mark]) -> Vec<(Option<Mark>, Option<Mark>)> {
     let mut rows: Vec<(Option<Mark>, Option<Mark>)> = Vec::new();
     let mut open: HashMap<(StringId, i64), Vec<usize>> = HashMap::new();

@@ -1,22 +1,22 @@
 //! Determines which block each event of a device refers to. A trace identifies blocks by address, and addresses are
-//! reused; the order of the events distinguishes the successive blocks at an address.
+//! reused. The order of the events distinguishes the successive blocks at an address.
 
 use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
 
 use super::super::raw::{Action, RawEvent};
 
-/// Identifies the block of an event: the index of its allocation among the device's allocations or, if [`BASELINE`] is
-/// set, its row among the blocks allocated before the trace begins.
+/// Identifies the block of an event, either by the index of its allocation among the device's allocations or, if
+/// [`BASELINE`] is set, by its row among the blocks allocated before the trace begins.
 type BlockRef = u32;
 
 /// Flag for blocks of the baseline.
 const BASELINE: BlockRef = 1 << 31;
 
-/// The event does not refer to a block, or frees one that cannot exist.
+/// The event does not refer to a block, or frees a block that cannot exist.
 const NO_LIFE: BlockRef = BlockRef::MAX;
 
-/// Stands for "not a block of the final state".
+/// Means "not a block of the final state".
 pub(super) const NOT_FINAL: u32 = u32::MAX;
 
 /// A block allocated before the trace begins.
@@ -27,7 +27,7 @@ pub(super) struct Baseline {
     /// Rounded size; `None` if the file does not give it.
     pub(super) allocated: Option<u64>,
     pub(super) stream: u64,
-    /// Whether its free was requested before the trace begins.
+    /// Whether the free of the block was requested before the trace begins.
     pub(super) is_waiting: bool,
     /// The row among the snapshot's blocks, or [`NOT_FINAL`].
     pub(super) of_final: u32,
@@ -42,19 +42,19 @@ pub(super) struct SnapshotBlock {
     pub(super) requested: u64,
     pub(super) allocated: u64,
     pub(super) stream: u64,
-    /// Whether it was freed but is still waiting for another stream.
+    /// Whether the block is awaiting free.
     pub(super) is_waiting: bool,
 }
 
-/// The free events, of the two, that are missing from a trace.
+/// The kind of free event that is missing from a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Skipped {
-    /// Neither is missing: both are recorded.
+    /// Both kinds are recorded.
     #[default]
     Neither,
-    /// `free_completed` is missing: a request frees the block.
+    /// `free_completed` is missing, so a request frees the block.
     Completions,
-    /// `free_requested` is missing: a completion frees the block.
+    /// `free_requested` is missing, so a completion frees the block.
     Requests,
 }
 
@@ -77,18 +77,18 @@ struct LatestAtAddress {
 #[derive(Clone, Copy, Debug)]
 struct Repeated {
     former: BlockRef,
-    /// The first of all blocks that share a key.
+    /// The first of all blocks with the same key.
     name: BlockRef,
 }
 
-/// Differences between the trace's final state and the snapshot, as numbers of blocks.
+/// Differences between the trace's final state and the snapshot, in numbers of blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Differences {
     /// Active only according to the trace.
     pub(super) only_trace: u64,
     /// Active only according to the snapshot.
     pub(super) only_final: u64,
-    /// Waiting according to one of them, live according to the other.
+    /// Awaiting free according to one of them, and live according to the other.
     pub(super) waiting: u64,
 }
 
@@ -97,8 +97,8 @@ pub(super) struct Differences {
 pub(super) struct MatchedBlocks {
     /// The block of each event.
     of_event: Vec<BlockRef>,
-    /// The blocks allocated before the trace begins: those freed in the trace in order of their frees, then those never
-    /// freed by descending address.
+    /// The blocks allocated before the trace begins. Those freed in the trace come first, in order of their frees,
+    /// followed by those never freed, by descending address.
     pub(super) baseline: Vec<Baseline>,
     /// Allocations whose block exists at the end, by index, with the block's row in the snapshot.
     pub(super) known: Vec<(u32, u32)>,
@@ -114,7 +114,7 @@ pub(super) struct MatchedBlocks {
 }
 
 impl MatchedBlocks {
-    /// Matches the events of `trace` to blocks; `finals` are the active blocks of the snapshot, by address.
+    /// Matches the events of `trace` to blocks. `finals` are the active blocks of the snapshot, by address.
     pub(super) fn of(trace: &[RawEvent], finals: &[SnapshotBlock]) -> Self {
         let mut lives = Self { of_event: Vec::with_capacity(trace.len()), ..Self::default() };
         let completes = |event: &RawEvent| matches!(event.action, Action::FreeCompleted | Action::Free);
@@ -217,7 +217,8 @@ impl MatchedBlocks {
         life
     }
 
-    /// Compares with the snapshot's active blocks, takes their sizes, and adds those that the trace never refers to.
+    /// Compares the blocks with the snapshot's active blocks, takes their sizes, and adds those that the trace never
+    /// refers to.
     fn resolve(&mut self, finals: &[SnapshotBlock]) {
         if self.unrequested > 0 && !self.has_requests {
             self.skipped = Skipped::Requests;
@@ -264,8 +265,8 @@ impl MatchedBlocks {
         self.tenants = HashMap::new();
     }
 
-    /// Returns the place (index) of an event's block among all blocks of the device, if the event has one: first the
-    /// baseline, longest-lived blocks first, then the allocations in order.
+    /// Returns the index of an event's block among all blocks of the device, if the event has one. The baseline comes
+    /// first, longest-lived blocks first, then the allocations in order.
     #[inline]
     pub(super) fn place(&self, position: usize) -> Option<u64> {
         self.of_event.get(position).filter(|life| **life != NO_LIFE).map(|life| self.place_of(*life))
@@ -276,8 +277,8 @@ impl MatchedBlocks {
         if life & BASELINE == 0 { baseline + u64::from(life) } else { baseline - 1 - u64::from(life & !BASELINE) }
     }
 
-    /// Returns the key of an event's block: its place, unless an earlier block at its address was never freed; then the
-    /// two share the earlier block's key.
+    /// Returns the key of an event's block, which is its index, unless an earlier block at its address was never freed.
+    /// In that case, the two share the earlier block's key.
     #[inline]
     pub(super) fn key(&self, position: usize) -> Option<u64> {
         if self.repeated.is_empty() {
@@ -288,13 +289,13 @@ impl MatchedBlocks {
         (life != NO_LIFE).then(|| self.place_of(name))
     }
 
-    /// Returns the place of the block that the allocation at `position` shows to be freed.
+    /// Returns the index of the block that must have been freed, as the allocation at `position` shows.
     pub(super) fn replaced(&self, position: usize) -> Option<u64> {
         let repeated = self.repeated.get(self.of_event.get(position)?)?;
         Some(self.place_of(repeated.former))
     }
 
-    /// Iterates over the baseline by place.
+    /// Iterates over the baseline by index.
     pub(super) fn baseline_by_place(&self) -> impl ExactSizeIterator<Item = &Baseline> {
         self.baseline.iter().rev()
     }

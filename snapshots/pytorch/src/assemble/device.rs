@@ -12,7 +12,7 @@ use highwater_snapshots::trace::PINNED_DEVICE;
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::yielding::tick;
 
-/// Pinned host memory is represented as a device with this ordinal.
+/// The id of the device that represents pinned host memory.
 pub(super) const HOST: DeviceId = PINNED_DEVICE;
 
 /// Inputs shared by all devices.
@@ -21,7 +21,7 @@ pub(super) struct Source<'a> {
     pub(super) blocks: &'a [RawBlock],
     pub(super) extras: &'a [Extras],
     pub(super) rules: &'a AllocRules,
-    /// Whether the file has segments of any device: if it does, a device without segments has none.
+    /// Whether the file has segments of any device. If it has, a device without segments has none.
     pub(super) has_segments: bool,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Device {
     pub(super) trace: Vec<RawEvent>,
     pub(super) lives: MatchedBlocks,
     pub(super) start: Start,
-    /// Rounded sizes by place; `None` if sizes are used as recorded.
+    /// Rounded sizes by block index; `None` if sizes are used as recorded.
     sizes: Option<Vec<u64>>,
     /// Number of blocks whose rounded size is not in the file.
     pub(super) sizes_inferred: u64,
@@ -62,8 +62,8 @@ impl Device {
         device
     }
 
-    /// Prepares the computation of rounded sizes; `None` if they are used as recorded: the host's allocator rounds
-    /// sizes before it records them.
+    /// Prepares the computation of rounded sizes. Returns `None` if they are used as recorded, since the host's
+    /// allocator rounds sizes before it records them.
     pub(super) fn layout<'a>(&self, source: &Source<'a>) -> Option<Layout<'a>> {
         (self.id != HOST).then(|| Layout::new(source.rules, &self.start, self.lives.baseline_by_place()))
     }
@@ -83,7 +83,7 @@ impl Device {
         self.sizes = Some(layout.bytes.clone());
     }
 
-    /// Replays the events in `layout`; `each` is called with the rounded size of each allocation.
+    /// Replays the events in `layout`, and calls `each` with the rounded size of each allocation.
     pub(super) fn replay(&self, source: &Source<'_>, layout: &mut Layout<'_>, mut each: impl FnMut(u64)) {
         let mut known = self.lives.known.iter().peekable();
         let mut allocs = 0;
@@ -143,7 +143,7 @@ impl Device {
         })
     }
 
-    /// Returns the rounded size of the device's block at `place`.
+    /// Returns the rounded size of the device's block with index `place`.
     #[inline]
     pub(super) fn allocated(&self, place: u64, requested: u64) -> u64 {
         let size = self.sizes.as_ref().and_then(|sizes| sizes.get(place as usize));
@@ -164,7 +164,7 @@ impl Device {
         self.problems.push(Problem::new(format!("{}: {what}", self.name())));
     }
 
-    /// Reports totals of the file that are not the sums of its blocks, and blocks that contradict their segments.
+    /// Reports totals of the file that differ from the sums of its blocks, and blocks that contradict their segments.
     fn report_sums(&mut self, segments: &[&RawSegment], blocks: &[RawBlock]) {
         let size_if = |block: &RawBlock, counts: bool| if counts { block.size } else { 0 };
         let names = ["total_size", "allocated_size", "active_size", "requested_size"];
@@ -252,7 +252,7 @@ impl Device {
     }
 }
 
-/// A total that a segment states, and the sum of its blocks.
+/// A total stated by a segment, and the sum of its blocks.
 #[derive(Clone, Copy, Debug, Default)]
 struct StatedSum {
     segments: u64,

@@ -1,5 +1,6 @@
-//! Replays how the allocator split its segments into blocks. This is needed because a trace has requested sizes only,
-//! and a block may be larger than the rounded request: the allocator does not split off a remainder that is too small.
+//! Replays how the allocator split its segments into blocks. This is needed because a trace has only requested sizes,
+//! and a block may be larger than the rounded request, since the allocator does not split off a remainder that is too
+//! small.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +11,11 @@ use super::start::Start;
 use highwater_snapshots::alloc_rules::{AllocRules, SMALL_REQUEST, SMALL_SEGMENT, SegmentKind};
 use highwater_snapshots::ranges::Ranges;
 
-/// Identifies a segment. Free blocks coalesce within a segment but not across segments; adjacent mapped pages coalesce.
+/// Identifies a segment. Free blocks coalesce within a segment but not across segments, and adjacent mapped pages
+/// coalesce.
 type Segment = u32;
 
-/// Stands for all mapped pages of expandable segments.
+/// Represents all mapped pages of expandable segments.
 const PAGES: Segment = 0;
 
 /// The block is in no known segment.
@@ -24,14 +26,14 @@ const UNKNOWN: Segment = u32::MAX;
 pub(super) struct Layout<'a> {
     rules: &'a AllocRules,
     free: Ranges<Segment>,
-    /// Segments other than mapped pages: end and identifier by address.
+    /// The end and identifier of segments other than mapped pages, by address.
     reserved: BTreeMap<u64, (u64, Segment)>,
     segments: Segment,
-    /// Rounded size of each block, by place (index): the baseline, then the allocations in order.
+    /// Rounded size of each block, by index. The baseline comes first, then the allocations in order.
     pub(super) bytes: Vec<u64>,
-    /// Segment of each block, by place.
+    /// Segment of each block, by index.
     segment: Vec<Segment>,
-    /// Live baseline blocks of which only the rounded request is known, by end address. If a later block begins
+    /// Live baseline blocks for which only the rounded request is known, by end address. If a later block begins
     /// further on within the free range that follows, the baseline block is larger.
     doubtful: HashMap<u64, u32>,
     /// Number of blocks that began at an address that was not the start of a free block.
@@ -47,14 +49,14 @@ pub(super) struct Layout<'a> {
 pub(super) struct Request {
     pub(super) address: u64,
     pub(super) requested: u64,
-    /// Whether it is for a private pool.
+    /// Whether the request is for a private pool.
     pub(super) is_private: bool,
     /// Rounded size, if the file gives it.
     pub(super) exact: Option<u64>,
 }
 
 impl<'a> Layout<'a> {
-    /// Creates the state before the first event. `baseline` is sorted by place.
+    /// Creates the state before the first event. `baseline` is sorted by block index.
     pub(super) fn new<'b>(
         rules: &'a AllocRules,
         start: &Start,
@@ -89,7 +91,7 @@ impl<'a> Layout<'a> {
         layout
     }
 
-    /// Places a block of the baseline; the next block begins at `next`.
+    /// Places a block of the baseline. The next block begins at `next`.
     fn place(&mut self, block: &Baseline, place: u32, next: u64) {
         let address = block.address;
         let rounded = self.rules.round(block.requested);
@@ -139,7 +141,7 @@ impl<'a> Layout<'a> {
         self.free.remove(address, end);
     }
 
-    /// Adds pages that were mapped; they coalesce with adjacent free blocks.
+    /// Adds pages that were mapped, which coalesce with adjacent free blocks.
     pub(super) fn map(&mut self, address: u64, end: u64) {
         self.free.insert(address, end, PAGES);
     }
@@ -149,7 +151,7 @@ impl<'a> Layout<'a> {
         self.free.remove(address, end);
     }
 
-    /// Whether the sizes of the baseline can no longer change.
+    /// Returns whether the sizes of the baseline can no longer change.
     pub(super) fn is_baseline_final(&self) -> bool {
         self.doubtful.is_empty()
     }
@@ -191,7 +193,7 @@ impl<'a> Layout<'a> {
         bytes
     }
 
-    /// If a baseline block turns out to extend to `address`, grows it and returns the free range after it.
+    /// If a baseline block is found to extend to `address`, enlarges it and returns the free range after it.
     fn grow_before(&mut self, address: u64) -> Option<(u64, Segment)> {
         if self.doubtful.is_empty() {
             return None;
@@ -205,7 +207,7 @@ impl<'a> Layout<'a> {
         self.free.starting_at(address)
     }
 
-    /// Frees the block at `place`.
+    /// Frees the block with index `place`.
     pub(super) fn free_block(&mut self, place: u64, address: u64) {
         let row = place as usize;
         let (Some(&bytes), Some(&segment)) = (self.bytes.get(row), self.segment.get(row)) else { return };

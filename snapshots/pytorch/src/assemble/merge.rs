@@ -17,7 +17,7 @@ pub(super) struct Next {
 }
 
 /// Calls `each` with every event of `traces`. At equal times the first trace comes first, so traces without times
-/// follow one another. Returns, for each trace, the number of events that are earlier than one before them.
+/// follow one another. For each trace, returns the number of events that are earlier than an event before them.
 pub(super) fn merge<'a>(traces: &[&'a [RawEvent]], mut each: impl FnMut(Next, &'a RawEvent)) -> Vec<u64> {
     let mut backwards = vec![0; traces.len()];
     // The next event of each trace: time, trace, position.

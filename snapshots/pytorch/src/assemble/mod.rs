@@ -1,12 +1,12 @@
 //! Assembles a trace from the contents of a snapshot.
 //!
 //! A snapshot identifies blocks only by address, gives rounded sizes only for its final state, and starts at an
-//! arbitrary point, because its ring buffer keeps only the newest events. Therefore, for each device:
-//! [`block_matching`] determines which block each event refers to and which blocks existed before, [`start`] determines
-//! which segments existed before, and [`layout_replay`] replays how the allocator split them. Then [`merge`] merges the
-//! devices' events, and [`writer`] passes them to the builder: one event of the trace for each event of the snapshot.
-//! The blocks of a long trace of a single device are replayed on a separate thread while its events are written,
-//! which takes their [`sizes`](mod@sizes) as they come.
+//! arbitrary point, because its ring buffer keeps only the newest events. Each device is therefore processed in several
+//! steps. [`block_matching`] determines which block each event refers to and which blocks existed before, [`start`]
+//! determines which segments existed before, and [`layout_replay`] replays how the allocator split them. Then [`merge`]
+//! merges the devices' events, and [`writer`] passes them to the builder, with one event of the trace for each event of
+//! the snapshot. The blocks of a long trace of one device are replayed on a separate thread while its events are
+//! written, using their [`sizes`](mod@sizes) as they are computed.
 
 mod stacks;
 mod ops;
@@ -52,13 +52,13 @@ use stacks::{Stacks, take_frames};
 use tags::{TagRanges, Tags};
 use writer::Writer;
 
-/// Number of events from which the sizes of blocks are computed on another thread.
+/// Number of events from which on the sizes of blocks are computed on another thread.
 const LONG_TRACE: usize = 1 << 16;
 
-/// Assembles a trace from a snapshot. What cannot be represented is listed in the trace's problems or counted in its
-/// trust.
+/// Assembles a trace from a snapshot. Facts that cannot be represented are listed in the trace's problems or counted in
+/// its trust.
 ///
-/// Each event of a device becomes one event, in the order of the device's trace; several devices are merged by time.
+/// Each event of a device becomes one event, in the order of the device's trace. Several devices are merged by time.
 /// Pinned host memory becomes device 255.
 pub fn assemble(raw: RawSnapshot) -> Trace {
     let RawSnapshot { strings, frames, stacks: frame_lists, texts, extras, traces, host_trace, .. } = raw;
@@ -263,7 +263,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Returns the smallest known time, in microseconds since 1970; 0 if none is known.
+/// Returns the smallest known time, in microseconds since 1970, or 0 if none is known.
 fn origin<'a>(traces: impl Iterator<Item = &'a [RawEvent]>, annotations: &[RawAnnotation]) -> u64 {
     let of_events = traces.flatten().map(|event| event.time_us);
     of_events.chain(annotations.iter().map(|row| row.time_us)).filter(|time| *time > 0).min().unwrap_or(0)

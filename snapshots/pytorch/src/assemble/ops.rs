@@ -21,7 +21,7 @@ pub(super) struct Ops {
 }
 
 impl Ops {
-    /// Returns the operation of the forward stack `list` of `texts`; `NONE` if there is no such stack.
+    /// Returns the operation of the forward stack `list` of `texts`, or `NONE` if there is no such stack.
     pub(super) fn id(&mut self, tables: &mut Tables, rows: &mut Rows, (texts, list): (&Sequences, u32)) -> OpId {
         if list == Sequences::NONE || list as usize >= texts.count() {
             return OpId::NONE;

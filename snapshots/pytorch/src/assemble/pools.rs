@@ -1,5 +1,5 @@
-//! Adds the private pools of segments to the events that reserved them: only the list of segments at the end names
-//! pools.
+//! Adds the private pools of segments to the events that reserved them, since only the list of segments at the end
+//! names pools.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use crate::rows::Rows;
 use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::trace::{Attribute, Owner, SegmentRole, TraceParts};
 
-/// Adds the pools of those of `segments` that are private. A range that is still reserved at the end belongs to the
-/// segment that it lies in.
+/// Adds the pools of the `segments` that are private. A range that is still reserved at the end belongs to the segment
+/// that contains it.
 pub(super) fn add_pools(trace: &mut TraceParts, segments: &[RawSegment], rows: &mut Rows) {
     let mut private: BTreeMap<(DeviceId, u64), (u64, (u64, u64))> = BTreeMap::new();
     for segment in segments.iter().filter(|segment| segment.pool_id != (0, 0)) {

@@ -1,6 +1,6 @@
-//! Times as numbers of allocations on a device, as the Python package records them.
+//! Times as allocation counts on a device, as recorded by the Python package.
 //!
-//! The number at the end of the recording is known, so the last allocation of the trace has that position.
+//! The count at the end of the recording is known, so the last allocation of the trace has that position.
 
 use hashbrown::HashMap;
 
@@ -31,7 +31,7 @@ impl Positions {
         Self { allocs, first, by_address }
     }
 
-    /// The positions of device `device` of a recorded program; `None` if its allocations were not counted.
+    /// Returns the positions of device `device` of a recorded program, or `None` if its allocations were not counted.
     pub(super) fn in_run(trace: &TraceParts, run: &RunFacts, device: u16) -> Option<Self> {
         Some(Self::of(trace, DeviceId(device), run.number(&format!("device.{device}.allocations"))?))
     }
@@ -41,13 +41,13 @@ impl Positions {
         position.is_some_and(|position| position < self.first)
     }
 
-    /// The number of allocations in the recording before `position`; `None` if that is not part of it.
+    /// Returns the number of allocations in the recording before `position`, or `None` if that is not part of it.
     pub(super) fn recorded(&self, position: u64) -> Option<u64> {
         position.checked_sub(self.first).filter(|count| *count <= self.allocs.len() as u64)
     }
 
-    /// The block of `bytes` that is live at `address`, `count` allocations after the beginning, and the number of
-    /// allocations up to its own.
+    /// Returns the block of `bytes` that is live at `address` after `count` allocations, and the number of allocations
+    /// up to its own.
     pub(super) fn block(&self, trace: &TraceParts, count: u64, address: u64, bytes: u64) -> Option<(BlockId, u64)> {
         let before = count.checked_sub(1).map(|last| self.allocs[last as usize]);
         let blocks = &trace.blocks;

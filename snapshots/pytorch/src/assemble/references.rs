@@ -1,5 +1,5 @@
-//! Attaches the references that the Python package followed to their blocks, as [attributes](ATTRIBUTE). The package
-//! gives a block's address at a [position](super::positions).
+//! Attaches the references found by the Python package to their blocks, as [attributes](ATTRIBUTE). The package gives a
+//! block's address at a [position](super::positions).
 
 use std::collections::BTreeMap;
 
@@ -85,12 +85,12 @@ impl OfDevice {
     }
 }
 
-/// Allocations within a node of the graph, at most, that are searched for reduced gradients.
+/// Maximum number of allocations within a node of the graph that are searched for reduced gradients.
 const MAX_REDUCTIONS: u64 = 256;
 
 impl Positions {
-    /// The position before the last allocations of `reduced` bytes each between two positions: gradients that a node
-    /// reduces once it needs nothing more. `None` if there are none.
+    /// Returns the position before the last allocations of `reduced` bytes each between two positions, which are
+    /// gradients that a node reduces once it needs nothing more. Returns `None` if there are none.
     fn before_reduction(&self, trace: &TraceParts, reduced: &str, from: Option<u64>, to: Option<u64>) -> Option<u64> {
         let (from, mut position) = (from?.max(to?.saturating_sub(MAX_REDUCTIONS)), to?);
         let is_of = |position: u64, bytes: u64| {
@@ -128,7 +128,7 @@ impl<'a> Line<'a> {
         self.rest.split(' ').next()?.parse().ok()
     }
 
-    /// The last position: that at which a saved tensor is released.
+    /// The last position, at which a saved tensor is released.
     fn last(&self) -> Option<u64> {
         let released = self.rest.split(' ').nth(3).and_then(|text| text.parse().ok());
         released.filter(|_| self.kind == "saved").or_else(|| self.first())

@@ -1,4 +1,4 @@
-//! Applies the facts about the recorded program: to the header, to devices, and to blocks that were live tensors.
+//! Applies the facts about the recorded program to the header, to devices, and to blocks that were live tensors.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use highwater_snapshots::ids::{DeviceId, EventId};
 use highwater_snapshots::trace::{DeviceFacts, Header, NOTE, TraceParts};
 use highwater_snapshots::units::format_count;
 
-/// Names of values that are stored in fields of their own rather than as facts.
+/// Names of values that are stored in separate fields rather than as facts.
 const PLACED: [&str; 13] = [
     "version",
     "rank",
@@ -32,7 +32,7 @@ const DEVICE: &str = "device.";
 /// Maximum time by which PyTorch's clock may lag behind the system clock.
 const CLOCKS_DIFFER_NS: u64 = 1_000_000;
 
-/// The header of a recording of this program; other values are facts under their names.
+/// Returns the header of a recording of this program. Values without a field are facts under their names.
 pub(super) fn header(run: &RunFacts) -> Header {
     let text = |name: &str| run.value(name).unwrap_or_default().to_owned();
     let is_placed = |name: &str| PLACED.contains(&name) || name.starts_with(DEVICE);
@@ -59,12 +59,12 @@ pub(super) fn with_facts(facts: DeviceFacts, run: &RunFacts) -> DeviceFacts {
     DeviceFacts { name, capacity_bytes, ..facts }
 }
 
-/// The number of events of a device that PyTorch dropped, according to its counters.
+/// Returns the number of events of a device that PyTorch dropped, according to its counters.
 pub(super) fn missing_events(run: &RunFacts, device: DeviceId) -> u64 {
     run.number(&format!("{DEVICE}{}.events_missing", device.0)).unwrap_or(0)
 }
 
-/// A note about a ring of `run`'s capacity that `events` of a device have filled.
+/// Returns a note about a ring of `run`'s capacity that `events` of a device have filled.
 pub(super) fn full_ring(run: &RunFacts, device: DeviceId, events: usize) -> Option<String> {
     let most: usize = run.number("max_entries").filter(|most| *most <= events)?;
     let what = format!(
@@ -76,7 +76,7 @@ pub(super) fn full_ring(run: &RunFacts, device: DeviceId, events: usize) -> Opti
     Some(what)
 }
 
-/// Sets the categories of blocks that hold one of `tensors`, and the module that owns it where the block has none.
+/// Sets the categories of blocks that contain one of `tensors`, and the module that owns it if the block has none.
 /// `origin_us` is the time of the recording's origin.
 pub(super) fn name_tensors(trace: &mut TraceParts, tensors: &[RawTensor], origin_us: u64, table_rows: &mut Rows) {
     if tensors.is_empty() {
@@ -115,7 +115,7 @@ pub(super) fn name_tensors(trace: &mut TraceParts, tensors: &[RawTensor], origin
     }
 }
 
-/// Whether a block was live when `tensor` was listed: at its time, or at the end of the recording.
+/// Returns whether a block was live when `tensor` was listed, at its time or at the end of the recording.
 fn holds_at(trace: &TraceParts, row: usize, tensor: &RawTensor, origin_us: u64) -> bool {
     let (alloc, free) = (trace.blocks.alloc[row], trace.blocks.free_requested[row]);
     if tensor.time_us == 0 {
@@ -126,8 +126,8 @@ fn holds_at(trace: &TraceParts, row: usize, tensor: &RawTensor, origin_us: u64) 
     is_made && trace.events.time_of(free).is_none_or(|freed| freed > time_ns)
 }
 
-/// The path of the module that owns a tensor: its name without the parameter's name, or without the name of the
-/// optimizer state.
+/// Returns the path of the module that owns a tensor, which is its name without the parameter's name, or without the
+/// name of the optimizer state.
 fn owner(name: &str, category: Category) -> &str {
     let without_last = |path: &str| path.rfind('.').unwrap_or(0);
     let parameter = if category == Category::OptimizerState { &name[..without_last(name)] } else { name };

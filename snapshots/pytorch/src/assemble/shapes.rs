@@ -1,7 +1,7 @@
 //! Attaches the shapes of tensors to the blocks that were allocated for them, as [attributes](SHAPE).
 //!
-//! The Python package lists tensors by address, at a [position](super::positions) or at the end of the recording. Those
-//! of torch-snapkit have no time: they are matched by their order at each address.
+//! The Python package lists tensors by address, at a [position](super::positions) or at the end of the recording. The
+//! tensors listed by torch-snapkit have no time and are matched by their order at each address.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub(super) fn add_shapes(trace: &mut TraceParts, run: &RunFacts, logged: &[Logge
     trace.attributes.sort_by_key(|attribute| attribute.owner);
 }
 
-/// A line of the package's list: `0 140737488355328 131072 77 [32, 1024] float32`.
+/// A line of the package's list, such as `0 140737488355328 131072 77 [32, 1024] float32`.
 struct Line<'a> {
     device: u16,
     address: u64,
@@ -54,8 +54,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Finds the blocks of the tensors that the package listed. If a block has several, the first is used: the others are
-/// derived from it.
+/// Finds the blocks of the tensors that the package listed. If a block has several tensors, the first is used, since
+/// the others are derived from it.
 fn add_listed<'a>(trace: &TraceParts, run: &'a RunFacts, found: &mut BTreeMap<BlockId, &'a str>) {
     let lines: Vec<Line<'_>> = run.value("shapes").unwrap_or_default().lines().filter_map(Line::read).collect();
     let mut positions: BTreeMap<u16, Option<Positions>> = BTreeMap::new();
@@ -85,9 +85,9 @@ fn add_listed<'a>(trace: &TraceParts, run: &'a RunFacts, found: &mut BTreeMap<Bl
 /// A device, an address on it and a size.
 type AddressAndSize = (DeviceId, u64, u64);
 
-/// Finds the blocks of what torch-snapkit has logged, by address and size. As many tensors as allocations are in the
-/// same order; otherwise, temporaries within operators are among the allocations, and all tensors there have to be
-/// alike.
+/// Finds the blocks of the tensors that torch-snapkit has logged, by address and size. If there are as many tensors as
+/// allocations, both are in the same order. Otherwise, temporaries within operators are among the allocations, and all
+/// tensors at the address must be alike.
 fn add_logged<'a>(trace: &TraceParts, logged: &'a [LoggedShape], found: &mut BTreeMap<BlockId, &'a str>) {
     let mut tensors: HashMap<AddressAndSize, Vec<&str>> = HashMap::new();
     for tensor in logged {

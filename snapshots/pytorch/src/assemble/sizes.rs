@@ -1,4 +1,4 @@
-//! Passes the rounded sizes of a device's blocks from the thread that computes them to the one that writes events.
+//! Passes the rounded sizes of a device's blocks from the thread that computes them to the thread that writes events.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -52,7 +52,7 @@ impl Drop for SizeSender {
 }
 
 impl SizeReceiver {
-    /// Returns the size of the next allocation; `None` after the last.
+    /// Returns the size of the next allocation, or `None` after the last.
     #[inline]
     pub(super) fn next(&mut self) -> Option<u64> {
         loop {

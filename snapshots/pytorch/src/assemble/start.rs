@@ -1,4 +1,4 @@
-//! Computes the segments and mapped pages that a device had before its trace begins from those at its end.
+//! Computes a device's segments and mapped pages before its trace begins from those at the end.
 
 use hashbrown::HashSet;
 

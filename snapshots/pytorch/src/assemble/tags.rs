@@ -1,9 +1,11 @@
-//! Reads tags: texts with the step, the phase and the module, which Highwater's Python package sets on allocations.
+//! Reads tags, which are texts with the step, the phase and the module that Highwater's Python package sets on
+//! allocations.
 //!
-//! A tag is `{"step":0,"phase":"backward","scope":"blocks.3.attn"}`. From PyTorch 2.10 on it is the `user_metadata` of
-//! each event. Before, it is the name of an annotation: an event has the tag of the annotation that began last and has
-//! not ended. The ranges of equal steps and phases become annotations, so that steps and phases follow from them as
-//! from those of any program.
+//! A tag is a text such as
+//! `{"step":0,"phase":"backward","scope":"blocks.3.attn"}`. From PyTorch 2.10 on, it is the `user_metadata` of each
+//! event. In older versions, it is the name of an annotation, and an event has the tag of the annotation that began
+//! last and has not ended. The ranges of equal steps and phases become annotations, from which steps and phases are
+//! found as in any other program.
 
 use hashbrown::HashMap;
 
@@ -19,9 +21,9 @@ use highwater_snapshots::trace::{Annotation, Events, TAGGED_PHASE, TAGGED_STEP};
 pub(super) struct Tag {
     pub(super) step: u32,
     pub(super) phase: Phase,
-    /// Whether the allocation is made by a recomputation within backward.
+    /// Whether the allocation was made by a recomputation within backward.
     pub(super) is_recompute: bool,
-    /// The innermost module; none outside of the model.
+    /// The innermost module; none outside the model.
     pub(super) scope: ScopeId,
 }
 
@@ -33,15 +35,15 @@ struct TagText {
     scope: String,
 }
 
-/// The tags of a snapshot: each text is read once.
+/// The tags of a snapshot. Each text is parsed only once.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tags {
-    /// Number of steps that the Python package counted by itself before the program marked the end of a step; steps up
-    /// to this one are merged with the first.
+    /// Number of steps that the Python package counted by itself before the program marked the end of a step. Steps up
+    /// to this number are merged with the first.
     extra_steps: u32,
-    /// The last step: events of a later number belong to it.
+    /// The last step. Events with a higher step number belong to it.
     last_step: u32,
-    /// Whether the recording and the tags began together: events before the first tag belong to its step.
+    /// Whether the recording and the tags began together, in which case events before the first tag belong to its step.
     is_whole: bool,
     by_text: HashMap<StringId, Option<Tag>>,
     /// The tagged events, in order.
@@ -50,13 +52,13 @@ pub(super) struct Tags {
 
 impl Tags {
     /// Creates an empty list of tags. The package counted the first `extra_steps` step ends before the program marked
-    /// the end of a step, and nothing was allocated after `last_step`: these ends do not separate steps. `is_whole` is
-    /// whether the recording began together with the tags.
+    /// the end of a step, and nothing was allocated after `last_step`, so these ends do not separate steps. `is_whole`
+    /// states whether the recording began together with the tags.
     pub(super) fn new(extra_steps: u32, last_step: u32, is_whole: bool) -> Self {
         Self { extra_steps, last_step, is_whole, ..Self::default() }
     }
 
-    /// The tag with this text; `None` if the text is not a tag.
+    /// Returns the tag with this text, or `None` if the text is not a tag.
     pub(super) fn read(&mut self, tables: &mut Tables, rows: &mut Rows, text: StringId) -> Option<Tag> {
         if let Some(known) = self.by_text.get(&text) {
             return *known;
@@ -82,13 +84,14 @@ impl Tags {
         self.by_text.get(&text).is_some_and(Option::is_some)
     }
 
-    /// Adds an event, which comes after those added before.
+    /// Adds an event, which must come after those added before.
     pub(super) fn push(&mut self, event: EventId, tag: Tag) {
         self.rows.push((event, tag));
     }
 
-    /// The annotations for runs of equal steps, of equal phases within them, and of recomputation. Events without a tag
-    /// belong to the run before them; those before the first, as of a thread that has run no module, to the first step.
+    /// Returns the annotations for runs of equal steps, of equal phases within them, and of recomputation. Events
+    /// without a tag belong to the run before them. Those before the first run, such as those of a thread that has run
+    /// no module, belong to the first step.
     pub(super) fn annotations(&self, tables: &mut Tables, rows: &mut Rows, events: &Events) -> Vec<Annotation> {
         let mut annotations = Vec::new();
         let mut add = |run: &[(EventId, Tag)], next: Option<&(EventId, Tag)>, text: &str| {
@@ -135,15 +138,15 @@ impl Tags {
     }
 }
 
-/// The tags that are names of annotations; determines which one applies at a time.
+/// The tags that are names of annotations, used to determine which tag applies at a time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TagRanges {
     /// The beginnings and ends, by time.
     marks: Vec<(Mark, Tag)>,
     next: usize,
-    /// Those that have begun and not ended, by their beginnings.
+    /// The ranges that have begun and not ended, by their beginnings.
     open: Vec<(StringId, Tag)>,
-    /// Number of events in the microsecond of a change of tag: they may belong to the previous tag.
+    /// Number of events in the microsecond of a change of tag, which may belong to the previous tag.
     pub(super) ambiguous: u64,
 }
 
@@ -155,7 +158,7 @@ impl TagRanges {
         Self { marks, ..Self::default() }
     }
 
-    /// The tag that applies at `time_ns`, which must not be before the time of the last call.
+    /// Returns the tag that applies at `time_ns`, which must not be before the time of the last call.
     pub(super) fn at(&mut self, time_ns: u64) -> Option<Tag> {
         let before = self.open.last().map(|(_, tag)| *tag);
         let mut is_same_time = false;

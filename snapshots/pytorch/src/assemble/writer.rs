@@ -30,7 +30,7 @@ pub(super) struct Writer<'a> {
     pub(super) rows: Rows,
     pub(super) attributes: Attributes,
     pub(super) ops: Ops,
-    /// Lists of strings: forward stacks.
+    /// Lists of strings, which are forward stacks.
     pub(super) texts: &'a Sequences,
     /// The recording's origin, in microseconds since 1970.
     pub(super) origin_us: u64,
@@ -179,7 +179,7 @@ impl Writer<'_> {
         self.tag_ranges = TagRanges::of(tagged);
     }
 
-    /// Describes the facts that a snapshot with tags lacks, in sentences.
+    /// Returns sentences that describe the facts missing in a snapshot with tags.
     pub(super) fn tag_notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.tags.is_empty() {
@@ -203,7 +203,7 @@ impl Writer<'_> {
         notes
     }
 
-    /// The tag of an event: its own, or that of an annotation.
+    /// Returns the tag of an event, which is its own or that of an annotation.
     fn tag(&mut self, extras: &Extras, time_ns: u64) -> Option<Tag> {
         let of_range = self.tag_ranges.at(time_ns);
         if !extras.user_metadata.is_some() {

@@ -61,14 +61,14 @@ pub(super) trait Document {
     fn word(&mut self, word: &'static str) -> Result<()>;
     /// Writes a string that is not shared.
     fn text(&mut self, text: &str) -> Result<()>;
-    /// Writes a reference to the value kept as `value`. Returns `false`, having written nothing, if the value must be
-    /// written in full.
+    /// Writes a reference to the value remembered as `value`. Returns `false` without writing anything if the value
+    /// must be written in full.
     fn again(&mut self, value: Shared) -> Result<bool>;
     /// Remembers the last value written as `value`.
     fn keep(&mut self, value: Shared) -> Result<()>;
     /// Writes a string that consists of `prefix` and of `bytes` in base64.
     fn base64(&mut self, prefix: &str, bytes: &[u8]) -> Result<()>;
-    /// Ends the document after its single value is complete.
+    /// Ends the document after its value is complete.
     fn finish(&mut self) -> Result<()>;
 
     /// Writes a non-negative integer.

@@ -1,8 +1,8 @@
 //! Converts the events of a trace to the events that PyTorch would have traced, device by device.
 //!
 //! Events unknown to PyTorch get no entry, because its viewer lists every event of the traces by its address, which
-//! these do not have. Steps, phases and marks become `external_annotations`, which no version of the viewer shows;
-//! tags, uses and samples of the device's memory are only in the recording embedded in the file.
+//! these events do not have. Steps, phases and marks become `external_annotations`, which no version of the viewer
+//! shows. Tags, uses and samples of the device's memory are only in the recording embedded in the file.
 
 use crate::raw::{Action, RawEvent};
 use highwater_snapshots::category::Category;
@@ -47,7 +47,8 @@ pub(super) enum Name {
 pub(super) struct LeftOut {
     /// Frees of blocks whose allocation was not recorded, and whose address is therefore unknown.
     pub(super) unmatched_frees: u64,
-    /// Blocks whose frees were not recorded; frees are added at the event that shows that the block was freed.
+    /// Number of blocks whose frees were not recorded. A free is added at the event that shows that the block was
+    /// freed.
     pub(super) frees_added: u64,
 }
 
@@ -82,7 +83,7 @@ impl<'a> Entries<'a> {
         if device == DeviceId(0) && self.home != device && concerns_all() { self.home } else { device }
     }
 
-    /// Calls `each` with the entries of the event at `row`: one entry for most events.
+    /// Calls `each` with the entries of the event at `row`. Most events have one entry.
     #[inline]
     pub(super) fn each(
         &self,
@@ -224,7 +225,7 @@ impl Entry {
         }
     }
 
-    /// Returns whether PyTorch records such events, or the event comes from an imported snapshot.
+    /// Returns whether PyTorch records events of this kind, or the event comes from an imported snapshot.
     fn is_of_pytorch(&self) -> bool {
         self.raw.action != Action::Unknown || matches!(self.action, Name::Text(_))
     }

@@ -52,7 +52,7 @@ fn whole_number(text: &str) -> Option<u64> {
     }
 }
 
-/// Parses a pool id, with any characters around and between its two integers: `(0, 1)`, `0,1`, `[0, 1]`.
+/// Parses a pool id, with any characters around and between its two integers, such as `(0, 1)`, `0,1` or `[0, 1]`.
 fn two_numbers(text: &str) -> Option<(u64, u64)> {
     let mut numbers = text.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty());
     let pair = (numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?);

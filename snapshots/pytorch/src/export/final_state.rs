@@ -1,4 +1,4 @@
-//! Computes the state of a device after the last event: its segments, each with its blocks ordered by address.
+//! Computes the state of a device after the last event, with its segments and their blocks ordered by address.
 
 use std::collections::BTreeMap;
 use std::ops::Range as Span;
@@ -15,19 +15,19 @@ use highwater_snapshots::transition::Transition;
 pub(super) struct FinalState {
     /// Segments by address, without overlaps.
     pub(super) segments: Vec<FinalSegment>,
-    /// Active blocks by address, without overlaps; each segment refers to a range of them.
+    /// Active blocks by address, without overlaps. Each segment refers to a range of them.
     pub(super) blocks: Vec<BlockId>,
     /// Number of segments invented for blocks whose segments were not recorded.
     pub(super) made_up: u64,
     /// Size of these segments in bytes.
     pub(super) made_up_bytes: u64,
-    /// Number of blocks left out because a later block overlaps them.
+    /// Number of blocks omitted because a later block overlaps them.
     pub(super) overlapped: u64,
     /// Number of blocks that extend past the end of their segment and are cut there.
     pub(super) cut: u64,
 }
 
-/// A segment in the final state: a whole one, or a run of adjacent mapped ranges.
+/// A segment in the final state, which is a whole segment or a run of adjacent mapped ranges.
 #[derive(Clone, Debug)]
 pub(super) struct FinalSegment {
     /// Address range.
@@ -130,7 +130,7 @@ fn end_of(trace: &Trace, id: BlockId) -> u64 {
     trace.blocks.address[row].saturating_add(trace.blocks.allocated[row])
 }
 
-/// A range of reserved memory: its stream, pool and segment.
+/// A range of reserved memory, with its stream, pool and segment.
 #[derive(Clone, Copy, Debug)]
 struct Reserved {
     stream: StreamId,
@@ -139,7 +139,7 @@ struct Reserved {
     is_expandable: bool,
 }
 
-/// Mapped ranges of one stream and pool belong together, whatever rows they are of.
+/// Mapped ranges of the same stream and pool belong together, whatever their rows.
 impl PartialEq for Reserved {
     fn eq(&self, other: &Self) -> bool {
         let is_same = self.stream == other.stream && self.pool == other.pool;
@@ -152,10 +152,10 @@ impl Eq for Reserved {}
 /// The state between two events.
 struct Walk<'a> {
     trace: &'a Trace,
-    /// Reserved memory; adjacent mapped ranges of one stream and pool are merged.
+    /// Reserved memory, in which adjacent mapped ranges of the same stream and pool are merged.
     segments: Ranges<Reserved>,
-    /// Address ranges of blocks outside all segments: end, and the first such block. PyTorch's viewer needs a segment
-    /// for every block that ever existed, not only for those that exist at the end.
+    /// Address ranges of blocks outside all segments, each with its end and its first block. PyTorch's viewer needs a
+    /// segment for every block that ever existed, not only for those that exist at the end.
     unplaced: BTreeMap<u64, (u64, BlockId)>,
 }
 

@@ -6,7 +6,7 @@ use highwater_snapshots::ids::{FrameId, StackId};
 use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::trace::Trace;
 
-/// Tracks which stacks are written more than once, so that only those are kept for references.
+/// Tracks which stacks are written more than once, so that only those are remembered for references.
 #[derive(Clone, Debug)]
 pub(super) struct Stacks {
     seen: Vec<u64>,
@@ -108,7 +108,7 @@ fn write_address<D: Document>(document: &mut D, trace: &Trace, id: FrameId) -> R
     document.keep(Shared::Address(id))
 }
 
-/// Writes a stack as Python prints it: one string per frame, outermost first.
+/// Writes a stack in Python's notation, with one string per frame, outermost first.
 pub(super) fn write_traceback<D: Document>(document: &mut D, trace: &Trace, stack: StackId) -> Result<()> {
     if document.again(Shared::Traceback(stack))? {
         return Ok(());

@@ -1,10 +1,10 @@
-//! Describes what PyTorch's format could not represent.
+//! Describes the facts that PyTorch's format could not represent.
 
 use super::entries::LeftOut;
 use super::final_state::FinalState;
 use highwater_snapshots::units::{count_of, format_bytes};
 
-/// Counts of items that a snapshot cannot express: left out, cut off, or invented.
+/// Numbers of items that were omitted, cut off or invented because a snapshot cannot express them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lost {
     pub(super) left_out: LeftOut,

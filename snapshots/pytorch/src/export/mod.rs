@@ -1,12 +1,12 @@
 //! Exports a trace as a snapshot that PyTorch's own tools open.
 //!
-//! [`write_pickle`] and [`write_json`] write the same snapshot: every event in its device's trace, the segments and
-//! blocks after the last event, the allocator's settings, and steps, phases and annotations. The whole recording is
+//! [`write_pickle`] and [`write_json`] write the same snapshot, with every event in its device's trace, the segments
+//! and blocks after the last event, the allocator's settings, and steps, phases and annotations. The whole recording is
 //! embedded as a string under the key `highwater`, which PyTorch's tools ignore and
-//! [`recover`](super::embedded::recover) reads.
-//! The file is written while the trace is walked; only values that are referred to again are kept in memory.
+//! [`recover`](super::embedded::recover) reads. The file is written while the trace is walked, and only values that are
+//! referred to again are kept in memory.
 //!
-//! Events unknown to PyTorch are not in its lists of events, where its viewer would show each as a row: steps, phases
+//! Events unknown to PyTorch are not in its lists of events, where its viewer would show each as a row. Steps, phases
 //! and marks become `external_annotations`, and tags, uses and samples of the device's memory are only in the embedded
 //! recording.
 
@@ -37,11 +37,12 @@ use highwater_snapshots::trace::Trace;
 pub struct Exported {
     /// Number of events in the file.
     pub events: u64,
-    /// The facts that the format could not represent, one sentence each; empty if nothing was lost.
+    /// The facts that the format could not represent, with one sentence each.
     pub lost: Vec<String>,
 }
 
-/// Writes `trace` to `out` as a pickle that `pickle.load`, `torch.cuda._memory_viz` and PyTorch's viewer open.
+/// Writes `trace` to `out` as a pickle that can be opened by `pickle.load`, `torch.cuda._memory_viz` and PyTorch's
+/// viewer.
 ///
 /// # Errors
 ///
@@ -51,8 +52,8 @@ pub fn write_pickle<W: Write>(out: W, trace: &Trace, progress: Progress<'_>) -> 
     snapshot::write(pickle::PickleWriter::new(out)?, trace, progress)
 }
 
-/// Writes `trace` to `out` as JSON: the same snapshot, which PyTorch's viewer opens too. Every occurrence of a stack is
-/// written in full, so the file is many times larger.
+/// Writes `trace` to `out` as JSON, with the same snapshot, which PyTorch's viewer can open too. Every occurrence of a
+/// stack is written in full, so the file is many times larger.
 ///
 /// # Errors
 ///

@@ -7,8 +7,8 @@ use hashbrown::HashMap;
 use super::document::{Document, Output, Plain, Shared, base64_length};
 use highwater_snapshots::error::{Error, Result};
 
-/// The opcodes used. PyTorch's viewer rejects a file with any opcode that it does not know, so there are no frames and
-/// no 8-byte lengths, and memo entries are stored by number instead of with `MEMOIZE`.
+/// The opcodes used. PyTorch's viewer rejects a file with any unknown opcode, so there are no frames and no 8-byte
+/// lengths, and memo entries are stored by index instead of with `MEMOIZE`.
 mod op {
     pub(super) const PROTO: u8 = 0x80;
     pub(super) const STOP: u8 = b'.';
@@ -34,10 +34,12 @@ mod op {
     pub(super) const LONG_BINPUT: u8 = b'r';
 }
 
-/// Maximum number of items added to a dict or list at once: PyTorch's viewer passes them as arguments of one call.
+/// Maximum number of items added to a dict or list at once, since PyTorch's viewer passes them as arguments of one
+/// call.
 const BATCH: u32 = 1000;
 
-/// Memo numbers below this are reserved for strings of the format, which occur in every event and get the short form.
+/// Memo indices below this number are reserved for strings of the format, which occur in every event and get the short
+/// form.
 const WORD_PLACES: u32 = 128;
 
 /// Writes a document as a pickle.

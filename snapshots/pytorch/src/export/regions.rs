@@ -19,7 +19,7 @@ struct Region {
 /// Name of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RegionName {
-    /// A training step, named as torch.profiler names it.
+    /// A training step, named as in torch.profiler.
     Step(u32),
     /// A phase of a step.
     Phase(Phase),
@@ -51,8 +51,8 @@ pub(super) struct RegionEnd {
     pub(super) time_us: u64,
 }
 
-/// Returns all ends in order of time, properly nested where times are equal. Guessed annotations are left out. Steps
-/// and phases belong to `home`.
+/// Returns all ends in order of time, properly nested where times are equal. Guessed annotations are omitted. Steps and
+/// phases belong to `home`.
 pub(super) fn ends(trace: &Trace, home: DeviceId) -> Vec<RegionEnd> {
     let unix = |time_ns: u64| trace.header.started_unix_us.saturating_add(time_ns / 1000);
     let recorded = trace.annotations.iter().filter(|annotation| !annotation.is_guessed);
@@ -111,7 +111,7 @@ fn marks(trace: &Trace, home: DeviceId, unix: impl Fn(u64) -> u64) -> Vec<Region
     trace.events.ids().filter(is_mark).filter_map(mark).collect()
 }
 
-/// Returns the trace's own steps and phases; empty if it has neither.
+/// Returns the trace's own steps and phases, if it has any.
 fn own_regions(trace: &Trace, device: DeviceId, unix: impl Fn(u64) -> u64) -> Vec<Region> {
     let spans = trace.spans.rows();
     let time_us = |event: EventId| {

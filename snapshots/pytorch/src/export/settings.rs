@@ -1,4 +1,4 @@
-//! Writes the allocator settings, which a trace stores as strings, with the types that PyTorch gives them.
+//! Writes the allocator settings, which a trace stores as strings, with the types used by PyTorch.
 
 use hashbrown::HashMap;
 
@@ -8,7 +8,7 @@ use highwater_snapshots::error::Result;
 /// Settings that are always strings, even if the value looks like another type.
 const TEXTS: [&str; 1] = ["PYTORCH_CUDA_ALLOC_CONF"];
 
-/// Writes `settings` as a dict; names with a dot become nested dicts.
+/// Writes `settings` as a dict. Names with a dot become nested dicts.
 pub(super) fn write(document: &mut impl Document, settings: &[(String, String)]) -> Result<()> {
     let mut order: Vec<&str> = Vec::new();
     let mut groups: HashMap<&str, Vec<usize>> = HashMap::new();

@@ -18,7 +18,7 @@ use highwater_snapshots::format::write_trace;
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId, OpId, StackId, StringId};
 use highwater_snapshots::trace::{Owner, Trace};
 
-/// Callback with the number of events written so far; stops the export by returning [`ControlFlow::Break`].
+/// Callback with the number of events written so far. It stops the export by returning [`ControlFlow::Break`].
 pub type Progress<'a> = &'a mut dyn FnMut(u64) -> ControlFlow<()>;
 
 /// Number of events between two calls of [`Progress`].
@@ -64,7 +64,7 @@ fn has_categories(trace: &Trace) -> bool {
 /// Devices with their final states.
 type AllHoldings = Vec<(DeviceId, FinalState)>;
 
-/// Embeds the whole recording as a string; returns its size in bytes if it is too large.
+/// Embeds the whole recording as a string. Returns its size in bytes if it is too large.
 fn embed(document: &mut impl Document, trace: &Trace, digest: u32) -> Result<Option<usize>> {
     let bytes = write_trace(Vec::new(), trace)?;
     if super::document::base64_length(bytes.len()) > MAX_EMBEDDED {
@@ -81,8 +81,8 @@ struct Writer<'a, D> {
     trace: &'a Trace,
     entries: &'a Entries<'a>,
     stacks: Stacks,
-    /// Whether the file has categories but no event with the category `unknown` yet. PyTorch's viewer adds that
-    /// category to its legend itself if it is missing, and then fails.
+    /// Whether the file has categories but no event with the category `unknown` yet. If that category is missing,
+    /// PyTorch's viewer adds it to its legend itself, and then fails.
     needs_unknown: bool,
     digest: EventDigest,
     events: u64,

@@ -5,9 +5,9 @@
 //!              JSON values          objects
 //! ```
 //!
-//! Each value goes to the `Store` as it is read, and a dict becomes a row of fixed size when its
-//! closing brace is read. What no snapshot has is skipped without being kept, so that a file of something else takes
-//! little memory. If a key is repeated, the last value is used.
+//! Each value goes to the `Store` as it is read, and a dict becomes a row of fixed size when its closing brace is read.
+//! Parts that do not occur in snapshots are skipped without being kept, so that other JSON files take little memory. If
+//! a key is repeated, the last value is used.
 
 mod position;
 mod reading;
@@ -29,7 +29,7 @@ use super::raw::RawSnapshot;
 use highwater_snapshots::error::Result;
 use highwater_snapshots::format::Progress;
 
-/// Reads a snapshot from JSON text in memory; faster than [`read_json`]. `watch` is called from time to time with the
+/// Reads a snapshot from JSON text in memory, faster than [`read_json`]. `watch` is called from time to time with the
 /// progress and stops reading by returning [`ControlFlow::Break`].
 ///
 /// # Errors
@@ -52,7 +52,7 @@ pub fn read_json(input: impl Read, watch: &mut dyn FnMut(Progress) -> ControlFlo
     read(Reading::new(None, Rc::clone(&offset), watch), text, |_, _| offset.get())
 }
 
-/// Reads `text`; `offset` converts the line and column of an error.
+/// Reads `text`. `offset` converts the line and column of an error.
 fn read<'de>(
     mut reading: Reading<'_>,
     mut text: Deserializer<impl serde_json::de::Read<'de>>,

@@ -24,7 +24,7 @@ pub(super) struct Counted<R> {
 }
 
 impl<R: Read> Counted<R> {
-    /// Wraps `input`; the count is kept in `offset`.
+    /// Wraps `input`. The count is kept in `offset`.
     pub(super) fn new(input: R, offset: Rc<Cell<u64>>) -> Self {
         Self { input, buffer: Vec::new(), next: 0, offset }
     }

@@ -1,4 +1,5 @@
-//! The state of the JSON reader: the store, the values of open lists and dicts, the position and the progress listener.
+//! The state of the JSON reader, with the store, the values of open lists and dicts, the position, and the progress
+//! listener.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -14,15 +15,15 @@ pub(super) struct Reading<'w> {
     pub(super) store: Store,
     /// The values of the lists and dicts that are not complete yet.
     pub(super) stack: Vec<Value>,
-    /// Strings read lately, each in the place of all that look alike: most are keys and names that come again and
-    /// again.
+    /// Strings read recently, where each replaces those with the same hash. Most strings are keys and names that occur
+    /// repeatedly.
     recent: [StringId; RECENT],
     watch: &'w mut dyn FnMut(Progress) -> ControlFlow<()>,
     /// Progress last reported to `watch`.
     reported: Progress,
     /// Number of bytes read, which a stream counts by itself.
     offset: Rc<Cell<u64>>,
-    /// The address of a text in memory; strings borrowed from the text have higher addresses.
+    /// The address of a text in memory. Strings borrowed from the text have higher addresses.
     start: usize,
     is_stopped: bool,
 }
@@ -52,7 +53,7 @@ impl<'w> Reading<'w> {
         Self { store, stack, recent, watch, reported, offset, start, is_stopped: false }
     }
 
-    /// Updates the position: `text` was borrowed from memory.
+    /// Updates the position from `text`, which was borrowed from memory.
     #[inline]
     pub(super) fn is_at(&self, text: &str) {
         self.offset.set(text.as_ptr().addr().saturating_sub(self.start) as u64);

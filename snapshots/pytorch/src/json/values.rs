@@ -1,4 +1,4 @@
-//! Reads JSON values into the store, each by its role in a snapshot.
+//! Reads JSON values into the store, according to their role in a snapshot.
 
 use std::fmt::Formatter;
 
@@ -10,24 +10,24 @@ use crate::objects::{Key, Mark, Refusal, Shape, Value};
 /// The expected kind of a value, and the part of it that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// The outermost value: a dict of the parts of a snapshot, or a list of segments.
+    /// The outermost value, which is a dict of the parts of a snapshot or a list of segments.
     Snapshot,
-    /// A dict that becomes a row; null is treated as empty.
+    /// A dict that becomes a row. Null is treated as empty.
     Row(Shape),
     /// A list of dicts of a shape, or null.
     Rows(Shape),
-    /// A list of lists of such dicts, or null: one for each device.
+    /// A list with one list of such dicts for each device, or null.
     Devices(Shape),
     /// A list of plain values, or null.
     PlainList,
-    /// A number, a string, a bool or null; a list or a dict in its place is skipped with its contents.
+    /// A number, a string, a bool or null. A list or a dict is skipped with its contents.
     Plain,
     /// Any value, which is kept as a whole.
     Any,
 }
 
 impl Role {
-    /// Returns the role of the value of `key` in a dict of this role; `None` to skip the value.
+    /// Returns the role of the value of `key` in a dict of this role, or `None` to skip the value.
     fn of_value(self, key: Option<Key>) -> Option<Self> {
         if self == Self::Any {
             return Some(Self::Any);
@@ -47,7 +47,7 @@ impl Role {
         })
     }
 
-    /// Returns the role of the items of a list of this role; `None` to skip them.
+    /// Returns the role of the items of a list of this role, or `None` to skip them.
     fn of_items<E: Error>(self, values: &Values<'_, '_>) -> Result<Option<Self>, E> {
         match self {
             Self::Snapshot => Ok(Some(Self::Row(Shape::Segment))),
@@ -71,7 +71,7 @@ pub(super) struct Values<'r, 'w> {
 }
 
 impl Values<'_, '_> {
-    /// Pushes a value that is not a container, if it may be one.
+    /// Pushes a value that is not a container, if such a value is allowed.
     #[inline]
     fn plain<E: Error>(self, value: Value, found: Unexpected<'_>) -> Result<(), E> {
         match self.role {
@@ -200,7 +200,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Replaces the keys and values on the stack from `first` on by their dict; the values were created since `mark`.
+    /// Replaces the keys and values on the stack from `first` on with their dict. The values were created since `mark`.
     fn end_dict(&mut self, role: Role, first: usize, mark: Mark) -> Result<(), Refusal> {
         let Self { store, stack, .. } = self;
         let items = stack.get(first..).unwrap_or_default();
@@ -225,7 +225,7 @@ impl Reading<'_> {
         self.push(dict)
     }
 
-    /// Appends the values on the stack from `first` on to `list`; they were created since `mark`.
+    /// Appends the values on the stack from `first` on to `list`. They were created since `mark`.
     fn append(&mut self, list: Value, first: usize, mark: Mark) -> Result<(), Refusal> {
         let Self { store, stack, .. } = self;
         let items = stack.get(first..).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The lists and dicts of a snapshot's file, of whatever format, and what their keys mean.
+//! The lists and dicts of a snapshot's file, in any format, and the meaning of their keys.
 //!
 //! ```text
 //!   pickle, JSON  ──values──►  Store  ──rows──►  Intake
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A dict with the keys of an event, a frame, a segment or a block becomes a row of fixed size as soon as it is filled,
-//! which keeps memory use small; a list of frames becomes the index of a stack. All other lists and dicts are kept as
-//! they are until the outermost value is complete and [`Store::snapshot`] takes the parts of the snapshot out of it.
+//! which saves memory. A list of frames becomes the index of a stack. All other lists and dicts are kept until the
+//! outermost value is complete and [`Store::snapshot`] extracts the parts of the snapshot.
 
 mod value;
 mod shape;

@@ -8,7 +8,7 @@ use crate::{BlockDraft, EventDraft, Sequences};
 use highwater_snapshots::ids::StringId;
 
 impl Store {
-    /// Creates a row from a dict of the given shape; `items` has alternating keys and values.
+    /// Creates a row from a dict of the given shape. `items` has alternating keys and values.
     #[inline]
     pub(crate) fn close(&mut self, shape: Shape, items: &[Value]) -> Result<Dict, Refusal> {
         match shape {
@@ -146,7 +146,7 @@ impl Store {
         Ok(Dict::History(self.histories.len() as u32 - 1))
     }
 
-    /// Returns the first entry of a block's `history`: the current allocation.
+    /// Returns the first entry of a block's `history`, which is the current allocation.
     fn newest(&mut self, history: Value) -> Result<Option<History>, Refusal> {
         let Value::List(row) = history else { return Ok(None) };
         let open = match self.lists.get(row as usize).map(|slot| slot.list) {
@@ -179,12 +179,12 @@ impl Store {
         Dict::Annotation(self.annotations.len() as u32 - 1)
     }
 
-    /// Returns whether a dict has a key of a segment, as every segment does.
+    /// Returns whether a dict has a key that only segments have.
     pub(crate) fn has_key_of_segment(&self, items: &[Value]) -> bool {
         Pairs(items).any(|(key, _)| matches!(self.key(key), Some(Key::Address | Key::TotalSize | Key::Blocks)))
     }
 
-    /// Returns the known key that a value is.
+    /// Returns `key` as a known key, if it is one.
     #[inline]
     pub(crate) fn key(&self, key: Value) -> Option<Key> {
         self.keys.of(key)
@@ -265,7 +265,7 @@ impl Store {
         }
     }
 
-    /// Returns whether a string is the first of two; any other counts as the second.
+    /// Returns whether a string is the first of two. Any other string counts as the second.
     fn is_first(&mut self, key: Key, value: Value, [first, second]: [&str; 2]) -> bool {
         let id = self.text(key, value);
         let text = self.intake.string(id);

@@ -1,4 +1,4 @@
-//! Flattens the allocator settings: the keys of nested dicts are joined with dots.
+//! Flattens the allocator settings by joining the keys of nested dicts with dots.
 
 use std::collections::HashMap;
 
@@ -40,7 +40,7 @@ impl Store {
         }
     }
 
-    /// Adds the setting `name`, or those in it.
+    /// Adds the setting `name`, or the settings nested in it.
     fn flatten(&mut self, name: String, value: Value, depth: usize, into: &mut Settings) {
         if name.len() > LONGEST_NAME || depth > MAX_DEPTH {
             let what = format!("the allocator setting '{name:.60}', whose name is too long: left out");
@@ -86,7 +86,7 @@ impl Store {
         text + "]"
     }
 
-    /// Returns a plain value as PyTorch prints it; `None` for containers.
+    /// Returns a plain value in PyTorch's notation, or `None` for containers.
     pub(super) fn plain_text(&self, value: Value) -> Option<String> {
         Some(match value {
             Value::None => "None".to_owned(),

@@ -1,4 +1,4 @@
-//! Detects which of a snapshot's dicts a dict is from its keys.
+//! Detects the kind of a dict in a snapshot from its keys.
 
 use std::fmt::{Display, Formatter};
 
@@ -16,7 +16,7 @@ macro_rules! keys {
         impl Key {
             const ALL: &'static [Self] = &[$(Self::$name,)+];
 
-            /// Whether this is a key of the whole snapshot; these are declared last.
+            /// Whether this is a key of the whole snapshot. Such keys are declared last.
             pub(crate) fn is_part_of_snapshot(self) -> bool {
                 self as u8 >= Self::Segments as u8
             }
@@ -97,7 +97,7 @@ impl Keys {
         Self { first }
     }
 
-    /// Returns the known key that `value` is.
+    /// Returns `value` as a known key, if it is one.
     #[inline]
     pub(crate) fn of(self, value: Value) -> Option<Key> {
         let Value::Text(id) = value else { return None };
@@ -119,7 +119,7 @@ pub(crate) enum Shape {
 }
 
 impl Display for Shape {
-    /// Writes the keys that a list of such dicts has, for messages.
+    /// Writes the keys of the dicts in such a list, for messages.
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Event => "events",

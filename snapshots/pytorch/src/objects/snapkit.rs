@@ -1,13 +1,13 @@
-//! Takes what torch-snapkit adds to a snapshot: shapes of tensors and the text of source files.
+//! Reads the data that torch-snapkit adds to a snapshot, namely shapes of tensors and the text of source files.
 
 use super::store::{Dict, Refusal, Store};
 use super::value::Value;
 use crate::raw::LoggedShape;
 
-/// Maximum length of a source file in bytes; longer ones are not written by people.
+/// Maximum length of a source file in bytes. Files written by people are shorter.
 const LONGEST_SOURCE: usize = 8 << 20;
 
-/// Maximum length of the paths and texts of all source files in bytes: many paths may name one text.
+/// Maximum length of the paths and texts of all source files in bytes, since many paths may name the same text.
 const MAX_SOURCES: usize = 64 << 20;
 
 /// Maximum number of dimensions of a tensor.
@@ -45,8 +45,8 @@ const VIEWS: [&str; 27] = [
 ];
 
 impl Store {
-    /// Adds the shapes of `shape_data`: for each device a dict from an address, as `0x7f00`, to the operators that
-    /// returned a tensor there, in order, each a list of its name, a shape and a dtype.
+    /// Adds the shapes of `shape_data`. For each device, it is a dict from an address, such as `0x7f00`, to the
+    /// operators that returned a tensor there, in order. Each operator is a list of its name, a shape and a dtype.
     pub(super) fn take_shape_data(&mut self, devices: Value) -> Result<(), Refusal> {
         for (device, addresses) in (0..=u16::MAX).zip(self.take_items(devices).unwrap_or_default()) {
             let Some(Dict::Open(open)) = self.dict(addresses)? else { continue };
@@ -91,7 +91,7 @@ impl Store {
         Some((own_bytes, format!("[{}] {dtype}", sizes.join(", "))))
     }
 
-    /// Adds the texts of `source_code`, a dict from paths.
+    /// Adds the texts of `source_code`, a dict with paths as keys.
     pub(super) fn take_source_code(&mut self, value: Value) -> Result<(), Refusal> {
         let Some(Dict::Open(open)) = self.dict(value)? else { return Ok(()) };
         let (mut files, mut bytes) = (Vec::new(), 0);
@@ -118,14 +118,14 @@ impl Store {
     }
 }
 
-/// Whether the result of an operator, as `aten.add.Tensor`, is in new memory.
+/// Returns whether the result of an operator, such as `aten.add.Tensor`, is in new memory.
 fn allocates(operator: &str) -> bool {
     let mut parts = operator.split('.').skip(1);
     let (name, overload) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     !(VIEWS.contains(&name) || name.ends_with('_') || overload.ends_with("out"))
 }
 
-/// Returns the bytes of an element of a dtype of PyTorch; `None` if that is not a number of bytes, or unknown.
+/// Returns the size in bytes of an element of a PyTorch dtype, or `None` if it is unknown or not a whole number.
 fn element_size(dtype: &str) -> Option<u64> {
     Some(match dtype {
         "bool" | "uint8" | "int8" => 1,

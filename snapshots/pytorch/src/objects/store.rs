@@ -11,9 +11,9 @@ use crate::{BlockDraft, Intake, Sequences};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum List {
     Empty,
-    /// Only frames: a stack, by its index.
+    /// Only frames, as the index of a stack.
     Stack(u32),
-    /// Strings that were already used, by the index of the list of strings.
+    /// Strings that were already used, as the index of the list of strings.
     Texts(u32),
     /// Consecutive events, or blocks of a segment.
     Rows {
@@ -21,7 +21,7 @@ pub(crate) enum List {
         first: u32,
         count: u32,
     },
-    /// Anything else: a row of `open_lists`.
+    /// Any other list, as a row of `open_lists`.
     Open(u32),
 }
 
@@ -65,7 +65,7 @@ pub(crate) enum Dict {
     History(u32),
     /// Row of `annotations`.
     Annotation(u32),
-    /// Anything else: a row of `open_dicts`.
+    /// Any other dict, as a row of `open_dicts`.
     Open(u32),
 }
 
@@ -76,14 +76,14 @@ pub(crate) struct ListSlot {
     pub(crate) is_used: bool,
 }
 
-/// An allocation that used a block: an entry of `history`, as in old files.
+/// An allocation that used a block, as an entry of `history` in old files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct History {
     pub(crate) requested_size: Option<u64>,
     pub(crate) stack: u32,
 }
 
-/// A segment whose blocks were not looked up yet.
+/// A segment whose blocks have not been looked up yet.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenSegment {
     pub(crate) segment: RawSegment,
@@ -110,7 +110,7 @@ pub(crate) struct Store {
     handles: Vec<u32>,
 }
 
-/// The number of lists and dicts at one time.
+/// The number of lists and dicts at a point in time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     lists: usize,
@@ -148,7 +148,7 @@ impl Store {
         }
     }
 
-    /// Returns how many lists and dicts there are.
+    /// Returns the current number of lists and dicts.
     #[inline]
     pub(crate) fn mark(&self) -> Mark {
         let Self { lists, dicts, open_lists, open_dicts, .. } = self;
@@ -156,7 +156,7 @@ impl Store {
         Mark { lists, dicts, open_lists: open_lists.len(), open_dicts: open_dicts.len() }
     }
 
-    /// Forgets the lists and dicts created since `mark`, to which nothing must refer: they became part of a row. Rows
+    /// Discards the lists and dicts created since `mark`, which became parts of a row and must not be referred to. Rows
     /// stay.
     #[inline]
     pub(crate) fn release(&mut self, mark: Mark) {
@@ -186,7 +186,7 @@ impl Store {
         self.lists.get(row as usize).is_some_and(|slot| !matches!(slot.list, List::Open(_)))
     }
 
-    /// Returns the stack that a list represents, if it does.
+    /// Returns the stack that a list represents, if any.
     pub(crate) fn as_stack(&self, row: u32) -> Option<u32> {
         match self.lists.get(row as usize)?.list {
             List::Stack(stack) => Some(stack),
@@ -221,7 +221,8 @@ impl Store {
         Value::Dict(self.dicts.len() as u32 - 1)
     }
 
-    /// Creates a tuple: two integers as a pair, anything else as a list. Tuples are immutable, so equal pairs are one.
+    /// Creates a tuple, either two integers as a pair, or anything else as a list. Tuples are immutable, so equal pairs
+    /// are stored once.
     #[inline]
     pub(crate) fn tuple(&mut self, items: &[Value]) -> Result<Value, Refusal> {
         if let &[first, second] = items
@@ -273,7 +274,7 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the list made of these items, if all of them are of one kind.
+    /// Returns the list of these items, if all of them are of the same kind.
     #[inline]
     fn known_list(&mut self, items: &[Value]) -> Option<List> {
         let &Value::Dict(first) = items.first()? else { return None };
@@ -294,7 +295,7 @@ impl Store {
         }
     }
 
-    /// Returns the rows of `items` together with those before them, if all are of one kind and consecutive.
+    /// Returns the rows of `items` together with those before them, if all are of the same kind and consecutive.
     fn rows_of(&self, items: &[Value], kind: RowKind, (first, mut count): (u32, u32)) -> Option<List> {
         for &item in items {
             let Value::Dict(row) = item else { return None };
@@ -390,7 +391,7 @@ impl Store {
         Ok(Some(dict))
     }
 
-    /// Takes the items out of a list; `None` if they were taken before or `value` is not a list.
+    /// Takes the items out of a list. Returns `None` if they were already taken or `value` is not a list.
     pub(crate) fn take_items(&mut self, value: Value) -> Option<Vec<Value>> {
         let Value::List(row) = value else { return None };
         let slot = *self.lists.get(row as usize)?;
@@ -402,7 +403,8 @@ impl Store {
         Some(std::mem::take(&mut self.open_lists[open as usize]))
     }
 
-    /// Returns the stack of a list of frames; [`Sequences::NONE`] if the list is empty or `value` is not such a list.
+    /// Returns the stack of a list of frames, or [`Sequences::NONE`] if the list is empty or `value` is not such a
+    /// list.
     #[inline]
     pub(crate) fn stack(&mut self, value: Value) -> Result<u32, Refusal> {
         let Value::List(row) = value else {
@@ -437,7 +439,7 @@ impl Store {
         Ok(self.intake.stack(&frames))
     }
 
-    /// Returns the index of a list of strings; [`Sequences::NONE`] if the list is empty.
+    /// Returns the index of a list of strings, or [`Sequences::NONE`] if the list is empty.
     pub(crate) fn texts(&mut self, value: Value) -> u32 {
         let Value::List(row) = value else { return Sequences::NONE };
         let Some(slot) = self.lists.get_mut(row as usize) else { return Sequences::NONE };

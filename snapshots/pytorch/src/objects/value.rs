@@ -1,8 +1,8 @@
-//! The values of a snapshot's file. They are small and `Copy`; containers are referred to by row.
+//! The values of a snapshot's file. They are small and `Copy`, and refer to containers by row.
 
 use highwater_snapshots::ids::StringId;
 
-/// A value. Lists and dicts may still change; their contents are in the [`Store`](super::store::Store).
+/// A value. Lists and dicts may still change, and their contents are in the [`Store`](super::store::Store).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Value {
     None,

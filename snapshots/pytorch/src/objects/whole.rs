@@ -1,4 +1,4 @@
-//! Takes a snapshot out of the outermost value of a file: its segments, traces, annotations and settings.
+//! Extracts a snapshot from the outermost value of a file, with its segments, traces, annotations and settings.
 
 use std::ops::Range;
 
@@ -20,10 +20,10 @@ const MAX_DEVICES: usize = DeviceId::END as usize;
 /// A result whose error has no offset, since the whole file was already read.
 type Taken<T> = std::result::Result<T, &'static str>;
 
-/// How rows with these numbers are taken out of a store.
+/// A function that takes rows with these indices out of a store.
 type Take<T> = fn(&mut Store, Range<usize>) -> Vec<T>;
 
-/// Copies rows, which other lists may have too.
+/// Copies rows, which other lists may also contain.
 fn copied<T: Copy>(all: &[T], rows: Range<usize>) -> Vec<T> {
     all.get(rows).unwrap_or_default().to_vec()
 }
@@ -32,14 +32,14 @@ fn copied_events(store: &mut Store, rows: Range<usize>) -> Vec<RawEvent> {
     copied(&store.events, rows)
 }
 
-/// Moves all events if `rows` are all, else copies some.
+/// Moves all events if `rows` are all, otherwise copies some of them.
 fn moved_events(store: &mut Store, rows: Range<usize>) -> Vec<RawEvent> {
     if rows == (0..store.events.len()) { std::mem::take(&mut store.events) } else { copied_events(store, rows) }
 }
 
 impl Store {
-    /// Returns the snapshot whose outermost value is `root`. `format` is used to describe any other value: "pickled",
-    /// "JSON".
+    /// Returns the snapshot whose outermost value is `root`. `format` is used to describe any other value, such as
+    /// "pickled" or "JSON".
     pub(crate) fn snapshot(mut self, root: Value, format: &str) -> Result<RawSnapshot> {
         let taken = self.other_than_snapshot(root, format).and_then(|other| match other {
             Some(found) => Ok(Err(Error::NotRecording { found, advice: SNAPSHOT })),
@@ -62,7 +62,7 @@ impl Store {
         }
     }
 
-    /// Describes a value that is not a snapshot; `None` if it is one.
+    /// Describes a value that is not a snapshot. Returns `None` if it is one.
     fn other_than_snapshot(&mut self, root: Value, format: &str) -> Taken<Option<String>> {
         Ok(match (self.dict(root)?, root) {
             (Some(Dict::Open(open)), _) if self.open_dicts[open as usize].is_empty() => {
@@ -98,7 +98,7 @@ impl Store {
         Ok(Some(format!("with the keys {}{more}", names.join(", "))))
     }
 
-    /// Describes the entries of a list that has some, but no segment; `None` for any other value.
+    /// Describes the entries of a non-empty list that has no segment. Returns `None` for any other value.
     fn other_list(&mut self, list: Value) -> Taken<Option<String>> {
         let Value::List(row) = list else { return Ok(None) };
         let entries = match self.lists.get(row as usize).map(|slot| slot.list) {
@@ -287,7 +287,7 @@ impl Store {
     }
 }
 
-/// Returns the value of a key; the last one if the key is repeated.
+/// Returns the value of a key, or its last value if the key is repeated.
 fn value_of(keys: Keys, items: &[(Value, Value)], wanted: Key) -> Option<Value> {
     items.iter().rev().find(|(key, _)| keys.of(*key) == Some(wanted)).map(|(_, value)| *value)
 }

@@ -25,7 +25,7 @@ highwater_snapshots::vocabulary!(
     }
 );
 
-/// The format of the file that a recording was read from.
+/// The format of the file from which a recording was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileFormat {
     /// Kind of the recording.
@@ -35,13 +35,13 @@ pub struct FileFormat {
 }
 
 impl FileFormat {
-    /// Returns the name of its kind, followed by `+gzip` if compressed.
+    /// Returns the name of the kind, followed by `+gzip` if compressed.
     pub fn name(self) -> String {
         format!("{}{}", self.kind, if self.is_gzipped { "+gzip" } else { "" })
     }
 }
 
-/// The kind of content that the first bytes of a file, or of the data inside it, indicate.
+/// The kind of content indicated by the first bytes of a file, or of the data inside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Start {
     /// A recording.

@@ -1,4 +1,4 @@
-//! Decompresses gzip files while they are read.
+//! Decompresses gzip files as they are read.
 
 use std::io::{BufRead, Error as IoError, ErrorKind, Read};
 
@@ -14,7 +14,7 @@ pub(super) struct Gunzip<'a, R> {
 }
 
 impl<'a, R: BufRead> Gunzip<'a, R> {
-    /// Decompresses `input`; `watch` provides the offset in the file for errors.
+    /// Decompresses `input`. `watch` provides the offset in the file for errors.
     pub(super) fn new(input: R, watch: &Watch<'a>) -> Self {
         Self { bytes: MultiGzDecoder::new(input), watch: watch.clone() }
     }

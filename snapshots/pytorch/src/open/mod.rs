@@ -1,4 +1,4 @@
-//! Opens recordings of every kind; the format is detected from the content.
+//! Opens recordings of every kind, detecting the format from the contents.
 //!
 //! ```text
 //!   file, bytes, stream  ──►  gzip?  ──►  .snap                      ──►  Trace
@@ -6,10 +6,10 @@
 //!                                         profiles and logs of other tools          ──►  Trace
 //! ```
 //!
-//! A snapshot exported by this program carries its recording, which is then read instead.
+//! A snapshot exported by this program contains its recording, which is then read instead.
 //!
-//! Files are mapped and streams are read once; only a `.snap`, a profile or a database that is compressed or comes
-//! through a pipe is loaded into memory as a whole. The expanded size of a compressed file is never trusted: snapshots
+//! Files are mapped, and streams are read once. Only a `.snap`, a profile or a database that is compressed or comes
+//! through a pipe is loaded into memory as a whole. The expanded size of a compressed file is never trusted. Snapshots
 //! keep only their rows, and a file loaded as a whole may expand to at most [`FREE_EXPANSION`] bytes plus
 //! [`MAX_EXPANSION`] times its compressed size.
 
@@ -38,7 +38,7 @@ use highwater_snapshots::trace::Trace;
 
 pub use self::file_format::{FileFormat, FileKind};
 
-/// A recording and the format it was read from.
+/// A recording and the format of its file.
 #[derive(Clone, Debug)]
 pub struct Opened {
     /// The recording.
@@ -47,11 +47,11 @@ pub struct Opened {
     pub format: FileFormat,
 }
 
-/// Number of bytes that a compressed file which is read as a whole may expand to regardless of its size.
+/// Number of bytes to which a compressed file that is read as a whole may expand regardless of its size.
 pub const FREE_EXPANSION: u64 = 64 << 20;
 
-/// Beyond [`FREE_EXPANSION`], maximum ratio of the expanded size of such a file to its compressed size. The sections of
-/// a `.snap` are already compressed, so genuine files hardly expand at all; databases shrink to about a tenth.
+/// Maximum ratio of the expanded size of such a file, beyond [`FREE_EXPANSION`], to its compressed size. The sections
+/// of a `.snap` are already compressed, so genuine files hardly expand at all, while databases shrink to about a tenth.
 pub const MAX_EXPANSION: u64 = 64;
 
 /// Size of the read buffer for streams, in bytes.
@@ -63,7 +63,7 @@ const MAX_AFTER: u64 = 1 << 20;
 /// Opens the recording at `path`, reporting to `watch` as [`open_bytes`] does. The path may be that of a recording in
 /// several files, as [`Windows::find_rotated`] finds them.
 ///
-/// If another program truncates the file meanwhile, this process is killed, as with any memory mapping; a recorder only
+/// If another program truncates the file meanwhile, this process is killed, as with any memory mapping. A recorder only
 /// ever appends.
 ///
 /// # Errors
@@ -86,7 +86,7 @@ pub fn open_file(path: &Path, watch: &mut dyn FnMut(Progress) -> ControlFlow<()>
 }
 
 /// Opens the recording in `bytes`. `watch` is called at least every few mebibytes with the progress, in bytes of the
-/// file; it stops reading by returning [`ControlFlow::Break`].
+/// file. It stops reading by returning [`ControlFlow::Break`].
 ///
 /// # Errors
 ///
@@ -109,7 +109,8 @@ pub fn open_bytes(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<(
     Ok(Opened { trace, format: FileFormat { kind, is_gzipped: false } })
 }
 
-/// Replaces the error of reading a file that was taken for a recording of `kind`, but begins as a file of another kind.
+/// Replaces the error of reading a file that was assumed to be a recording of `kind`, but begins like a file of another
+/// kind.
 fn recognized(error: Error, kind: FileKind, start: &[u8]) -> Error {
     match (kind, &error) {
         (
@@ -178,7 +179,7 @@ fn open_gzip(input: Input<'_>, watch: &Watch<'_>) -> Result<Opened> {
     Ok(Opened { trace, format: FileFormat { kind, is_gzipped: true } })
 }
 
-/// The error for gzip data with nothing in it, as the compressed copy of an empty file.
+/// Returns the error for gzip data without contents, such as the compressed copy of an empty file.
 fn empty_gzip() -> Error {
     let advice = "was the recording finished, and was the disk full?";
     Error::NotRecording { found: "gzip data with nothing in it".to_owned(), advice }
@@ -193,7 +194,7 @@ fn look_at(input: &mut dyn Read) -> Result<(Vec<u8>, Input<'_>)> {
     Ok((start.clone(), Cursor::new(start).chain(rest)))
 }
 
-/// Returns the kind of recording that a file is, or an error that says why it is not one.
+/// Returns the kind of recording in a file, or an error that explains why it is not one.
 fn kind_of(start: Start, bytes: &[u8]) -> Result<FileKind> {
     match start {
         Start::Kind(kind) => Ok(kind),

@@ -29,15 +29,15 @@ use highwater_snapshots::ids::StringId;
 /// The division of a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Division {
-    /// Bytes of a portion.
+    /// Number of bytes in a portion.
     pub(super) portion: usize,
-    /// Portions that are decoded at a time.
+    /// Number of portions that are decoded at a time.
     pub(super) portions: usize,
 }
 
 impl Division {
-    /// Returns the division for the threads that there are. A thread of a pool, which reads one of several files,
-    /// decodes alone: while it waited for others, it would begin to read the next file.
+    /// Returns the division for the available threads. A thread of a pool, which reads one of several files, decodes
+    /// alone, because it would begin to read the next file while it waited for others.
     pub(super) fn for_threads() -> Self {
         match rayon::current_num_threads() {
             threads if threads > 1 && rayon::current_thread_index().is_none() => {
@@ -63,10 +63,10 @@ pub(super) struct ParallelDecoder<'a> {
     lookup: Lookup,
 }
 
-/// The resolved references of the rows of a portionthat were looked up so far.
+/// The references of the rows of a portion that were resolved so far.
 #[derive(Debug, Default)]
 struct Lookup {
-    /// Number of events of the current batch that are not on the stack: the latest.
+    /// Number of events at the end of the current batch that are not on the stack.
     pending: usize,
     runs: Vec<Option<u32>>,
     texts: Vec<Option<StringId>>,
@@ -78,9 +78,9 @@ struct Lookup {
 enum Taken {
     /// The portion was taken to its end.
     All,
-    /// The portion was taken in part: the machine executes the rest.
+    /// The portion was taken in part, and the machine executes the rest.
     Part,
-    /// The pickle ends in the portion, with this value.
+    /// The pickle ends in the portion with this value.
     End(Value),
 }
 
@@ -99,7 +99,7 @@ impl<'a> ParallelDecoder<'a> {
         }
     }
 
-    /// Decodes events from where `machine` stands, if it stands between two of them. `report` is called from time to
+    /// Decodes events from the position of `machine`, if that is between two events. `report` is called from time to
     /// time. Returns the top value if the pickle ends meanwhile.
     pub(super) fn run(
         &mut self,
@@ -164,7 +164,7 @@ impl<'a> ParallelDecoder<'a> {
     }
 }
 
-/// Divides the bytes from `start` on, where an event begins, into portions. Returns where the last of them ends.
+/// Divides the bytes from `start` on, where an event begins, into portions. Returns the end of the last portion.
 fn divide(
     bytes: &[u8],
     mut start: usize,
@@ -186,7 +186,7 @@ fn divide(
     start
 }
 
-/// Returns the end of the portion at `start`: where an event begins, or the end of the file.
+/// Returns the end of the portion at `start`, which is the start of an event or the end of the file.
 fn end_of(bytes: &[u8], start: usize, beginning: &Beginning, division: Division) -> Option<usize> {
     let nominal = start.checked_add(division.portion)?;
     if nominal >= bytes.len() {
@@ -208,7 +208,7 @@ impl Machine<InMemory<'_>> {
         (event as usize + 1 == self.store.events.len()).then_some(row)
     }
 
-    /// Returns the list below the last mark, and the mark, if the list may become one of events.
+    /// Returns the list below the last mark, and the mark, if the list may become a list of events.
     fn batch_list(&self) -> Option<(u32, usize)> {
         let mark = *self.marks.last()?;
         let Some(&Value::List(row)) = self.stack.get(mark.checked_sub(1)?) else { return None };
@@ -267,14 +267,15 @@ impl Machine<InMemory<'_>> {
         self.source.take(position.saturating_sub(self.source.position() as usize));
     }
 
-    /// Returns whether the next `values` values are stored from `number` on, if the file says a number, and can be.
+    /// Returns whether the next `values` values are stored from `number` on, if the file states a number and this is
+    /// possible.
     fn is_next_number(&self, number: Option<usize>, values: usize) -> bool {
         let next = self.memos.len();
         let are_few = self.store.events.len() < MOST as usize;
         are_few && number.is_none_or(|number| number == next && number + values <= self.source.position() as usize)
     }
 
-    /// Takes events until one refers to something that is not a stack. Returns how many were taken.
+    /// Takes events until one refers to something other than a stack. Returns the number of events taken.
     fn take_events(
         &mut self,
         portion: &Chunk,
@@ -355,7 +356,7 @@ impl Machine<InMemory<'_>> {
         Some(stack)
     }
 
-    /// Appends the current batch to its list, if all of it is pending and the list has the events before it.
+    /// Appends the current batch to its list, if all of it is pending and the list contains the events before it.
     fn append_batch(&mut self, lookup: &mut Lookup) -> bool {
         let Some((row, mark)) = self.batch_list() else { return false };
         let events = self.store.events.len() as u32;

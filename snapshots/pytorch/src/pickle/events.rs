@@ -1,7 +1,8 @@
 //! Decodes the events of a portion without executing their instructions one by one.
 //!
-//! Only events as Python writes them are decoded: a new dict with keys, strings and lists looked up in the memo, and
-//! numbers, strings, pairs and lists of memo lookups in place. All other instructions are left to the machine.
+//! Only events in Python's notation are decoded. Such an event is a new dict with keys, strings and lists looked up in
+//! the memo, and with numbers, strings, pairs and lists of memo lookups in place. All other instructions are left to
+//! the machine.
 
 use std::ops::Range;
 
@@ -24,7 +25,7 @@ pub(super) struct Beginning {
 }
 
 impl Beginning {
-    /// Reads the first bytes of the event at the start of `bytes`; `None` if there is no event.
+    /// Reads the first bytes of the event at the start of `bytes`. Returns `None` if there is no event.
     pub(super) fn of(bytes: &[u8]) -> Option<Self> {
         let (&first, rest) = bytes.split_first()?;
         if first != op::EMPTY_DICT {
@@ -40,7 +41,7 @@ impl Beginning {
         Some(Self { store, key: key[..length].to_vec() })
     }
 
-    /// Finds where an event begins within `range`; it must follow another event, or the start of a batch.
+    /// Finds the start of an event within `range`. The event must follow another event or the start of a batch.
     pub(super) fn find(&self, bytes: &[u8], range: Range<usize>) -> Option<usize> {
         let mut from = range.start.max(1);
         while from < range.end {
@@ -84,8 +85,8 @@ pub(super) struct EventReader<'a> {
     /// Whether the portion is the last.
     is_last: bool,
     at: usize,
-    /// The number under which the first value of the current step is stored, if the file says it, and the row of that
-    /// value in [`Chunk::stored`].
+    /// The memo index of the first value of the current step, if the file states it, and the row of that value in
+    /// [`Chunk::stored`].
     number: Option<usize>,
     first_stored: usize,
     /// Bytes of a run that is interrupted by the start of a frame of the file.
@@ -135,7 +136,7 @@ impl<'a> EventReader<'a> {
         self.portion.steps.push(Step { kind, end: self.at });
     }
 
-    /// Decodes events up to `end`, and returns how many.
+    /// Decodes events up to `end`, and returns their number.
     fn events(&mut self, end: usize) -> u32 {
         let mut count = 0;
         self.number = None;
@@ -168,7 +169,7 @@ impl<'a> EventReader<'a> {
         is_batch
     }
 
-    /// Decodes an event; `None` if it is not one as Python writes them.
+    /// Decodes an event. Returns `None` if it is not in Python's notation.
     #[inline]
     fn event(&mut self, start: usize, stored: usize) -> Option<Row> {
         if self.code()? != op::EMPTY_DICT {
@@ -254,7 +255,7 @@ impl<'a> EventReader<'a> {
         }
     }
 
-    /// Decodes an instruction that stores `value` in the memo, if one follows. Numbers must count up by one.
+    /// Decodes an instruction that stores `value` in the memo, if one follows. Memo indices must count up by one.
     #[inline]
     fn store(&mut self, value: Stored) -> Option<bool> {
         let number = match self.bytes.get(self.at..)? {

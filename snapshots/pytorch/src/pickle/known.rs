@@ -14,19 +14,18 @@ enum Fact {
     Pair(u64, u64),
 }
 
-/// Strings, pairs and stacks by the memo number by which the file refers to them. It stays valid, because no number was
-/// stored twice.
+/// Strings, pairs and stacks by their memo index. The copy stays valid, because no memo index was used twice.
 #[derive(Clone, Debug)]
 pub(super) struct MemoSnapshot {
     keys: Keys,
     memos: Memos,
     pairs: Vec<(u64, u64)>,
-    /// The values stored under numbers above those of `memos`.
+    /// The values stored under indices above those of `memos`.
     later: HashMap<usize, Fact>,
     pub(super) runs: Runs,
 }
 
-/// The values added since [`MemoSnapshot`] was made or last updated.
+/// The values added since the [`MemoSnapshot`] was made or last updated.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MemoDelta {
     facts: Vec<(usize, Fact)>,
@@ -47,7 +46,7 @@ impl MemoSnapshot {
         }
     }
 
-    /// Returns the string under `number`.
+    /// Returns the string with memo index `number`.
     #[inline(always)]
     pub(super) fn text(&self, number: usize) -> Option<StringId> {
         match self.memos.get(number) {
@@ -65,13 +64,13 @@ impl MemoSnapshot {
         }
     }
 
-    /// Returns the key under `number`.
+    /// Returns the key with memo index `number`.
     #[inline]
     pub(super) fn key(&self, number: usize) -> Option<Key> {
         self.keys.of(Value::Text(self.text(number)?))
     }
 
-    /// Returns the pair of integers under `number`.
+    /// Returns the pair of integers with memo index `number`.
     #[inline]
     pub(super) fn pair(&self, number: usize) -> Option<(u64, u64)> {
         match self.memos.get(number) {
@@ -101,7 +100,7 @@ impl MemoSnapshot {
 }
 
 impl MemoDelta {
-    /// Adds the values stored under numbers from `first` on.
+    /// Adds the values stored under indices from `first` on.
     pub(super) fn take_memos(&mut self, first: usize, memos: &Memos, store: &Store) {
         for number in first..memos.len() {
             match memos.get(number) {

@@ -1,4 +1,4 @@
-//! Executes the pickle instructions that build values, and refuses all others.
+//! Executes the pickle instructions that build values, and rejects all others.
 
 use super::memo::{Memo, Memos};
 use super::opcode as op;
@@ -9,22 +9,22 @@ use crate::raw::{EMBEDDED_MARKER, MAX_EMBEDDED};
 use highwater_snapshots::error::{Error, Problem, Result};
 use highwater_snapshots::units::format_bytes;
 
-/// Maximum length of a string, except for an embedded recording: names and paths are far shorter.
+/// Maximum length of a string, except for an embedded recording. Names and paths are far shorter.
 const MAX_TEXT_BYTES: u64 = 64 << 20;
-/// Maximum length of an integer: addresses and sizes have 9 bytes at most.
+/// Maximum length of an integer. Addresses and sizes have at most 9 bytes.
 const MAX_INTEGER_BYTES: u64 = 1 << 16;
 
-/// The virtual machine of the pickle format: a stack with marks, and a memo.
+/// The virtual machine of the pickle format, with a stack with marks, and a memo.
 pub(super) struct Machine<S> {
     pub(super) source: S,
     pub(super) stack: Vec<Value>,
     /// Stack position of each open mark.
     pub(super) marks: Vec<usize>,
     pub(super) memos: Memos,
-    /// Whether a number of the memo was stored twice.
+    /// Whether a memo index was used twice.
     pub(super) is_overwritten: bool,
     runs: Runs,
-    /// The row of a list and the bytes of the lookups being appended to it; remembered if the list becomes a stack.
+    /// The row of a list and the bytes of the lookups being appended to it, remembered if the list becomes a stack.
     open_run: Option<(u32, Vec<u8>)>,
     pub(super) store: Store,
 }
@@ -41,7 +41,7 @@ pub(super) enum Next {
 enum Stop {
     /// The input ends within the instruction.
     End,
-    /// The instruction is inconsistent with the preceding ones.
+    /// The instruction is inconsistent with the preceding instructions.
     Wrong(String),
     /// The instruction has an object that is too large.
     TooLong(String),
@@ -308,7 +308,7 @@ impl<S: Source> Machine<S> {
         Ok(())
     }
 
-    /// Gives a value of the memo its own row.
+    /// Assigns a row to a value of the memo.
     #[cold]
     fn with_row(&mut self, number: usize, memo: Memo) -> Value {
         let value = match memo {
@@ -354,7 +354,7 @@ impl<S: Source> Machine<S> {
         }
     }
 
-    /// Executes the memo lookups that follow: most of a snapshot is stacks, and stacks are runs of lookups.
+    /// Executes the memo lookups that follow. Most of a snapshot consists of stacks, and stacks are runs of lookups.
     #[inline]
     fn get_more(&mut self) {
         let ahead = self.source.ahead();
@@ -419,8 +419,8 @@ impl<S: Source> Machine<S> {
         Ok(())
     }
 
-    /// Fails unless the next `length` bytes are the recording that this program embeds, the only long string of a
-    /// snapshot.
+    /// Fails unless the next `length` bytes are the recording that this program embeds, which is the only long string
+    /// of a snapshot.
     #[cold]
     fn check_long_text(&mut self, length: u64) -> Step {
         let is_recording = self.source.begins_with(EMBEDDED_MARKER.as_bytes());
@@ -482,7 +482,7 @@ impl<S: Source> Machine<S> {
         Error::Damaged { offset: start, what }
     }
 
-    /// Returns the error for the instruction just read, which is inconsistent with the preceding ones.
+    /// Returns the error for the instruction just read, which is inconsistent with the preceding instructions.
     fn wrong(&mut self, code: u8, what: &str) -> Error {
         let name = op::name(code).map_or_else(String::new, |name| format!(" ({name})"));
         let place = Problem::at(self.source.position(), what);

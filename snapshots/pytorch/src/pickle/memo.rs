@@ -1,4 +1,4 @@
-//! The memo of the pickle machine: values by the number under which the file stores them.
+//! The memo of the pickle machine, with values by memo index.
 
 use crate::objects::Value;
 use highwater_snapshots::ids::StringId;
@@ -13,19 +13,19 @@ pub(super) enum Memo {
     Stack(u32),
 }
 
-/// The memo: values by the number under which the file stores them, four bytes each.
+/// The memo, with values by memo index, in four bytes each.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memos {
-    /// A tag in the upper bits, and a row or an id in the others; 0 for an unused number.
+    /// A tag in the upper bits, and a row or an id in the others; 0 for an unused index.
     rows: Vec<u32>,
-    /// Values that are not a row or an id, or not a small one.
+    /// Values that are not a row or an id, or too large for the lower bits.
     wide: Vec<Value>,
 }
 
 /// Position of the tag in a row of the memo.
 const TAG: u32 = 29;
 
-/// The largest row or id beside a tag.
+/// The largest row or id that fits with a tag.
 const MOST: u32 = (1 << TAG) - 1;
 
 const TEXT: u32 = 1;
@@ -37,34 +37,34 @@ const STACK: u32 = 6;
 const WIDE: u32 = 7;
 
 impl Memos {
-    /// Returns one more than the largest number in use.
+    /// Returns one more than the largest index in use.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Stores `value` under the next number.
+    /// Stores `value` under the next index.
     #[inline]
     pub(super) fn push(&mut self, value: Value) {
         let row = self.packed(value);
         self.rows.push(row);
     }
 
-    /// Stores an event's dict under the next number.
+    /// Stores an event's dict under the next index.
     #[inline]
     pub(super) fn push_event(&mut self, event: u32) {
         let row = if event <= MOST { EVENT << TAG | event } else { 0 };
         self.rows.push(row);
     }
 
-    /// Stores the list of a stack under the next number.
+    /// Stores the list of a stack under the next index.
     #[inline]
     pub(super) fn push_stack(&mut self, stack: u32) {
         let row = if stack <= MOST { STACK << TAG | stack } else { 0 };
         self.rows.push(row);
     }
 
-    /// Stores `value` under `number`. Returns `false` if `number` is new and above `limit`.
+    /// Stores `value` under the index `number`. Returns `false` if the index is new and above `limit`.
     #[inline]
     pub(super) fn put(&mut self, number: usize, value: Value, limit: u64) -> bool {
         if number >= self.rows.len() {
@@ -82,7 +82,7 @@ impl Memos {
         true
     }
 
-    /// Returns the value stored under `number`.
+    /// Returns the value with memo index `number`.
     #[inline]
     pub(super) fn get(&self, number: usize) -> Option<Memo> {
         let row = *self.rows.get(number)?;

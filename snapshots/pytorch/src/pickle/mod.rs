@@ -58,7 +58,7 @@ pub fn read_pickle(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<
     read_divided(bytes, Division::for_threads(), INSTRUCTIONS_A_LOOK, watch)
 }
 
-/// Like [`read_pickle`]; events are decoded ahead after every `look` instructions, divided as given.
+/// Like [`read_pickle`], with events decoded ahead after every `look` instructions, using the given division.
 fn read_divided(bytes: &[u8], division: Division, look: u32, watch: Watch<'_>) -> Result<RawSnapshot> {
     let mut machine = Machine::new(InMemory::new(bytes));
     let mut ahead = ParallelDecoder::new(bytes, division);

@@ -1,6 +1,6 @@
 //! The opcodes of Python's pickle format, protocols 2 to 5, and which of them only build values.
 //!
-//! Source: the module `pickletools` of CPython 3.14, which documents each opcode.
+//! See the module `pickletools` of CPython 3.14, which documents each opcode.
 
 /// Declares the supported opcodes.
 macro_rules! opcodes {
@@ -63,7 +63,7 @@ opcodes! {
     LONG_BINGET = b'j';
 }
 
-/// Returns the reason an opcode is refused: its name and effect. `None` for a byte that is not an opcode.
+/// Returns the reason that an opcode is rejected, as its name and effect, or `None` for a byte that is not an opcode.
 pub(super) fn refusal(code: u8) -> Option<(&'static str, &'static str)> {
     const CALLS: &str = "would run code from the file";
     const NAMES: &str = "would import code that the file names";

@@ -1,4 +1,4 @@
-//! Part of a list of events, decoded without the values before it: what refers to them is left to be looked up.
+//! Part of a list of events, decoded without the values before it. References to those values remain to be looked up.
 
 use std::hash::BuildHasher;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use highwater_snapshots::ids::StringId;
 
 use crate::raw::Action;
 
-/// An event whose stack and rare fields are not looked up yet.
+/// An event whose stack and rare fields have not been looked up yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) address: u64,
@@ -32,9 +32,9 @@ pub(super) const NO_EXTRAS: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StackOf {
     MemoSnapshot(u32),
-    /// The stack of a run of memo lookups: row of [`Chunk::runs`].
+    /// The stack of a run of memo lookups, as a row of [`Chunk::runs`].
     Run(u32),
-    /// The stack of the list under a number of the memo.
+    /// The stack of the list with this memo index.
     Memo(u32),
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Step {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum StepKind {
-    /// A number of rows; `number` is the memo number of their first value, if the file states it.
+    /// A number of rows. `number` is the memo index of their first value, if the file states it.
     Events { count: u32, number: Option<usize> },
     /// A batch of items ends and the next begins.
     Batch,
@@ -89,7 +89,7 @@ pub(super) enum StepKind {
     Other,
 }
 
-/// A part of the file, decoded. Its buffers are reused for one part after the other.
+/// A decoded part of the file. Its buffers are reused for one part after the other.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Chunk {
     /// The part of the file. The decoded steps may end earlier.

@@ -1,5 +1,5 @@
-//! Caches stacks by the bytes that list them: a snapshot lists few distinct stacks many times, each time with the same
-//! memo lookups, so the bytes have to be decoded only once.
+//! Caches stacks by the bytes that list them. A snapshot lists a few distinct stacks many times, each time with the
+//! same memo lookups, so the bytes have to be decoded only once.
 
 use std::hash::BuildHasher;
 
@@ -40,7 +40,7 @@ pub(super) fn run_length(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// Iterates over the numbers that a run looks up.
+/// Iterates over the memo indices in a run.
 pub(super) fn numbers(mut run: &[u8]) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let (number, rest) = match run {
@@ -77,7 +77,7 @@ impl Runs {
         rows.insert_unique(hash, run, |row| hasher.hash_one(&bytes[row.first as usize..row.end as usize]));
     }
 
-    /// Removes all runs, because the value of a memo number has changed.
+    /// Removes all runs, because the value of a memo index has changed.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.rows.clear();

@@ -10,10 +10,10 @@ pub(super) trait Source {
     /// Returns the next `count` bytes.
     fn bytes(&mut self, count: usize) -> Option<&[u8]>;
 
-    /// Returns the buffered bytes ahead without consuming them; more may follow.
+    /// Returns the buffered bytes ahead without consuming them. More bytes may follow.
     fn ahead(&self) -> &[u8];
 
-    /// Whether the bytes ahead begin with `text`.
+    /// Returns whether the bytes ahead begin with `text`.
     fn begins_with(&mut self, text: &[u8]) -> bool;
 
     /// Consumes `count` of the buffered bytes.
@@ -89,8 +89,8 @@ pub(super) struct Stream<R> {
     failure: Option<std::io::Error>,
 }
 
-/// Number of bytes read at once. The buffer grows beyond twice this only by bytes actually read, whatever length the
-/// file claims.
+/// Number of bytes read at once. The buffer grows beyond twice this size only by bytes actually read, whatever length
+/// the file claims.
 const PORTION: usize = 256 << 10;
 
 impl<R: Read> Stream<R> {

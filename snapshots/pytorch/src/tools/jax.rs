@@ -54,8 +54,8 @@ const FIRST_ADDRESS: u64 = 1 << 62;
 /// Alignment of artificial addresses.
 const ALIGNMENT: u64 = 512;
 
-/// Whether a file begins like a pprof profile: with a message of at most two small string indices, the sample type,
-/// followed by another one or by a sample.
+/// Returns whether a file begins like a pprof profile, that is, with a message of at most two small string indices, the
+/// sample type, followed by another such message or by a sample.
 pub(crate) fn is_profile(bytes: &[u8]) -> bool {
     let first = match bytes {
         [0x0a, length @ 2..=12, rest @ ..] => rest.split_at_checked(usize::from(*length)),
@@ -66,7 +66,7 @@ pub(crate) fn is_profile(bytes: &[u8]) -> bool {
     })
 }
 
-/// Reads a profile; `watch` is called for every mebibyte with the progress, and stops reading.
+/// Reads a profile. `watch` is called for every mebibyte with the progress, and can stop reading.
 pub(crate) fn read(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<Trace> {
     if bytes.len() > MAX_BYTES {
         let what = "this profile is larger than 1 GiB: JAX does not write profiles of that size".to_owned();
@@ -94,7 +94,7 @@ pub(crate) fn read(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<
 /// A field of a message.
 #[derive(Clone, Copy)]
 struct Field<'a> {
-    /// The field number; 0 for fields without a length, none of which is needed.
+    /// The field number, or 0 for fields without a length, none of which is needed.
     number: u32,
     content: &'a [u8],
     /// Offset of the content.
@@ -112,7 +112,7 @@ fn damaged(offset: usize, error: &prost::DecodeError) -> Error {
     Error::Damaged { offset: offset as u64, what: format!("the profile is cut off or damaged ({error})") }
 }
 
-/// The fields of a message, decoded one at a time: a whole profile would need many times the memory.
+/// The fields of a message, decoded one at a time, since a whole profile would need many times the memory.
 struct Fields<'a> {
     rest: &'a [u8],
     length: usize,
@@ -206,14 +206,14 @@ impl<'a> Profile<'a> {
         Ok(())
     }
 
-    /// The string of a row in bytes; empty if there is none.
+    /// Returns the string of a row in bytes. The string is empty if there is none.
     fn string_bytes(&self, row: i64) -> &'a [u8] {
         let range = usize::try_from(row).ok().and_then(|row| self.strings.get(row));
         let text = range.and_then(|&(offset, length)| self.bytes.get(offset as usize..)?.get(..length as usize));
         text.unwrap_or_default()
     }
 
-    /// The string of a row. It is validated again: call this for each row once, not for each use.
+    /// Returns the string of a row. It is validated at every call, so call this only once for each row.
     fn string(&self, row: i64) -> &'a str {
         std::str::from_utf8(self.string_bytes(row)).unwrap_or_default()
     }
@@ -230,14 +230,14 @@ impl<'a> Profile<'a> {
         Err(Error::NotRecording { found, advice })
     }
 
-    /// The string index of the sample's label `key`; `None` if it has no such label, or an empty one.
+    /// Returns the string index of the sample's label `key`, or `None` if it has no such label or an empty one.
     fn label(&self, sample: &Sample, key: &str) -> Option<i64> {
         let label = sample.label.iter().find(|label| self.string_bytes(label.key) == key.as_bytes());
         label.map(|label| label.str).filter(|row| !self.string_bytes(*row).is_empty())
     }
 }
 
-/// Turns the samples of a profile into blocks.
+/// Converts the samples of a profile to blocks.
 #[derive(Default)]
 struct Writer {
     builder: TraceBuilder,
@@ -245,7 +245,7 @@ struct Writer {
     frames: HashMap<u64, Vec<FrameId>>,
     /// The blocks of each device.
     devices: Vec<Vec<StartingBlock>>,
-    /// The row in `devices` of each device, by name; executables have no device name.
+    /// The row in `devices` of each device, by name. Executables have no device name.
     devices_by_name: BTreeMap<String, usize>,
     /// The row in `devices` of each device, by the string index of its name.
     devices_by_row: HashMap<Option<i64>, usize>,
@@ -373,14 +373,14 @@ fn frame(rows: &mut Rows, tables: &mut Tables, profile: &Profile<'_>, function: 
     rows.frame_of(tables, name, file, line)
 }
 
-/// The device number in a device name: 1 for `cuda:1` and for `TPU_1(process=0,(1,0,0,0))`.
+/// Returns the device ordinal in a device name, which is 1 for `cuda:1` and for `TPU_1(process=0,(1,0,0,0))`.
 fn ordinal(name: &str) -> Option<u16> {
     let name = name.split('(').next().unwrap_or(name);
     let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
     name[name.len() - digits..].parse().ok().filter(|number| *number < 127)
 }
 
-/// Whether a device name denotes the host's CPU.
+/// Returns whether a device name denotes the host's CPU.
 fn is_host(name: &str) -> bool {
     name.starts_with("cpu") || name.starts_with("TFRT_CPU")
 }

@@ -5,7 +5,7 @@ use std::io::BufRead;
 use highwater_snapshots::error::{Error, Problem, Result};
 use highwater_snapshots::units::count_of;
 
-/// Number of bytes of a line that are kept; lines of the logs are shorter.
+/// Number of bytes of a line that are kept. Lines of the logs are shorter.
 const MAX_LINE: usize = 4096;
 
 /// The lines of a log.
@@ -17,7 +17,7 @@ pub(super) struct Lines<R> {
     /// Byte offsets of the current line and of the next one.
     offset: u64,
     next: u64,
-    /// Byte offset and number of the first line that was left out, and the number of such lines.
+    /// Byte offset and line number of the first omitted line, and the number of omitted lines.
     left_out: Option<(u64, u64, u64)>,
     /// The position at which compressed input is damaged.
     damage: Option<Problem>,
@@ -28,7 +28,7 @@ impl<R: BufRead> Lines<R> {
         Self { input, line: Vec::new(), number: 0, offset: 0, next: 0, left_out: None, damage: None }
     }
 
-    /// Returns the next line without its line ending, cut after [`MAX_LINE`] bytes; `None` at the end, or where
+    /// Returns the next line without its line ending, cut after [`MAX_LINE`] bytes. Returns `None` at the end, or where
     /// compressed data is damaged.
     pub(super) fn next(&mut self) -> Result<Option<&str>> {
         self.line.clear();
@@ -63,7 +63,7 @@ impl<R: BufRead> Lines<R> {
         Ok(Some(valid.trim_end_matches('\r')))
     }
 
-    /// Records that the current line is left out.
+    /// Records that the current line is omitted.
     pub(super) fn leave_out(&mut self) {
         self.left_out.get_or_insert((self.offset, self.number, 0)).2 += 1;
     }
@@ -78,7 +78,7 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
-/// A sentence about `count` items: "3 blocks were freed".
+/// Formats a sentence about `count` items, such as "3 blocks were freed".
 pub(super) fn sentence(count: u64, noun: &str, [one, many]: [&str; 2]) -> String {
     format!("{} {}", count_of(count, noun), if count == 1 { one } else { many })
 }

@@ -10,7 +10,7 @@ pub(crate) mod nsys;
 pub(crate) mod rmm;
 pub(crate) mod nccl;
 
-/// Maximum length of a text in bytes; longer ones are cut.
+/// Maximum length of a text in bytes. Longer texts are cut.
 const MAX_TEXT: usize = 64 << 10;
 
 /// Returns the start of `text`, at most [`MAX_TEXT`] bytes.

@@ -1,14 +1,15 @@
-//! Reads what NCCL's debug log (`NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=ALLOC`) says of allocations, as written by
-//! [`alloc.h`](https://github.com/NVIDIA/nccl/blob/master/src/include/alloc.h) behind the prefix of
+//! Reads the allocations in NCCL's debug log (`NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=ALLOC`), as written by
+//! [`alloc.h`](https://github.com/NVIDIA/nccl/blob/master/src/include/alloc.h) after the prefix of
 //! [`debug.cc`](https://github.com/NVIDIA/nccl/blob/master/src/debug.cc):
 //!
 //! ```text
 //! node-01:1120933:1120950 [0] NCCL INFO channel.cc:43 (initChannel) Cuda CallocAsync Size 608 pointer 0x7f52 memType 2
 //! ```
 //!
-//! The log has no frees, except of NCCL built with `TRACE=1`: a block is freed where its address is allocated again,
-//! and else live to the end. Its sizes are those that NCCL asks for, which the driver rounds up. Timestamps and the
-//! threads of messages are lost, and memory that NCCL takes by other means, such as buffers of NVLS, is not in it.
+//! The log has no frees, unless NCCL was built with `TRACE=1`. A block is freed where its address is allocated again,
+//! and otherwise is live until the end. Sizes are those requested by NCCL, which the driver rounds up. Timestamps and
+//! the threads of messages are lost. Memory that NCCL allocates by other means, such as buffers of NVLS, is not in the
+//! log.
 
 use std::collections::BTreeSet;
 use std::io::BufRead;
@@ -68,8 +69,8 @@ struct Message<'l> {
 }
 
 impl<'l> Message<'l> {
-    /// Parses a line: `host:pid:tid [device] NCCL INFO text`, possibly after a timestamp; `NCCL TRACE` lines have a
-    /// time and a function before these words.
+    /// Parses a line of the form `host:pid:tid [device] NCCL INFO text`, possibly after a timestamp. `NCCL TRACE` lines
+    /// have a time and a function before the text.
     fn of(line: &'l str) -> Option<Self> {
         let (head, text) = line.split_once(" NCCL INFO ").or_else(|| line.split_once(" NCCL TRACE "))?;
         let (sender, rest) = head.rsplit_once('[')?;
@@ -86,7 +87,8 @@ impl<'l> Message<'l> {
 struct Allocation<'l> {
     /// The label of the message, and whether the memory is pinned; `None` for a free.
     call: Option<(&'static str, bool)>,
-    /// Source location: `channel.cc:43`, or with the function, `channel.cc:43 (initChannel)`; empty if unknown.
+    /// Source location, such as `channel.cc:43`, or with the function, `channel.cc:43 (initChannel)`. It is empty if
+    /// unknown.
     source_line: &'l str,
     bytes: u64,
     address: u64,
@@ -127,7 +129,7 @@ impl<'l> Allocation<'l> {
 struct Log {
     calls: Calls,
     processes: HashMap<(String, u32), usize>,
-    /// The device for each host name and device number on that host.
+    /// The device for each host name and device ordinal on that host.
     devices: HashMap<(String, u16), DeviceId>,
     used: BTreeSet<u16>,
 }

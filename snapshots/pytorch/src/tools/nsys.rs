@@ -2,9 +2,9 @@
 //! --type sqlite`). The tables are those of the
 //! [SQLite export schema reference](https://docs.nvidia.com/nsight-systems/nsys-exporter/exported_data.html).
 //!
-//! Everything but the memory events and the API calls that caused them is lost: kernels, copies, NVTX ranges, samples.
-//! Failed requests have no size in an export. Memory pools of the driver are seen block by block, without their
-//! reserved memory.
+//! Everything except the memory events and the API calls that caused them is lost, such as kernels, copies, NVTX ranges
+//! and samples. Failed requests have no size in an export. Memory pools of the driver are seen block by block, without
+//! their reserved memory.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -21,14 +21,14 @@ use highwater_snapshots::ids::{DeviceId, ScopeId, StackId, StreamId};
 use highwater_snapshots::trace::{DeviceFacts, Header, NOTE, PINNED_DEVICE, Trace};
 use highwater_snapshots::units::count_of;
 
-/// Whether a file begins like an SQLite database.
+/// Returns whether a file begins like an SQLite database.
 pub(crate) fn is_database(bytes: &[u8]) -> bool {
     bytes.starts_with(super::sqlite::MAGIC)
 }
 
 const EVENTS: &str = "CUDA_GPU_MEMORY_USAGE_EVENTS";
 
-/// Labels of the kinds of memory, by the number in `ENUM_CUDA_MEM_KIND`.
+/// Labels of the kinds of memory, by their value in `ENUM_CUDA_MEM_KIND`.
 const KINDS: [&str; 8] =
     ["Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static", "Unknown"];
 const PAGEABLE: i64 = 0;
@@ -43,7 +43,7 @@ const DEALLOCATION: i64 = 1;
 const OUT_OF_MEMORY: i64 = 2;
 
 /// Reads an export. `watch` is called for every mebibyte with the progress, and can stop reading. Bytes count as read
-/// when their pages were visited; those of unneeded tables never are.
+/// when their pages were visited, which never happens for unneeded tables.
 pub(crate) fn read(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<Trace> {
     let mut export = Export { database: Database::open(bytes)?, reports: Reports::of(bytes, watch) };
     let events = export.events()?;
@@ -77,16 +77,16 @@ struct MemoryEvent {
 /// The API calls that caused the events.
 #[derive(Default)]
 struct Causes {
-    /// For each call, by process and correlation id: the row of the function's name, and the call chain.
+    /// The row of the function's name and the call chain of each call, by process and correlation id.
     calls: HashMap<(i64, i64), (i64, Option<i64>)>,
     /// Number of calls that failed with an out-of-memory error.
     failed: u64,
 }
 
-/// A frame of a call chain: rows of the names of the function and of the library.
+/// A frame of a call chain, as rows of the names of the function and of the library.
 type ChainFrame = (i64, i64);
 
-/// The GPUs: ordinal and facts of each, and the GPU for each process and CUDA device number.
+/// The GPUs, with the ordinal and facts of each, and the GPU for each process and CUDA device ordinal.
 #[derive(Default)]
 struct Gpus {
     facts: BTreeMap<i64, (String, u64)>,
@@ -109,7 +109,8 @@ fn pid_of(process: i64) -> i64 {
 }
 
 impl Export<'_, '_> {
-    /// Calls `take` with each row of `table` and the positions of `columns` in it; never if the table does not exist.
+    /// Calls `take` with each row of `table` and the positions of `columns` in it. Does nothing if the table does not
+    /// exist.
     fn scan<const N: usize>(
         &mut self,
         table: &str,
@@ -317,7 +318,7 @@ impl Recording<'_> {
         self.calls.finish(header, devices.into_values().collect(), Called::Driver)
     }
 
-    /// Returns the GPU of an event. CUDA device numbers count only the GPUs visible to the process.
+    /// Returns the GPU of an event. CUDA device ordinals count only the GPUs visible to the process.
     fn device(&self, event: &MemoryEvent, devices: &mut BTreeMap<DeviceId, DeviceFacts>) -> DeviceId {
         let gpu = self.gpus.of_cuda.get(&(pid_of(event.process), event.device)).copied().unwrap_or(event.device);
         let device = DeviceId(u16::try_from(gpu).unwrap_or(u16::MAX));
@@ -341,7 +342,8 @@ impl Recording<'_> {
         rows.stack(tables, &frames)
     }
 
-    /// Returns the scope of an event: the function called, else the kind of memory; then the variable, if it has one.
+    /// Returns the scope of an event, which is the called function or else the kind of memory, followed by the variable
+    /// if there is one.
     fn scope(&mut self, event: &MemoryEvent, function: Option<i64>) -> ScopeId {
         if event.outcome == Outcome::Freed {
             return ScopeId::NONE;
@@ -359,7 +361,8 @@ impl Recording<'_> {
     }
 }
 
-/// Returns a CUDA function's name without the version that Nsight Systems appends: `cudaMalloc` for `cudaMalloc_v3020`.
+/// Returns a CUDA function's name without the version that Nsight Systems appends, such as `cudaMalloc` for
+/// `cudaMalloc_v3020`.
 fn without_version(name: &str) -> &str {
     let is_version = |version: &str| version.len() > 1 && version.bytes().all(|byte| byte.is_ascii_digit());
     name.rsplit_once("_v").filter(|(_, version)| is_version(version)).map_or(name, |(name, _)| name)

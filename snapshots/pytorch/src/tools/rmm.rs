@@ -18,10 +18,10 @@ const COLUMNS: &str = "Thread,Time,Action,Pointer,Size,Stream";
 
 const SECOND: u64 = 1_000_000_000;
 const DAY: u64 = 86_400 * SECOND;
-/// Maximum time span of a log, in days; longer ones are not RMM logs.
+/// Maximum time span of a log in days. RMM logs are shorter.
 const MAX_DAYS: u64 = 36_500;
 
-/// Whether a text begins like an RMM log.
+/// Returns whether a text begins like an RMM log.
 pub(crate) fn is_log(text: &[u8]) -> bool {
     text.starts_with(COLUMNS.as_bytes())
 }
@@ -108,7 +108,7 @@ fn time_of_day(text: &str) -> Option<u64> {
     Some(((hours * 60 + minutes) * 60 + seconds) * SECOND + micros * 1000)
 }
 
-/// Parses a pointer as printed by C or C++.
+/// Parses a pointer in C or C++ notation.
 pub(super) fn hexadecimal(text: &str) -> Option<u64> {
     if text == "(nil)" { Some(0) } else { u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok() }
 }

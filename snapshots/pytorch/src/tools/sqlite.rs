@@ -1,8 +1,8 @@
-//! Reads tables of an SQLite database, row by row: the part of the
-//! [file format](https://www.sqlite.org/fileformat2.html) that a table scan needs.
+//! Reads tables of an SQLite database row by row. Implements the part of the [file
+//! format](https://www.sqlite.org/fileformat2.html) that a table scan needs.
 //!
-//! Each page of a table is visited once, and no page may have more in it than fits, so that a damaged file takes no
-//! more time than a sound one.
+//! Each page of a table is visited once, and no page may claim more contents than fit, so that a damaged file takes no
+//! more time than an intact one.
 
 use std::cell::Cell;
 
@@ -12,9 +12,9 @@ use highwater_snapshots::error::{Error, Result};
 pub(crate) const MAGIC: &[u8] = b"SQLite format 3\0";
 
 const HEADER_BYTES: usize = 100;
-/// Maximum number of columns of a table that are read; tables of exports have fewer.
+/// Maximum number of columns of a table that are read. Tables of exports have fewer.
 const MAX_COLUMNS: usize = 256;
-/// Maximum depth of a table's tree: with the smallest pages, and two rows in each, it allows more rows than any file
+/// Maximum depth of a table's tree. With the smallest pages, and two rows in each, it allows more rows than any file
 /// has.
 const MAX_DEPTH: usize = 40;
 
@@ -23,7 +23,7 @@ const MAX_DEPTH: usize = 40;
 pub(super) struct Database<'a> {
     bytes: &'a [u8],
     page_bytes: usize,
-    /// Usable bytes per page: without the reserved ones at its end.
+    /// Number of usable bytes per page, without the reserved bytes at its end.
     usable: usize,
     tables: Vec<Table>,
     /// The number of pages visited so far.
@@ -36,7 +36,7 @@ pub(super) struct Table {
     name: String,
     root: u32,
     columns: Vec<String>,
-    /// The column that is an alias of the row id, which records do not contain.
+    /// The column that is an alias of the row id and is not contained in records.
     row_id: Option<usize>,
 }
 
@@ -47,7 +47,7 @@ enum Value<'r> {
     Null,
     Integer(i64),
     Text(&'r [u8]),
-    /// A floating-point number or a blob; no column that is read contains one.
+    /// A floating-point number or a blob. No column that is read contains one.
     Other,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Row<'r> {
 }
 
 impl Row<'_> {
-    /// Returns the integer in a column; `None` if it contains none.
+    /// Returns the integer in a column, if there is one.
     pub(super) fn integer(&self, column: Option<usize>) -> Option<i64> {
         match self.values.get(column?)? {
             Value::Integer(number) => Some(*number),
@@ -66,7 +66,7 @@ impl Row<'_> {
         }
     }
 
-    /// Returns the text in a column; `None` if it contains none.
+    /// Returns the text in a column, if there is one.
     pub(super) fn text(&self, column: Option<usize>) -> Option<&str> {
         match self.values.get(column?)? {
             Value::Text(text) => std::str::from_utf8(text).ok(),
@@ -125,7 +125,7 @@ impl<'a> Database<'a> {
         self.tables.iter().find(|table| table.name == name)
     }
 
-    /// Returns the bytes of the pages visited so far; more than the file's size if tables share pages or are scanned
+    /// Returns the bytes of the pages visited so far, which exceed the file's size if tables share pages or are scanned
     /// again.
     pub(super) fn bytes_read(&self) -> u64 {
         self.visited.get().saturating_mul(self.page_bytes as u64)
@@ -196,7 +196,7 @@ impl<'a> Scan<'_, 'a> {
         Ok(())
     }
 
-    /// Reads the row at `offset`; returns its length in `cell`.
+    /// Reads the row at `offset`. Returns its length in `cell`.
     fn row(&mut self, cell: &[u8], offset: usize) -> Result<usize> {
         let cut = || damaged(offset, "a row is cut off");
         let mut rest = cell;
@@ -287,7 +287,7 @@ fn value_of(code: u64, bytes: &[u8]) -> Value<'_> {
     }
 }
 
-/// Reads a variable-length integer: up to nine bytes, most significant bits first.
+/// Reads a variable-length integer of up to nine bytes, most significant bits first.
 fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for index in 0..9 {
@@ -304,8 +304,8 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Returns the names of the columns in a `CREATE TABLE` statement, and the position of the one that is an alias of the
-/// row id.
+/// Returns the names of the columns in a `CREATE TABLE` statement, and the position of the column that is an alias of
+/// the row id.
 fn columns_of(sql: &str) -> (Vec<String>, Option<usize>) {
     let text: Vec<&str> = sql.lines().map(|line| line.split_once("--").map_or(line, |(code, _)| code)).collect();
     let text = text.join("\n");

@@ -119,7 +119,7 @@ impl<'a> Drawing<'a> {
     /// Draws and writes the picture of one recording, or of A and B.
     ///
     /// # Errors
-    /// If the recordings lack something that the options name, or the file cannot be written.
+    /// Fails if the recordings lack something that the options name, or the file cannot be written.
     pub(crate) fn draw(&self, recordings: &[Arc<Recording>]) -> Result<Written, Failure> {
         match &self.content {
             Content::One { view, keys } => draw(self.arguments, self.paper, (*view, keys), &recordings[0]),

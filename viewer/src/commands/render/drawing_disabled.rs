@@ -27,7 +27,7 @@ impl Drawing {
     /// Returns an error.
     ///
     /// # Errors
-    /// Always: this build has no app to draw with.
+    /// Always fails, because this build has no app to draw with.
     pub(crate) fn of(_arguments: &RenderArguments) -> Result<Self, Failure> {
         let text = "this build draws no pictures: build highwater with its default feature 'gui'";
         Err(Failure::Usage(text.to_owned()))
@@ -36,7 +36,7 @@ impl Drawing {
     /// Never called.
     ///
     /// # Errors
-    /// None.
+    /// Never fails.
     pub(crate) fn draw(&self, _recordings: &[Arc<Recording>]) -> Result<(), Failure> {
         match *self {}
     }

@@ -1,6 +1,6 @@
-//! cuDNN's graph interface, which convolutions and attention use: the real library chooses engines and workspaces for
-//! the described device; nothing is executed. If the library is too old for that, there is exactly one engine without a
-//! workspace, and its execution is noted.
+//! cuDNN's graph interface, which convolutions and attention use. The real library chooses engines and workspaces for
+//! the described device, and nothing is executed. If the library is too old for that, there is exactly one engine
+//! without a workspace, and its execution is reported.
 #![expect(unsafe_code, reason = "calls NVIDIA's library, and exports functions under its names")]
 
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ const KNOB_CHOICES: c_int = 302;
 const HEURISTICS: c_int = 4;
 const EXECUTION_PLAN: c_int = 5;
 
-/// The attribute of a descriptor type that accepts the described device; `None` for others.
+/// The attribute of a descriptor type that accepts the described device, if there is one.
 fn device_attribute(kind: c_int) -> Option<c_int> {
     match kind {
         HEURISTICS => Some(204),
@@ -30,7 +30,7 @@ fn device_attribute(kind: c_int) -> Option<c_int> {
     }
 }
 
-/// Descriptors to which the device must be passed before they are finalized, with the attribute for it.
+/// Descriptors to which the device must be passed before they are finalized, with the corresponding attribute.
 static NEED_DEVICE: LazyLock<Mutex<HashMap<usize, c_int>>> = LazyLock::new(Mutex::default);
 
 fn need_device(descriptor: usize) -> Option<c_int> {
@@ -60,7 +60,7 @@ functions! {
         unsafe { (backend.destroy)(descriptor) }
     }
 
-    /// cuDNN handles are simulated, so they are not passed to the real library.
+    /// Does not pass cuDNN handles to the real library, since they are simulated.
     fn cudnnBackendSetAttribute(descriptor: usize, name: c_int, kind: c_int, count: i64, elements: *const c_void) {
         let Some(backend) = real::backend().filter(|_| kind != TYPE_HANDLE) else { return SUCCESS };
         // SAFETY: the caller's arguments, passed on.

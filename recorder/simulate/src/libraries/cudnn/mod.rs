@@ -1,5 +1,5 @@
-//! cuDNN: the real library describes operations and returns their workspace sizes, for the described device. Operations
-//! on the device do nothing.
+//! cuDNN, whose real library describes operations and returns their workspace sizes for the described device.
+//! Operations on the device do nothing.
 #![cfg_attr(not(test), expect(unsafe_code, reason = "exports functions under NVIDIA's names"))]
 
 use std::ffi::{c_char, c_int};
@@ -41,7 +41,7 @@ functions! {
     fn cudnnGetLastErrorString(text: Option<&mut c_char>, bytes: usize) -> () {
         if let Some(first) = text.filter(|_| bytes > 0) { *first = 0; }
     }
-    /// Properties 0 to 2 are the major, minor and patch version.
+    /// Returns the major, minor or patch version for properties 0 to 2.
     fn cudnnGetProperty(property: c_int, value: Out<'_, c_int>) {
         let version = real::version() as c_int;
         give(value, match property {

@@ -1,7 +1,7 @@
-//! The cuDNN library of the user's PyTorch, used for functions that need no device: since version 9.8 it accepts the
+//! The cuDNN library of the user's PyTorch, used for functions that need no device. Since version 9.8, it accepts the
 //! description of a device that does not exist, for which its heuristics choose engines and workspaces.
 //!
-//! Source: cuDNN's documentation of `CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR`.
+//! See cuDNN's documentation of `CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR`.
 #![expect(unsafe_code, reason = "calls NVIDIA's library")]
 
 use std::ffi::{CStr, CString, c_int, c_void};
@@ -28,7 +28,7 @@ pub(super) struct Backend {
 /// The name under which PyTorch loads cuDNN.
 const NAME: &CStr = c"libcudnn.so.9";
 
-/// The version that is reported without cuDNN: at least the one that any PyTorch requires.
+/// The version reported without cuDNN, which satisfies any PyTorch version.
 const NEWEST: usize = 92_600;
 
 /// The first version that accepts a described device.
@@ -39,7 +39,7 @@ const DEVICE_PROPERTIES: c_int = 38;
 const JSON_REPRESENTATION: c_int = 2702;
 const TYPE_CHAR: c_int = 24;
 
-/// Returns a function of the library, if it is loaded; null otherwise.
+/// Returns a function of the library if it is loaded, otherwise null.
 pub(super) fn function(name: &CStr) -> *mut c_void {
     // SAFETY: the name ends with a zero, and nothing is loaded.
     let library = unsafe { libc::dlopen(NAME.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
@@ -128,7 +128,7 @@ fn load() -> Option<Backend> {
     is_accepted.then_some(backend)
 }
 
-/// The cuDNN library with the described device; `None` if it is too old, or rejects the device.
+/// Returns the cuDNN library with the described device, or `None` if it is too old or rejects the device.
 pub(super) fn backend() -> Option<&'static Backend> {
     static BACKEND: LazyLock<Option<Backend>> = LazyLock::new(load);
     BACKEND.as_ref()

@@ -1,5 +1,5 @@
-//! cuDNN's recurrent layers. The layout of the weights is documented, and exact; the sizes of the reserve space and the
-//! workspace are undocumented: they are estimates, which is noted.
+//! cuDNN's recurrent layers. The layout of the weights is documented, and exact. The sizes of the reserve space and the
+//! workspace are undocumented and therefore estimated, which is reported.
 #![expect(unsafe_code, reason = "calls NVIDIA's library, and exports functions under its names")]
 
 use std::collections::HashMap;
@@ -58,13 +58,13 @@ impl Recurrent {
         if number < self.directions { self.input } else { self.projected * self.directions }
     }
 
-    /// Elements of the matrices of a pseudo-layer.
+    /// Number of elements of the matrices of a pseudo-layer.
     fn matrix_elements(&self, number: usize) -> usize {
         let projection = if self.has_projection() { self.projected * self.hidden } else { 0 };
         self.gates() * self.hidden * (self.input_of(number) + self.projected) + projection
     }
 
-    /// Elements of the matrices before a pseudo-layer.
+    /// Number of elements of the matrices before a pseudo-layer.
     fn matrices_before(&self, number: usize) -> usize {
         (0..number).map(|before| self.matrix_elements(before)).sum()
     }
@@ -73,7 +73,7 @@ impl Recurrent {
         self.layers * self.directions
     }
 
-    /// Elements of the biases of a pseudo-layer: of the input and of the hidden state.
+    /// Number of elements of the biases of a pseudo-layer, for the input and the hidden state.
     fn bias_elements(&self) -> usize {
         if self.has_bias { 2 * self.gates() * self.hidden } else { 0 }
     }
@@ -83,8 +83,8 @@ impl Recurrent {
         elements * self.element_bytes()
     }
 
-    /// Offset in elements, rows and columns of a matrix of a pseudo-layer. Matrices are ordered by gate: those of the
-    /// input, of the hidden state, then the projection.
+    /// Offset in elements, and number of rows and columns, of a matrix of a pseudo-layer. Matrices are ordered by gate,
+    /// first those of the input, then those of the hidden state, then the projection.
     fn matrix(&self, number: usize, linear: usize) -> Option<(usize, usize, usize)> {
         let (gates, input) = (self.gates(), self.input_of(number));
         let start = self.matrices_before(number);
@@ -101,7 +101,7 @@ impl Recurrent {
         }
     }
 
-    /// Offset in elements of a bias; all biases lie behind all matrices.
+    /// Offset in elements of a bias. All biases are after all matrices.
     fn bias(&self, number: usize, linear: usize) -> Option<usize> {
         let is_one = self.has_bias && linear < 2 * self.gates();
         let before = self.matrices_before(self.pseudo_layers()) + number * self.bias_elements();
@@ -133,7 +133,7 @@ fn layer(descriptor: usize) -> Option<Recurrent> {
     with(|known| known.layers.get(&descriptor).copied())
 }
 
-/// Describes a matrix of 1 × rows × columns in a tensor descriptor, which is one of the real library, or null.
+/// Describes a matrix of 1 × rows × columns in a tensor descriptor of the real library, unless it is null.
 fn describe(descriptor: usize, dtype: c_int, rows: usize, columns: usize) -> Status {
     type SetTensor = unsafe extern "C" fn(usize, c_int, c_int, *const c_int, *const c_int) -> Status;
     if descriptor == 0 {
@@ -222,7 +222,7 @@ functions! {
     fn cudnnRNNBackwardData_v8() { contents::kernel_ran() }
     fn cudnnRNNBackwardWeights_v8() { contents::kernel_ran() }
 
-    /// Presumed size: one random number generator state for each thread of the device.
+    /// Returns the presumed size, which is that of one random number generator state for each thread of the device.
     fn cudnnDropoutGetStatesSize(_handle: usize, bytes: Out<'_, usize>) {
         let gpu = &settings().gpu;
         give(bytes, gpu.multiprocessors as usize * gpu.architecture().threads_per_multiprocessor as usize * 8);

@@ -55,7 +55,7 @@ pub struct Joined {
 /// Joins recordings.
 ///
 /// # Errors
-/// If they have more devices, events or blocks than one recording can contain.
+/// Fails if they have more devices, events or blocks than one recording can contain.
 pub fn join(parts: &[JoinPart<'_>]) -> Result<Joined> {
     let rows: usize = parts.iter().map(|part| part.trace.events.len() + part.trace.blocks.len()).sum();
     if rows + parts.iter().map(|part| part.trace.segments.len()).sum::<usize>() >= u32::MAX as usize {
