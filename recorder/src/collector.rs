@@ -257,7 +257,7 @@ impl Collector {
         if let Err(why) = written {
             let file = files.path().display();
             warn(format!(
-                "recording stopped, and the program continues: {why}; what was recorded before can be opened: {file}"
+                "recording stopped, and the program continues: {why}; the part recorded before can be opened: {file}"
             ));
             self.fail(why);
         }

@@ -126,13 +126,13 @@ fn requested(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Request
     })?;
     let size = |text: &str| parse_bytes(text).ok();
     let smallest_bytes = parsed(variable, "HIGHWATER_SMALLEST", "a size, such as 1KiB", size)?;
-    let rotation = parsed(variable, "HIGHWATER_ROTATE", "sizes of a file and of all, such as 1GiB,16GiB", |text| {
+    let rotation = parsed(variable, "HIGHWATER_ROTATE", "sizes of a file and in total, such as 1GiB,16GiB", |text| {
         let (file, all) = text.split_once(',').map_or((text, None), |(file, all)| (file, Some(all)));
         let disk_bytes = all.map(size);
         Some(Rotation { file_bytes: size(file)?, disk_bytes: if all.is_some() { Some(disk_bytes??) } else { None } })
     })?;
     let steps =
-        parsed(variable, "HIGHWATER_STEPS", "the first step and the one after the last, such as 10..13", parse_range)?;
+        parsed(variable, "HIGHWATER_STEPS", "the first step and the step after the last, such as 10..13", parse_range)?;
     let max_oom_dumps = parsed(variable, "HIGHWATER_OOM_DUMPS", "a number of files", |text| text.parse().ok())?;
     let file = variable("HIGHWATER_SWITCH").map(|path| Trigger::File(path.into()));
     let signal = parsed(variable, "HIGHWATER_SIGNAL", "USR1, USR2 or a signal's number", signal)?;

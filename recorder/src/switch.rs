@@ -29,7 +29,7 @@ pub enum Trigger {
 }
 
 /// Watches a trigger. Dropping it completes a running recording and stops watching.
-#[must_use = "nothing is watched once this is dropped"]
+#[must_use = "dropping the switch immediately stops watching"]
 #[derive(Debug)]
 pub struct Switch {
     ends: Arc<AtomicBool>,

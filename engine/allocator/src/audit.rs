@@ -53,7 +53,7 @@ impl Heap {
                 complain("is smaller than requested");
             }
         }
-        problems.extend(waiting.keys().map(|index| format!("{index:?} is gone, but events wait for it")));
+        problems.extend(waiting.keys().map(|index| format!("{index:?} was removed, but events refer to it")));
         self.check_lists(&mut problems);
         self.check_overlaps(&mut problems);
         sums.compare(self, &mut problems);

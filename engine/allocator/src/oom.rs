@@ -201,7 +201,7 @@ impl fmt::Display for OomReport {
         line(
             "reserved",
             &format!(
-                "{} = {} allocated + {} waiting for streams + {} cached",
+                "{} = {} allocated + {} awaiting free + {} cached",
                 bytes(self.reserved),
                 bytes(self.allocated),
                 bytes(self.active - self.allocated),

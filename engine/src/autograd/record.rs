@@ -12,7 +12,7 @@ use crate::tensor::recipe::Offer;
 
 /// A running operation of forward. It has an id in recordings, and its allocations are temporary until they are tagged
 /// otherwise. Created first in an operation and kept to its end.
-#[must_use = "the operation ends when this is dropped"]
+#[must_use = "dropping the operation immediately ends it"]
 #[derive(Debug)]
 pub struct Operation {
     name: &'static str,

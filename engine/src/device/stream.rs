@@ -153,7 +153,7 @@ impl fmt::Debug for Stream {
 }
 
 /// Restores the thread's previous stream of the device when dropped. Cannot be sent to another thread.
-#[must_use = "the thread leaves the stream when this is dropped"]
+#[must_use = "dropping the guard immediately restores the previous stream"]
 #[derive(Debug)]
 pub struct StreamGuard {
     // Keeps the device's address from being reused while it is listed.

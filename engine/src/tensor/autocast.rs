@@ -20,7 +20,7 @@ pub fn autocast(dtype: DType) -> AutocastGuard {
 }
 
 /// Restores the previous mode when dropped. Cannot be sent to another thread.
-#[must_use = "the former way is restored when the guard is dropped"]
+#[must_use = "dropping the guard immediately restores the previous mode"]
 #[derive(Debug)]
 pub struct AutocastGuard {
     former: Option<DType>,

@@ -24,7 +24,7 @@ pub fn enable_grad() -> GradModeGuard {
 }
 
 /// Restores the previous mode when dropped. Cannot be sent to another thread.
-#[must_use = "the mode is restored when the guard is dropped"]
+#[must_use = "dropping the guard immediately restores the previous mode"]
 #[derive(Debug)]
 pub struct GradModeGuard {
     former: bool,
@@ -56,7 +56,7 @@ pub fn no_recompute() -> RecomputeGuard {
 }
 
 /// Restores the previous mode when dropped. Cannot be sent to another thread.
-#[must_use = "the former way is restored when the guard is dropped"]
+#[must_use = "dropping the guard immediately restores the previous mode"]
 #[derive(Debug)]
 pub struct RecomputeGuard {
     former: bool,

@@ -112,13 +112,13 @@ def _signal(text):
 
 # What the variables set, how they are read, and what they may be.
 _VARIABLES = {
-    "STEPS": ("steps", _steps, "the first step and the one after the last, such as 10..13"),
+    "STEPS": ("steps", _steps, "the first step and the step after the last, such as 10..13"),
     "RING": ("max_entries", _count, "a number of events"),
     "LEVEL": ("context", {"stacks": "alloc", "events": None, "state": "state"}.__getitem__, "stacks, events or state"),
     "STEP_AT": ("step_at", check_name, "the name of a function, such as Engine.step or package.module:Engine.step"),
     "SWITCH": ("file", str, "the path of a file"),
     "SIGNAL": ("signal", _signal, "USR1, USR2 or a signal's number"),
-    "ROTATE": ("sizes", _sizes, "sizes of a file and of all, such as 1GiB,16GiB"),
+    "ROTATE": ("sizes", _sizes, "sizes of a file and in total, such as 1GiB,16GiB"),
     "EVERY": ("every_s", _duration, "a time of at least one second, such as 10min"),
     "SAVE": ("save_s", _save, "never, or a time of at least one second, such as 10min"),
 }

@@ -242,7 +242,7 @@ def test_steps_can_be_chosen_and_stacks_left_out(launch):
     assert {row["step"] for row in launch.answer("phases", "train.snap")["rows"]} == {1}
     assert launch.answer("info", "train.snap")["level"] == "events"
     bad = launch(TRAIN, "--steps", "2..1")
-    assert bad.returncode == 2 and "expected the first step and the one after the last, such as 10..13" in bad.stderr
+    assert bad.returncode == 2 and "expected the first step and the step after the last, such as 10..13" in bad.stderr
 
 
 def test_the_command_accepts_the_files_that_the_package_writes_and_no_others(launch):

@@ -22,7 +22,7 @@
     target_pointer_width = "64",
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
-#![cfg_attr(test, allow(dead_code, reason = "functions that C calls are exported outside of tests only"))]
+#![cfg_attr(test, allow(dead_code, reason = "functions called from C are exported only outside tests"))]
 
 mod functions;
 mod abi;

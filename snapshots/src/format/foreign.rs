@@ -85,7 +85,7 @@ impl Foreign {
     /// Returns the description for content found inside gzip data.
     #[must_use]
     pub fn in_gzip(self) -> Self {
-        Self { found: format!("gzip data with {} in it", self.found), ..self }
+        Self { found: format!("gzip data that contains {}", self.found), ..self }
     }
 }
 
@@ -171,7 +171,7 @@ fn page(text: &str) -> Foreign {
     let title = text.split_once("<title>").and_then(|(_, rest)| rest.split_once("</title>"));
     match title.map(|(title, _)| title.split_whitespace().collect::<Vec<_>>().join(" ")) {
         Some(title) if !title.is_empty() => Foreign::new(format!("a web page titled '{title:.60}'"), advice),
-        _ => Foreign::new("HTML or XML without a snapshot in it", advice),
+        _ => Foreign::new("HTML or XML without a snapshot", advice),
     }
 }
 

@@ -42,9 +42,7 @@ impl Places {
             Ok(facts) if facts.build_id == binary.build_id => own = Some(facts),
             Ok(facts) => {
                 let (now, then) = (hex(&facts.build_id), hex(&binary.build_id));
-                tried.push(format!(
-                    "the file there now has build id {now}, the recorded one had {then}: it was rebuilt"
-                ));
+                tried.push(format!("the file was rebuilt: it has build id {now}, and the recorded file had {then}"));
                 cause = Cause::Rebuilt;
             }
             Err(Unread::Unopened(why)) => tried.push(why),

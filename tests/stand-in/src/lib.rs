@@ -23,7 +23,7 @@
 //! # Variables
 //! They are read when the driver is first asked for anything; [`settings`] says what each means.
 
-#![cfg_attr(test, allow(dead_code, reason = "functions that C calls are exported outside of tests only"))]
+#![cfg_attr(test, allow(dead_code, reason = "functions called from C are exported only outside tests"))]
 
 // Written once, for this library and for the simulated GPU under PyTorch.
 #[path = "../../../recorder/simulate/src/functions.rs"]

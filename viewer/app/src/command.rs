@@ -157,7 +157,7 @@ commands! {
         "Show or hide the address map of the device's memory: blocks, free ranges, and the largest request that fits.",
         ["Ctrl+4"], "fragmentation fragmented allocator reserved";
     ShowEvents = "Show events", "Show or hide the list of all events.", ["Ctrl+5"], "allocations frees log";
-    ShowExplain = "Explain the peak", "Show or hide what the peak is made of, the peak without each part, and advice.",
+    ShowExplain = "Explain the peak", "Show or hide the composition of the peak, the peak without each part, and advice.",
         ["Ctrl+6"], "why reduce save memory oom";
     ShowWhatIf = "Show what-if",
         "Show or hide the memory that the same requests would take with other allocator settings, on another device, or without some blocks.",

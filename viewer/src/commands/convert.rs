@@ -343,9 +343,7 @@ impl Report for ConvertReport<'_> {
                     }
                     StackFormat::Speedscope => "Next: open it in speedscope, www.speedscope.app".to_owned(),
                     StackFormat::Pprof => {
-                        format!(
-                            "Next: go tool pprof -http=: {file}   or -diff_base=FILE for what changed since another"
-                        )
+                        format!("Next: go tool pprof -http=: {file}   or -diff_base=FILE to compare with another file")
                     }
                 })
             }

@@ -471,7 +471,7 @@ impl Report for GrowthReport<'_> {
         self.print_stacks(page)?;
         if !self.growth.leaks.is_empty() && !self.holders.is_empty() {
             page.gap()?;
-            let kept = "one with a graph also keeps what was saved for its backward";
+            let kept = "a tensor with a graph also keeps the tensors saved for its backward";
             page.line(&format!(
                 "Tensors that the program holds at the end, apart from its models and optimizers; {kept}:"
             ))?;

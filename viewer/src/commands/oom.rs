@@ -26,7 +26,7 @@ pub struct OomArguments {
     /// The recording, and the output format.
     #[command(flatten)]
     pub source: args::Source,
-    /// Failed request at event N [default: the first ones]
+    /// Failed request at event N [default: the first failed requests]
     #[arg(long, value_name = "N")]
     pub event: Option<u64>,
     /// Device N [default: all]

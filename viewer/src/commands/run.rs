@@ -26,7 +26,7 @@ use crate::output::{Failure, Page, Status};
 use crate::python_package::{self, Package};
 
 fn steps(text: &str) -> Result<Range<u32>, String> {
-    parse_range(text).ok_or_else(|| "expected the first step and the one after the last, such as 10..13".to_owned())
+    parse_range(text).ok_or_else(|| "expected the first step and the step after the last, such as 10..13".to_owned())
 }
 
 pub(crate) fn function(text: &str) -> Result<String, String> {

@@ -192,7 +192,7 @@ impl SymbolizeReport<'_> {
                 };
                 page.headline(&format!("Nothing to look up: {all}."))?;
                 if !self.arguments.again {
-                    page.line("With --again, those known by the function's name alone are looked up too.")?;
+                    page.line("With --again, frames known only by the function's name are looked up too.")?;
                 }
             }
         }

@@ -243,7 +243,7 @@ fn growth_says_what_lives_on_from_step_to_step() {
             Live memory grows from the start of step 1 to the end of step 3: 300 B in 3 steps, 100 B a step on average.
             350 B allocated in these steps is still live (4 blocks); 50 B from before was freed (1 block). Live memory (requested): 1.12 KiB before, 1.42 KiB after, +300 B.
             Extrapolated: if every step adds as much, the peak of a step, 1.71 KiB now, exceeds the device's 4 KiB after 24 more steps; fragmentation and memory outside the allocator make this happen sooner.
-            Counted from step 1: the first step of a recording allocates what later steps reuse.
+            Counted from step 1: the first step of a recording allocates memory that later steps reuse.
             Counted to step 3: the next step has no backward.
 
               step  live after step  change  still live at end  blocks

@@ -109,7 +109,7 @@ fn an_expandable_segment_keeps_pages_that_were_mapped_before_memory_ran_out_unti
             c: out of memory on device 0 (accounting device): 60 MiB requested
               request    60 MiB rounded to 60 MiB; 60 MiB needed from the driver; stream 0, large pool
               device     70 MiB total, 50 MiB free, 0 B used outside this allocator
-              reserved   20 MiB = 5 MiB allocated + 0 B waiting for streams + 15 MiB cached
+              reserved   20 MiB = 5 MiB allocated + 0 B awaiting free + 15 MiB cached
               allocated  5 MiB for 5 MiB requested
               cached     15 MiB = 15 MiB fragmented (largest free range 15 MiB) + 0 B of other streams + 0 B in the other pool
               tried      waiting for all streams; 40 MiB of cache released to the driver

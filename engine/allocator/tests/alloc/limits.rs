@@ -30,7 +30,7 @@ fn out_of_memory_gives_the_cache_back_and_tries_again_before_it_fails() {
             too_much: out of memory on device 0 (accounting device): 31 MiB requested
               request    31 MiB rounded to 31 MiB; 32 MiB needed from the driver; stream 0, large pool
               device     64 MiB total, 2 MiB free, 0 B used outside this allocator
-              reserved   62 MiB = 62 MiB allocated + 0 B waiting for streams + 0 B cached
+              reserved   62 MiB = 62 MiB allocated + 0 B awaiting free + 0 B cached
               allocated  62 MiB for 61 MiB requested
               cached     0 B = 0 B fragmented (largest free range 0 B) + 0 B of other streams + 0 B in the other pool
               tried      waiting for all streams; 0 B of cache released to the driver
@@ -89,7 +89,7 @@ fn a_memory_fraction_limits_what_is_reserved() {
               request    2 MiB rounded to 2 MiB; 20 MiB needed from the driver; stream 0, large pool
               device     80 MiB total, 40 MiB free, 0 B used outside this allocator
               limit      40 MiB may be reserved, according to the memory fraction
-              reserved   40 MiB = 40 MiB allocated + 0 B waiting for streams + 0 B cached
+              reserved   40 MiB = 40 MiB allocated + 0 B awaiting free + 0 B cached
               allocated  40 MiB for 40 MiB requested
               cached     0 B = 0 B fragmented (largest free range 0 B) + 0 B of other streams + 0 B in the other pool
               tried      waiting for all streams; 0 B of cache released to the driver
@@ -246,7 +246,7 @@ fn an_out_of_memory_report_says_where_the_memory_is_and_what_would_help() {
             x: out of memory on device 0 (accounting device): 31 MiB requested
               request    31 MiB rounded to 31 MiB; 32 MiB needed from the driver; stream 0, large pool
               device     100 MiB total, 18 MiB free, 10 MiB used outside this allocator
-              reserved   72 MiB = 45.00 MiB allocated + 0 B waiting for streams + 27.00 MiB cached
+              reserved   72 MiB = 45.00 MiB allocated + 0 B awaiting free + 27.00 MiB cached
               allocated  45.00 MiB for 45.00 MiB requested
               cached     27.00 MiB = 8 MiB fragmented (largest free range 6 MiB) + 17 MiB of other streams + 2.00 MiB in the other pool
               tried      waiting for all streams; 0 B of cache released to the driver
@@ -254,7 +254,7 @@ fn an_out_of_memory_report_says_where_the_memory_is_and_what_would_help() {
             y: out of memory on device 0 (accounting device): 19 MiB requested
               request    19 MiB rounded to 19 MiB; 20 MiB needed from the driver; stream 0, large pool
               device     100 MiB total, 18 MiB free, 10 MiB used outside this allocator
-              reserved   72 MiB = 45.00 MiB allocated + 0 B waiting for streams + 27.00 MiB cached
+              reserved   72 MiB = 45.00 MiB allocated + 0 B awaiting free + 27.00 MiB cached
               allocated  45.00 MiB for 45.00 MiB requested
               cached     27.00 MiB = 8 MiB fragmented (largest free range 6 MiB) + 17 MiB of other streams + 2.00 MiB in the other pool
               tried      waiting for all streams; 0 B of cache released to the driver
@@ -282,7 +282,7 @@ fn a_report_gives_only_advice_that_applies() {
               request    45 MiB rounded to 45 MiB; 60 MiB needed from the driver; stream 0, large pool
               device     100 MiB total, 80 MiB free, 0 B used outside this allocator
               limit      50 MiB may be reserved, according to the memory fraction
-              reserved   20 MiB = 20 MiB allocated + 0 B waiting for streams + 0 B cached
+              reserved   20 MiB = 20 MiB allocated + 0 B awaiting free + 0 B cached
               allocated  20 MiB for 20 MiB requested
               cached     0 B = 0 B fragmented (largest free range 0 B) + 0 B of other streams + 0 B in the other pool
               tried      waiting for all streams; 0 B of cache released to the driver
@@ -291,7 +291,7 @@ fn a_report_gives_only_advice_that_applies() {
             c: out of memory on device 0 (accounting device): 101 MiB requested
               request    101 MiB rounded to 101 MiB; 120 MiB needed from the driver; stream 0, large pool
               device     100 MiB total, 80 MiB free, 0 B used outside this allocator
-              reserved   20 MiB = 20 MiB allocated + 0 B waiting for streams + 0 B cached
+              reserved   20 MiB = 20 MiB allocated + 0 B awaiting free + 0 B cached
               allocated  20 MiB for 20 MiB requested
               cached     0 B = 0 B fragmented (largest free range 0 B) + 0 B of other streams + 0 B in the other pool
               tried      waiting for all streams; 0 B of cache released to the driver
@@ -299,7 +299,7 @@ fn a_report_gives_only_advice_that_applies() {
             d: out of memory on device 0 (accounting device): 60 MiB requested
               request    60 MiB rounded to 60 MiB; 60 MiB needed from the driver; stream 0, large pool
               device     100 MiB total, 5 MiB free, 75 MiB used outside this allocator
-              reserved   20 MiB = 20 MiB allocated + 0 B waiting for streams + 0 B cached
+              reserved   20 MiB = 20 MiB allocated + 0 B awaiting free + 0 B cached
               allocated  20 MiB for 20 MiB requested
               cached     0 B = 0 B fragmented (largest free range 0 B) + 0 B of other streams + 0 B in the other pool
               tried      waiting for all streams; 0 B of cache released to the driver
@@ -321,7 +321,7 @@ fn a_segment_that_is_larger_than_the_device_is_not_taken_for_the_request() {
             b: out of memory on device 0 (accounting device): 2 MiB requested
               request    2 MiB rounded to 2 MiB; 20 MiB needed from the driver; stream 0, large pool
               device     10 MiB total, 8 MiB free, 0 B used outside this allocator
-              reserved   2 MiB = 1 MiB allocated + 0 B waiting for streams + 1 MiB cached
+              reserved   2 MiB = 1 MiB allocated + 0 B awaiting free + 1 MiB cached
               allocated  1 MiB for 1 MiB requested
               cached     1 MiB = 0 B fragmented (largest free range 0 B) + 0 B of other streams + 1 MiB in the other pool
               tried      waiting for all streams; 0 B of cache released to the driver

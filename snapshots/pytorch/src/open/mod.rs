@@ -182,7 +182,7 @@ fn open_gzip(input: Input<'_>, watch: &Watch<'_>) -> Result<Opened> {
 /// Returns the error for gzip data without contents, such as the compressed copy of an empty file.
 fn empty_gzip() -> Error {
     let advice = "was the recording finished, and was the disk full?";
-    Error::NotRecording { found: "gzip data with nothing in it".to_owned(), advice }
+    Error::NotRecording { found: "empty gzip data".to_owned(), advice }
 }
 
 /// Returns the first bytes of `input`, and `input` from its start.

@@ -177,10 +177,10 @@ impl<'a> Scan<'_, 'a> {
         let mut bytes_left = self.database.usable;
         for pointer in pointers.chunks_exact(2) {
             let at = usize::from(u16::from_be_bytes([pointer[0], pointer[1]]));
-            let cell = page.get(at..self.database.usable).ok_or_else(|| wrong("a row is outside of its page"))?;
+            let cell = page.get(at..self.database.usable).ok_or_else(|| wrong("a row is outside its page"))?;
             let used = match kind {
                 INTERIOR => {
-                    let child = cell.first_chunk().ok_or_else(|| wrong("a row is outside of its page"))?;
+                    let child = cell.first_chunk().ok_or_else(|| wrong("a row is outside its page"))?;
                     self.tree(u32::from_be_bytes(*child), depth + 1)?;
                     4
                 }

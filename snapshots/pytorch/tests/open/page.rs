@@ -60,7 +60,7 @@ fn the_first_snapshot_of_a_page_is_read_and_the_others_are_reported() {
 
 #[test]
 fn a_page_without_a_snapshot_says_what_it_has() {
-    assert!(open("<html>base64: no</html>").unwrap_err().contains("HTML or XML without a snapshot in it"));
+    assert!(open("<html>base64: no</html>").unwrap_err().contains("HTML or XML without a snapshot"));
     assert!(open(&page(&[("letter", b"Dear all")])).unwrap_err().contains("1 file that is not a snapshot ('letter')"));
     let old = pickle(&snapshot(), 1);
     assert!(open(&page(&[("old", &old)])).unwrap_err().contains("protocol 1"));

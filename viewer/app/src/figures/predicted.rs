@@ -110,10 +110,8 @@ pub fn verdict(prediction: &Prediction, changed: &Changed, change: &str, changes
             (true, _) => {
                 ("All recorded requests succeed", "the recording ends in an out-of-memory error of another device")
             }
-            (false, true) => ("Gets past the recorded failure", "what comes after was not recorded"),
-            (false, false) => {
-                ("Gets past the recorded failures", "what the program would have done next was not recorded")
-            }
+            (false, true) => ("Gets past the recorded failure", "later events were not recorded"),
+            (false, false) => ("Gets past the recorded failures", "the rest of the program was not recorded"),
         };
         return format!("{known} {change}; {unknown}. {} Up to there: {peaks}.", lower_bound(changed));
     }

@@ -213,7 +213,7 @@ fn parts(fleet: &Fleet) -> Vec<String> {
 /// Returns the columns of a single file, including the rank, which is otherwise given by the folder.
 fn with_rank<V: Rows>(mut columns: Vec<Column<V>>) -> Vec<Column<V>> {
     let rank = |rows: &mut V, _: usize| rows.identity().rank.map(|(rank, _)| i64::from(rank));
-    columns.insert(0, Column::number("rank", "The rank, where the recording says it", rank));
+    columns.insert(0, Column::number("rank", "The rank, if the recording contains it", rank));
     columns
 }
 

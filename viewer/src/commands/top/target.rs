@@ -37,13 +37,13 @@ impl Target {
         }
         let Some(process) = given.to_str().and_then(|text| text.parse().ok()) else {
             let text =
-                "no such file, folder or process; name a recording, a folder of recordings, or a process by its number";
+                "no such file, folder or process; name a recording, a folder of recordings, or a process by its id";
             return Err(Failure::Usage(format!("cannot watch {}: {text}", given.display())));
         };
         if recordings_of(process)?.is_empty() {
             return Err(Failure::Usage(format!(
-                "process {process} writes no recording; `highwater attach {process}` records a running PyTorch program, \
-                 and `highwater run -- PROGRAM` one from its start"
+                "process {process} is not writing a recording; `highwater attach {process}` records a running PyTorch \
+                 program, and `highwater run -- PROGRAM` one from its start"
             )));
         }
         Ok(Self::Process(process))
@@ -94,7 +94,7 @@ fn recordings_of(process: u32) -> Result<BTreeSet<PathBuf>, Failure> {
             Err(_) if one != process => continue,
             Err(why) if why.kind() == std::io::ErrorKind::PermissionDenied => {
                 return Err(Failure::Usage(format!(
-                    "cannot look into process {process}: it belongs to another user; name the file that it writes"
+                    "cannot inspect process {process}: it belongs to another user; name the file that it writes"
                 )));
             }
             Err(_) => return Err(Failure::Usage(format!("'{process}': no such process or file"))),
@@ -111,6 +111,6 @@ fn recordings_of(process: u32) -> Result<BTreeSet<PathBuf>, Failure> {
 #[cfg(not(target_os = "linux"))]
 fn recordings_of(process: u32) -> Result<BTreeSet<PathBuf>, Failure> {
     Err(Failure::Usage(format!(
-        "cannot look into process {process}: this system does not list its files; name the file that it writes"
+        "cannot inspect process {process}: this system does not list its files; name the file that it writes"
     )))
 }

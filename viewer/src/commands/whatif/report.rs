@@ -168,7 +168,7 @@ impl<'a> WhatIfReport<'a> {
                 given.next("diff", &[out.as_str()], "for the differences")
             }
             (None, Some(_)) => {
-                let what_for = "to write the changed recording, to look at it and compare";
+                let what_for = "to write the changed recording to a file";
                 given.next("whatif", &["--out", "changed.snap"], what_for)
             }
             (None, None) => match suggested_capacity(&self.prediction).filter(|_| !self.trace.is_state()) {

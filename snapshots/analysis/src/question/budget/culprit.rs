@@ -36,7 +36,7 @@ pub struct Culprit {
 /// Returns the phrase for the point at which a budget was measured.
 fn moment_of(budget: &Budget) -> String {
     match budget {
-        Budget::Reserved(_) | Budget::ReservedGrowth(_) => "at the peak of reserved".to_owned(),
+        Budget::Reserved(_) | Budget::ReservedGrowth(_) => "at the peak of reserved memory".to_owned(),
         Budget::Category(category, _) => format!("at the maximum of {}", category.name().replace('_', " ")),
         Budget::Phase(phase, _) => format!("at the peak of {phase}"),
         Budget::Peak(_) | Budget::Growth(_) | Budget::StepGrowth(_) => "at the peak".to_owned(),

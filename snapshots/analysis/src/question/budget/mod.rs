@@ -68,7 +68,7 @@ impl Budget {
             Self::Phase(phase, _) => format!("peak of {total} in {phase}"),
             Self::Growth(allowance) => format!("peak of {total}, at most {allowance} above the baseline"),
             Self::StepGrowth(_) => format!("growth of {total} per step"),
-            Self::ReservedGrowth(_) => "growth of reserved per step".to_owned(),
+            Self::ReservedGrowth(_) => "growth of reserved memory per step".to_owned(),
         }
     }
 }

@@ -168,7 +168,7 @@ fn recordings_without_modules_blame_lines_of_code_and_segments_their_free_bytes(
     let text = now.blame(Some(&before), Budget::Peak(600));
     assert!(text.starts_with("activations allocated at `forward` grew 512 B at the peak"), "{text}");
     let text = now.blame(Some(&before), Budget::Reserved(5000));
-    assert!(text.starts_with("free bytes in segments grew 2 KiB at the peak of reserved"), "{text}");
+    assert!(text.starts_with("free bytes in segments grew 2 KiB at the peak of reserved memory"), "{text}");
 }
 
 #[test]

@@ -284,7 +284,7 @@ impl StepWindow {
             FirstStep::Asked => None,
             FirstStep::Only if matches!(self.last, LastStep::OnlyCut(_)) => None,
             FirstStep::AfterFirst => Some(format!(
-                "Counted from {unit} {}: the first {unit} of a recording allocates what later {unit}s reuse.",
+                "Counted from {unit} {}: the first {unit} of a recording allocates memory that later {unit}s reuse.",
                 self.from()
             )),
             FirstStep::Only => {

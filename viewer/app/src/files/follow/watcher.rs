@@ -188,7 +188,7 @@ impl Watcher<'_> {
             Lost::Missing => "it is missing: it was moved or deleted".to_owned(),
             Lost::Replaced => "another file has replaced it; press F5 to read that one".to_owned(),
             Lost::Truncated(length) => {
-                format!("the file was truncated to {length} of {read} bytes; press F5 to read what is left")
+                format!("the file was truncated to {length} of {read} bytes; press F5 to read the rest")
             }
             Lost::Overwritten => "the file was overwritten; press F5 to read the new recording".to_owned(),
             Lost::Unreadable(why) => format!("cannot read the file: {why}"),

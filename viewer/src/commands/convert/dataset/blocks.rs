@@ -169,18 +169,18 @@ pub(super) fn columns<'a>() -> Vec<super::column::Column<BlockRows<'a>>> {
     type Column<'a> = super::column::Column<BlockRows<'a>>;
     let mut columns = vec![
         Column::text("recording", "The file's name", |r, _| Some(r.identity.recording.clone())).always(),
-        Column::running("block", "The number of the block in the recording, as in events", |r, row| Some(i64::from(r.trace.block_number(r.id(row)).0))).always(),
+        Column::running("block", "The index of the block in the recording, as in events", |r, row| Some(i64::from(r.trace.block_number(r.id(row)).0))).always(),
         Column::number("device", "The device", |r, row| Some(i64::from(r.block(row).device.0))).always(),
-        Column::number("stream", "The stream that it was allocated for", |r, row| r.key_number(GroupKey::Stream, row)),
+        Column::number("stream", "The stream for which it was allocated", |r, row| r.key_number(GroupKey::Stream, row)),
         Column::number("address", "The address of its first byte", |r, row| number(r.block(row).address)),
         Column::number("requested_bytes", "Requested bytes", |r, row| number(r.block(row).requested)),
         Column::number("allocated_bytes", "Bytes after rounding", |r, row| number(r.block(row).allocated)),
         Column::text("category", "Category: parameter, gradient, activation …", |r, row| Some(r.texts.fixed(r.block(row).category.name()))).always(),
-        Column::number("op_id", "The number of the forward operation that requested it, in execution order", |r, row| {
+        Column::number("op_id", "The id of the forward operation that requested it, in execution order", |r, row| {
                 let op = r.block(row).op;
                 op.is_some().then(|| i64::from(r.trace.op_number(op).0))
             }),
-        Column::text("op", "Its name: linear, layer_norm …", |r, row| r.texts.op(r.trace, r.block(row).op)),
+        Column::text("op", "The name of the operation, such as linear or layer_norm", |r, row| r.texts.op(r.trace, r.block(row).op)),
         Column::text("scope", "The module path in which it was allocated: encoder.layers.3.mlp", |r, row| r.texts.scope(r.trace, r.block(row).scope)),
         Column::text("shape", "Shape and dtype of its tensor, if recorded: [4096, 4096] bfloat16", |r, row| r.trace.shape(r.id(row)).map(ByteArray::from)),
         Column::text("pool", "The allocator's pool", |r, row| Some(r.texts.fixed(r.block(row).pool.name()))).always(),

@@ -129,7 +129,7 @@ pub(super) fn columns<'a>() -> Vec<super::column::Column<EventRows<'a>>> {
         Column::text("recording", "The file's name", |r, _| Some(r.identity.recording.clone())).always(),
         Column::running(
             "event",
-            "Its number; -1 for the state before the first, of which each device has a row",
+            "The index of the event; -1 for the state before the first event, with one row per device",
             |r, row| Some(r.event(row).map_or(-1, |event| r.trace.number(event) as i64)),
         )
         .always(),
@@ -150,7 +150,7 @@ pub(super) fn columns<'a>() -> Vec<super::column::Column<EventRows<'a>>> {
         Column::number("device", "The device; null for steps and phases, which concern every device", |r, row| {
             r.device(row).map(|device| i64::from(device.0))
         }),
-        Column::number("stream", "The stream that the block or segment is for", |r, row| {
+        Column::number("stream", "The stream of the block or segment", |r, row| {
             let block = r.block(row).map(|block| r.trace.blocks.stream[block.0 as usize]);
             number(block.or_else(|| Some(r.segment(row)?.range.stream))?.0)
         }),
@@ -188,13 +188,13 @@ pub(super) fn columns<'a>() -> Vec<super::column::Column<EventRows<'a>>> {
         }),
         Column::number(
             "op_id",
-            "The number of the forward operation that requested the block, in execution order",
+            "The id of the forward operation that requested the block, in execution order",
             |r, row| {
                 let op = r.trace.blocks.op[r.block(row)?.0 as usize];
                 op.is_some().then(|| i64::from(r.trace.op_number(op).0))
             },
         ),
-        Column::text("op", "Its name: linear, layer_norm …", |r, row| {
+        Column::text("op", "The name of the operation, such as linear or layer_norm", |r, row| {
             let op = r.trace.blocks.op[r.block(row)?.0 as usize];
             r.texts.op(r.trace, op)
         }),

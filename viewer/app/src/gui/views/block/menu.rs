@@ -49,7 +49,7 @@ pub(crate) fn block_menu_ui(
     let mut chosen = None;
     response.context_menu(|ui| match target {
         Some(id) => chosen = block_ui(ui, recording, drawn_metric(metric), id),
-        None => _ = ui.weak("No block is here"),
+        None => _ = ui.weak("No block here"),
     });
     chosen
 }
