@@ -48,7 +48,8 @@ pub const UNREGISTERED: &str = "unregistered_events";
 /// The name of the fact that counts blocks that were omitted because they are small.
 pub const LEFT_OUT: &str = "blocks_left_out";
 
-/// The name of the fact that marks a recording as an excerpt of another one, with its events and the total number.
+/// The name of the fact that marks a recording as an excerpt of another one, and states its range of events and the
+/// total number of events.
 pub const EXCERPT: &str = "excerpt";
 
 impl Header {

@@ -93,7 +93,7 @@ pub struct EventsListing<'a> {
     trace: &'a Trace,
     arguments: &'a EventsArguments,
     device: Option<DeviceId>,
-    /// The numbers of the listed events; `None` if the recording has none.
+    /// The indices of the listed events; `None` if the recording has no events.
     range: Option<Range<u64>>,
     /// The time of the last event.
     last_time_ns: u64,

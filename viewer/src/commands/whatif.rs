@@ -19,7 +19,7 @@ use crate::args::{CategoryChoice, DeviceChoice, FilesAndOptions, Source, Where};
 use crate::input::{Input, answer_or_whole, choose_device, covered, spinner};
 use crate::output::{Failure, Page, Status, answer};
 
-/// A factor, and the blocks that it applies to, such as `1/2:category=activation`.
+/// A factor and the scaled blocks, such as `1/2:category=activation`.
 #[derive(Clone, Debug)]
 pub struct Scaled {
     /// The text as entered, for the answer.

@@ -13,7 +13,7 @@ use super::addresses::PoolAndStream;
 pub enum BlockPool {
     /// One of the two shared pools.
     Shared(Pool),
-    /// A private pool, by PyTorch's number, such as `(0,1)`.
+    /// A private pool, by PyTorch's id, such as `(0,1)`.
     Private(u32, u32),
 }
 

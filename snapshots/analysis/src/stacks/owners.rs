@@ -80,8 +80,8 @@ fn of_python(file: &str) -> LineOwner {
     if CHECKOUTS.iter().any(|part| file.contains(part)) { LineOwner::Library } else { LineOwner::Program }
 }
 
-/// Whether a lower-case path is in the Python standard library, such as `/usr/lib/python3.12/threading.py`,
-/// `c:/python312/lib/threading.py` or `c:/users/me/miniconda3/envs/a/lib/runpy.py`.
+/// Returns whether a path in lower case, such as `/usr/lib/python3.12/threading.py`, `c:/python312/lib/threading.py` or
+/// `c:/users/me/miniconda3/envs/a/lib/runpy.py`, is in the Python standard library.
 fn is_of_interpreter(file: &str) -> bool {
     if file.contains("/lib/python3") || file.contains("/lib64/python3") {
         return true;
@@ -386,8 +386,8 @@ fn is_of_pytorch(function: &str) -> bool {
     head.split(' ').skip(1).any(|word| ["at::", "c10::", "torch::"].iter().any(|prefix| word.starts_with(prefix)))
 }
 
-/// Whether a C function belongs to CPython, such as `PyNumber_Add` or `_PyEval_EvalFrameDefault`, or one in its source
-/// files.
+/// Returns whether a C function, such as `PyNumber_Add` or `_PyEval_EvalFrameDefault`, or a source file belongs to
+/// CPython.
 fn is_of_cpython(function: &str, file: &str) -> bool {
     let api = function.trim_start_matches('_').strip_prefix("Py");
     let is_api =

@@ -49,7 +49,7 @@ pub struct DeviceIndex {
     /// The device.
     pub device: DeviceId,
     index: Arc<source::DeviceIndex>,
-    /// The device's peaks, its totals at the end, and the counts of its events.
+    /// The device's peaks, its totals at the end, and its event counts.
     pub summary: DeviceSummary,
     /// The moments of its activity: from the one before its first event to the one after its last.
     pub moments: Range<usize>,

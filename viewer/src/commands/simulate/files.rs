@@ -23,7 +23,7 @@ const START: &str = "from highwater import _simulated\n_simulated.start()\n";
 #[derive(Debug)]
 pub(super) struct Files {
     folder: PathBuf,
-    /// The folder again if it is temporary, so that it is removed when this is dropped.
+    /// The handle of the folder if it is temporary, which removes the folder when dropped.
     _temporary: Option<tempfile::TempDir>,
 }
 

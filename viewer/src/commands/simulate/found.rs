@@ -143,7 +143,7 @@ impl Simulated {
         self.main().peak(metric)
     }
 
-    /// The lines that read unknown values computed on the device, such as `train.py:12`.
+    /// Returns the source lines that read unknown values computed on the device, such as `train.py:12`.
     pub(crate) fn lines_that_read(&self) -> Vec<String> {
         let reads = self.noted(|noted| &noted.reads);
         let line = |read: &Called| Some(format!("{}:{}", read.file.as_deref()?, read.line?));

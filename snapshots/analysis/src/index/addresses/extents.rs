@@ -42,7 +42,7 @@ pub struct PoolAndStream {
 }
 
 impl PoolAndStream {
-    /// Formats it, such as `large pool, stream 0` or `small pool 0.1, stream 7`.
+    /// Formats the pool and stream, such as `large pool, stream 0` or `small pool 0.1, stream 7`.
     pub fn text(&self) -> String {
         format!("{}, stream {}", self.pool_text(), self.stream.0)
     }

@@ -72,7 +72,7 @@ pub(crate) fn keys_ui<K: Copy + PartialEq + Into<TreeKey>>(
     }
 }
 
-/// Shows a list of keys; `word` precedes the selected key, and the list has an accessibility label.
+/// Shows a list of keys, with `word` before the selected key. `label` is the accessibility label of the list.
 fn key_ui<K: Copy + PartialEq + Into<TreeKey>>(
     ui: &mut Ui,
     [word, label]: [&str; 2],

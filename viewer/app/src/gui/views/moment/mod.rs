@@ -275,7 +275,7 @@ impl MomentPanel {
         if is_listed && room >= LARGEST_MIN { room } else { 0.0 }
     }
 
-    /// Shows the breadcrumbs and the current view; the flag states whether there is room for details below.
+    /// Shows the breadcrumbs and the current view. Also returns whether there is room for details below.
     fn look_ui(&mut self, ui: &mut Ui, answer: &Answer) -> (Option<Act>, bool) {
         let mut act = choosers::breadcrumb_ui(ui, answer);
         let is_for_stacks = self.choices.is_of_stacks() && self.choices.look != MomentLook::Table;
