@@ -30,8 +30,8 @@ pub(crate) struct Opening {
     pub(crate) batch: Batch,
 }
 
-/// Number of operations before its start that a file contains if it begins in the middle, in addition to those that
-/// live blocks refer to.
+/// Number of preceding operations in a file that begins in the middle of a recording, in addition to those that live
+/// blocks refer to.
 const RECENT_OPS: u32 = 65_536;
 
 /// Maximum number of events for which an empty batch reserves memory.

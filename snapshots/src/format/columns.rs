@@ -10,40 +10,40 @@ crate::vocabulary!(
         Kind = "kind",
         /// Every event: nanoseconds since the previous event, signed.
         Time = "time",
-        /// Every event: the device's ordinal. Omitted if all are 0.
+        /// The device ordinals of all events. Omitted if all are 0.
         Device = "device",
-        /// Every event: the stack, as a handle delta. Omitted if there is none.
+        /// The stacks of all events, as handle deltas. Omitted if there are none.
         Stack = "stack",
-        /// Allocs: the block's key, as a signed difference from one more than the previous alloc's key.
+        /// The block keys of allocations, as signed differences from one more than the key of the previous allocation.
         Block = "block",
-        /// Allocs: first a shift, a byte; then addresses, as signed differences from the previous alloc's, in units of
-        /// 2^shift.
+        /// The addresses of allocations. First comes a shift (one byte), then signed differences from the address of the
+        /// previous allocation, in units of 2^shift.
         Address = "address",
-        /// Allocs: requested bytes.
+        /// The requested bytes of allocations.
         Requested = "requested",
-        /// Allocs: allocated bytes minus requested bytes, signed.
+        /// The allocated bytes minus the requested bytes of allocations, signed.
         Rounding = "rounding",
-        /// Allocs: the stream, as a signed difference from the previous alloc's. Omitted if all are 0.
+        /// The streams of allocations, as signed differences from that of the previous allocation. Omitted if all are 0.
         Stream = "stream",
-        /// Allocs: the pool's code, a byte.
+        /// The codes of the pools of allocations, one byte each.
         Pool = "pool",
-        /// Allocs: the category's code, a byte.
+        /// The codes of the categories of allocations, one byte each.
         Category = "category",
-        /// Allocs: the operation, as a handle delta.
+        /// The operations of allocations, as handle deltas.
         Op = "op",
-        /// Allocs: the scope, as a handle delta.
+        /// The scopes of allocations, as handle deltas.
         Scope = "scope",
-        /// Frees requested and completed: the block's key, as a signed difference from the previously freed key.
+        /// The block keys of requested and completed frees, as signed differences from the previously freed key.
         Freed = "freed",
-        /// Tags: the block's key, as a signed difference from the previously tagged key.
+        /// The block keys of tags, as signed differences from the previously tagged key.
         Tagged = "tagged",
-        /// Tags: the category's code, a byte.
+        /// The codes of the categories of tags, one byte each.
         TagCategory = "tag_category",
-        /// All other events: their facts, one after another.
+        /// The facts of all other events, one after another.
         Rare = "rare",
-        /// Uses: the block's key, as a signed difference from the previously used key. Since version 1.2.
+        /// The block keys of uses, as signed differences from the previously used key. Since version 1.2.
         Used = "used",
-        /// Failed requests: one more than the stream, 0 if unknown. Omitted if all are unknown. Since version 1.3.
+        /// One more than the streams of failed requests, or 0 if unknown. Omitted if all are unknown. Since version 1.3.
         OomStream = "oom_stream",
     }
 );
@@ -51,7 +51,7 @@ crate::vocabulary!(
 /// Number of columns in this version.
 pub(super) const COLUMNS: usize = Column::ALL.len();
 
-/// Size of an entry of a payload's directory in bytes: the column's code and its length.
+/// Size in bytes of an entry of a payload's directory, which has the column's code and its length.
 const ENTRY_BYTES: usize = 5;
 
 /// Columns that are being encoded.
@@ -69,7 +69,7 @@ impl ColumnBytes {
         self.columns.iter_mut().for_each(Vec::clear);
     }
 
-    /// Writes the payload: the number of columns, the code and length of each, and their bytes. Empty columns are
+    /// Writes the payload, with the number of columns, the code and length of each, and their bytes. Empty columns are
     /// omitted.
     pub(super) fn write_payload(&self, out: &mut Vec<u8>) {
         let filled = || Column::ALL.iter().zip(&self.columns).filter(|(_, bytes)| !bytes.is_empty());

@@ -189,12 +189,12 @@ pub(super) fn columns<'a>() -> Vec<super::column::Column<BlockRows<'a>>> {
         Column::text("lifetime", "phase, step, steps: freed in the same phase, the same step, a later step; kept: live at the end; before, \
              always: from before the recording, and freed in it or live at its end", |r, row| r.key_word(GroupKey::Lifetime, row)).always(),
         Column::running("alloc_event", "The event that allocated it; -1 for blocks from before the first event", |r, row| Some(event_number(r.alloc(row)).unwrap_or(-1))).always(),
-        Column::running("free_event", "The event by which its free was requested, from which on it is not live; null while it is live", |r, row| match r.trace.was_waiting_at_start(r.id(row)) {
+        Column::running("free_event", "The event that requested its free, after which it is not live; null while it is live", |r, row| match r.trace.was_waiting_at_start(r.id(row)) {
                 // It was requested before the first event.
                 true => Some(-1),
                 false => event_number(r.free_requested(row)),
             }),
-        Column::running("free_completed_event", "The event that completed its free, from which on it is not active", |r, row| {
+        Column::running("free_completed_event", "The event that completed its free, after which it is not active", |r, row| {
                 event_number(numbered(r.trace, r.block(row).free_completed).or(r.end(row).free_completed))
             }),
         Column::running("last_use_event", "The event of its last use, if the recording has uses", |r, row| event_number(r.end(row).last_use.or(numbered(r.trace, r.block(row).last_use)))),
