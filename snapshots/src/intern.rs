@@ -1,4 +1,4 @@
-//! Interns values: stores each distinct value once, with an index in order of first appearance.
+//! Interns values, storing each distinct value once, with an index in order of first appearance.
 
 use std::collections::HashMap;
 use std::hash::Hash;

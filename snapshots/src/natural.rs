@@ -1,4 +1,4 @@
-//! Natural sort order: numbers within names are compared by value.
+//! Natural sort order, in which numbers within names are compared by value.
 
 use std::cmp::Ordering;
 

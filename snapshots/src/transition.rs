@@ -12,7 +12,7 @@ pub enum Named {
     Unknown,
     /// A live block, or a reserved segment.
     Live,
-    /// A block awaiting free: its free was requested but is not completed.
+    /// A block awaiting free, whose free was requested but is not completed.
     Waiting,
 }
 

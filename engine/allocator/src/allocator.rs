@@ -1,4 +1,5 @@
-//! The public allocator: locks the heap for every call, and reports failed requests to the recorder after unlocking.
+//! The public allocator, which locks the heap for every call, and reports failed requests to the recorder after
+//! unlocking.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -92,8 +92,7 @@ impl Device {
     /// Opens CUDA device `ordinal` with the allocator's default settings.
     ///
     /// # Errors
-    /// Fails if something is missing: the driver, the kernel compiler, cuBLASLt, the device, or memory for the
-    /// workspace.
+    /// Fails if the driver, the kernel compiler, cuBLASLt, the device, or memory for the workspace is missing.
     pub fn cuda(ordinal: u16) -> Result<Self> {
         Self::cuda_with(ordinal, None, AllocConfig::default())
     }

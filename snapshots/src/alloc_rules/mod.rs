@@ -36,7 +36,7 @@ pub struct AllocRules {
     pub max_non_split_rounding: u64,
     /// The size in bytes of a large-pool segment shared by several requests.
     pub large_segment: u64,
-    /// Whether segments are expandable: new memory is mapped page by page into existing segments.
+    /// Whether segments are expandable, so that new memory is mapped page by page into existing segments.
     pub is_expandable: bool,
     divisions: [u64; INTERVALS],
 }

@@ -6,9 +6,9 @@ crate::vocabulary!(
     /// A column of an event section, ordered by the code stored in files. The name is used in the specification and in
     /// messages.
     Column {
-        /// Every event: its kind's code, a byte.
+        /// The codes of the kinds of all events, one byte each.
         Kind = "kind",
-        /// Every event: nanoseconds since the previous event, signed.
+        /// The nanoseconds of all events since the previous event, signed.
         Time = "time",
         /// The device ordinals of all events. Omitted if all are 0.
         Device = "device",

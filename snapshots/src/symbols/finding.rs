@@ -25,7 +25,7 @@ pub enum Cause {
     Unreadable,
 }
 
-/// No symbol file was found: the reason, and the places that were tried.
+/// No symbol file was found, with the reason and the places that were tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
     /// The reason, as a kind.

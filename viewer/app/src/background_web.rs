@@ -98,7 +98,7 @@ pub fn start(_name: &str, work: impl FnOnce() + 'static) -> io::Result<()> {
     Ok(())
 }
 
-/// Does nothing: the caller polls jobs that it runs itself.
+/// Does nothing, since the caller polls jobs that it runs itself.
 pub fn pause(_time: Duration) {}
 
 /// Runs jobs one after another.

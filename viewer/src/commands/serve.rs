@@ -314,7 +314,7 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Does nothing: on this system, signals end the program as usual, and the system removes temporary files later.
+    /// Does nothing. On this system, signals end the program as usual, and the system removes temporary files later.
     #[cfg(not(unix))]
     fn watch(_address: SocketAddr) -> io::Result<Self> {
         Ok(Self::default())

@@ -19,7 +19,7 @@ pub(super) enum Kind {
     FromStack = 1,
     /// The CFA is an offset from `rbp`.
     FromBase = 2,
-    /// A rule cannot express it: the platform's unwinder must capture this stack.
+    /// A rule cannot describe the frame, so the platform's unwinder must capture this stack.
     Foreign = 3,
 }
 

@@ -7,7 +7,7 @@
 //!            several threads
 //! ```
 //!
-//! The machine only builds values: an instruction that would import or call something stops reading with
+//! The machine only builds values. An instruction that would import or call something stops reading with
 //! [`Error::Refused`]. A dict with the keys of an event, a frame, a segment or a
 //! block becomes a row of fixed size as soon as it is filled, which keeps memory use small; a list of frames becomes
 //! the index of a stack. Of a file in memory, the events of traces are decoded ahead of the machine (`ahead`). Memory

@@ -3,7 +3,7 @@
 //! Python stack, as `HeapProfile` in
 //! [`py_client.cc`](https://github.com/jax-ml/jax/blob/main/jaxlib/py_client.cc) writes them.
 //!
-//! A profile is a state: it has no history and no addresses, and includes neither the memory reserved by the device's
+//! A profile is a state, which has no history and no addresses, and includes neither the memory reserved by the device's
 //! allocator nor memory that running programs use for themselves.
 
 use std::collections::{BTreeMap, BTreeSet};

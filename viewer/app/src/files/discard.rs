@@ -40,6 +40,6 @@ fn give_back() {
     unsafe { libc::malloc_trim(0) };
 }
 
-/// Does nothing: other systems return memory automatically.
+/// Does nothing, since other systems return memory automatically.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 fn give_back() {}

@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// A failure of a command: what failed, where, and how to fix it. The exit status is 2; 128 plus the signal number, as
-/// in shells, if the user stopped the program; and 0 if the reader of the output closed it.
+/// A failure of a command, with a message about the failure, its place and a remedy. The exit status is 2; 128 plus the
+/// signal number, as in shells, if the user stopped the program; and 0 if the reader of the output closed it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {

@@ -18,7 +18,7 @@ use crate::{Recording, background};
 /// An update about a file that is being followed.
 #[derive(Debug)]
 pub enum Followed {
-    /// The file has grown: the recording so far.
+    /// The file has grown. Contains the recording so far.
     Grown(Box<Recording>),
     /// The program has finished the recording, which is complete. This is the last update.
     Finished(Box<Recording>),

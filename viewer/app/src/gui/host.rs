@@ -9,22 +9,22 @@ pub(super) fn dropped_paths(ctx: &egui::Context) -> Vec<PathBuf> {
     ctx.input(|input| input.raw.dropped_files.iter().map(|file| file.path().to_owned()).collect())
 }
 
-/// Returns false: a window is not part of an editor that can open lines of source code.
+/// Returns false, since a window is not part of an editor that can open lines of source code.
 pub(super) fn has_editor() -> bool {
     false
 }
 
-/// Does nothing: there is no editor.
+/// Does nothing, since there is no editor.
 pub(super) fn open_line(_file: &str, _line: u32) {}
 
-/// Does nothing: a window has no URL.
+/// Does nothing, since a window has no URL.
 pub(super) fn show_link(_text: &str) {}
 
-/// Does nothing: a window has no server.
+/// Does nothing, since a window has no server.
 pub(super) fn open_served(_path: &Path) {}
 
-/// Does nothing: a window has no server.
+/// Does nothing, since a window has no server.
 pub(super) fn stop_served(_path: &Path) {}
 
-/// Does nothing: windows use the system's clipboard.
+/// Does nothing, since windows use the system's clipboard.
 pub(super) fn copy_texts(_ctx: &egui::Context) {}

@@ -36,7 +36,7 @@ extern "C" {
     fn show_fragment(text: &str);
 }
 
-/// Returns no paths: the page reads the files dropped since the last frame, and passes them to the app.
+/// Returns no paths, since the page reads the files dropped since the last frame, and passes them to the app.
 pub(super) fn dropped_paths(ctx: &egui::Context) -> Vec<PathBuf> {
     let dropped = ctx.input(|input| input.raw.dropped_files.clone());
     dropped.iter().filter_map(|file| file.web_file()).for_each(open_file);

@@ -32,7 +32,7 @@ highwater_snapshots::vocabulary!(
         Capacity = "capacity",
         /// Enough bytes are free for the request, but not in one range.
         Fragmentation = "fragmentation",
-        /// Freed blocks are awaiting free: their memory is still used by another stream.
+        /// Freed blocks are awaiting free, because another stream still uses their memory.
         Waiting = "freed blocks that wait for another stream",
         /// A free range of another pool or stream is large enough.
         Elsewhere = "free memory held by another pool or stream",

@@ -16,7 +16,7 @@ pub enum Class {
     Slower,
     /// The results differ, because they are computed with less precision.
     LessPrecise,
-    /// The training itself differs: fewer weights are trained.
+    /// The training itself differs, because fewer weights are trained.
     OtherTraining,
 }
 

@@ -100,7 +100,7 @@ impl Watcher<'_> {
         }
     }
 
-    /// Watches a long recording: its summaries are read again when it has grown.
+    /// Watches a long recording, whose summaries are read again when it has grown.
     fn watch_run(&self, file: &mut GrowingFile, run: &Run) -> Result<(), Stop> {
         let mut read = 0;
         let mut finished_since: Option<Instant> = None;

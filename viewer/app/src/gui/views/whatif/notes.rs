@@ -27,7 +27,8 @@ pub(super) fn notes_ui(ui: &mut Ui, applied: &Applied, replayed: &Replayed) -> O
     }
     if let Some(differs) = &unchanged.divergence {
         warning_ui(ui, &deviation(differs));
-        action = there_ui(ui, "Go there", "Go to the first difference between replay and recording", differs.event).or(action);
+        action = there_ui(ui, "Go there", "Go to the first difference between replay and recording", differs.event)
+            .or(action);
         for cause in &unchanged.causes {
             warning_ui(ui, &format!("Possible cause: {cause}."));
         }
