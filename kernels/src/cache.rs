@@ -13,8 +13,7 @@ use crate::source::{HEADERS, Unit, file};
 /// Environment variable with the folder to use instead of the user's cache folder.
 pub const CACHE_VARIABLE: &str = "HIGHWATER_KERNEL_CACHE";
 
-/// Returns the machine code of `unit` for an architecture. Reads it from disk if it is cached, otherwise compiles and
-/// caches it.
+/// Returns the machine code of `unit` for an architecture. Reads it from disk or compiles and caches it.
 ///
 /// # Errors
 /// Fails if NVRTC is missing or the unit does not compile.

@@ -1,5 +1,4 @@
-//! Control messages to the collector, in the same order as events. They contain states of devices, requests, and the
-//! end of a recording.
+//! Control messages to the collector, in the same order as events. Contains states of devices, requests, and the end.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::Sender;

@@ -200,8 +200,7 @@ fn begin(wish: Option<Requested>) -> Result<Option<Running>> {
     started.map(|(recording, options)| Some(Running::Recording(recording, Box::new(options))))
 }
 
-/// Continues after a recording that the program itself started, in the next file, such as `run.0002.snap` after
-/// `run.snap`.
+/// Continues after a recording that the program started, in the next file (`run.0002.snap` after `run.snap`).
 fn go_on() {
     let mut running = lock();
     let Some(Running::Recording(recording, options)) = running.as_mut() else { return };

@@ -10,8 +10,7 @@ extern "C" fn in_child() {
     level::set(Wanted::default());
 }
 
-/// Turns recording off in children that this process forks from now on. A child that executes another program is not
-/// affected.
+/// Turns recording off in future children of this process. Children that execute another program are exempt.
 #[cfg(unix)]
 pub(crate) fn stop_in_children() {
     static ONCE: std::sync::Once = std::sync::Once::new();

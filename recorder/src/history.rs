@@ -9,8 +9,7 @@ use highwater_snapshots::{DeviceId, StartingState};
 use crate::current_stage::CurrentStage;
 use crate::message::{self, MAX_WORDS, Message, Words};
 
-/// Encoded events in order. When a ring is full, the oldest event is removed and applied to the starting state, so that
-/// totals stay right.
+/// Encoded events in order. When a ring is full, the oldest event is removed and applied to the starting state.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     words: VecDeque<u64>,

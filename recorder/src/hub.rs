@@ -1,5 +1,4 @@
-//! The only global state of the workspace, with the running recording, the registered allocators, and the program's
-//! progress.
+//! The global state of the workspace: the running recording, the registered allocators, the program's progress.
 //!
 //! Locks are taken in a fixed order, first an allocator's own, then the hub's. The hub never calls an allocator. Events
 //! bypass the hub, since each thread sends them through its own queue (`sender`).
@@ -136,8 +135,7 @@ impl Hub {
         self.after_own = Some(then);
     }
 
-    /// Turns events on and returns the allocators whose states must be read. Returns `None` if events must not be
-    /// turned on.
+    /// Turns events on and returns the allocators whose states must be read. `None` if events must stay off.
     pub(crate) fn turn_on(&mut self) -> Option<Vec<Arc<dyn Source>>> {
         let session = self.session().filter(|session| session.stage == Stage::Waiting && !session.is_ending)?;
         let wanted = session.options.wanted();

@@ -30,8 +30,7 @@ pub(crate) struct Opening {
     pub(crate) batch: Batch,
 }
 
-/// Number of preceding operations in a file that begins in the middle of a recording, in addition to those that live
-/// blocks refer to.
+/// Number of preceding operations in a file that begins in the middle of a recording, besides those of live blocks.
 const RECENT_OPS: u32 = 65_536;
 
 /// Maximum number of events for which an empty batch reserves memory.
@@ -203,8 +202,7 @@ impl Intake {
         *self.unregistered.entry(read.device).or_default() += read.message.events();
     }
 
-    /// Marks the end of the recording's start. Earlier events on its devices are included in the states of these
-    /// devices.
+    /// Marks the end of the recording's start. Earlier events are included in the states of its devices.
     pub(crate) fn opened(&mut self) {
         self.is_open = true;
     }

@@ -72,8 +72,7 @@ impl Merge {
         left == 0
     }
 
-    /// Reads up to the first missing number. Returns true if something was read, since the missing message may have
-    /// arrived meanwhile.
+    /// Reads up to the first missing number. Returns whether something was read, since the message may have arrived.
     fn read_to_gap(&mut self, take: &mut dyn FnMut(Item<'_>) -> bool) -> bool {
         let began = self.expected;
         let mut heads: BinaryHeap<Reverse<(i32, usize)>> = BinaryHeap::with_capacity(self.consumers.len());

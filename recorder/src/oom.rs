@@ -30,8 +30,7 @@ pub(crate) fn save() {
     }
 }
 
-/// Writes the history to a new file in `folder`, which is created if missing. The file name contains host, rank,
-/// process and number.
+/// Writes the history to a new file in `folder`, created if missing. Its name contains host, rank, process and number.
 fn dump_into(folder: &Path, number: u32) -> Result<PathBuf> {
     let rank = Rank::of_process().rank.map_or(String::new(), |rank| format!("rank{rank}-"));
     // If the folder cannot be created, writing the file fails with the reason.

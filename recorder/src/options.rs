@@ -15,8 +15,7 @@ pub struct HistoryOptions {
     pub level: Level,
     /// The events that get a call stack, at [`Level::Stacks`].
     pub stacks_on: StacksOn,
-    /// Keep only this number of the most recent events, and apply older events to the starting state. Unlimited if
-    /// `None`.
+    /// Keep only this number of the last events, and apply older events to the starting state. Unlimited if `None`.
     pub ring_events: Option<usize>,
     /// Whether to record uses of blocks as events. Uses show memory that is live but never used again. There are
     /// several times as many uses as allocations.
@@ -52,8 +51,7 @@ pub struct HistoryOptions {
 pub struct Rotation {
     /// File size in bytes at which the next file begins. The size is exceeded by at most one write.
     pub file_bytes: u64,
-    /// Limit in bytes for all files together. The oldest files are removed to stay below the limit. If `None`, all
-    /// files are kept.
+    /// Limit in bytes for all files together. The oldest files are removed to stay below it. Unlimited if `None`.
     pub disk_bytes: Option<u64>,
 }
 

@@ -61,8 +61,7 @@ impl Change {
 pub(crate) enum Ending {
     /// The phase ends with the guard, because the program marked the phase.
     AtOnce,
-    /// The phase ends with the next phase or allocation after the outermost guard, because an engine reported the
-    /// phase.
+    /// The phase ends with the next phase or allocation after the outermost guard, since an engine reported it.
     Lingering,
 }
 
@@ -129,8 +128,7 @@ impl Progress {
         (entered, Change { step, phase: Some(phase) })
     }
 
-    /// Leaves the phase of a guard. Nothing changes if another phase was entered since and not left, or if a step
-    /// began.
+    /// Leaves the phase of a guard. No change if another phase was entered and not left, or a step began.
     pub(crate) fn leave(&mut self, phase: Phase, entered: EnteredPhase, ending: Ending) -> Change {
         let Some(at) = self.guarded.iter().position(|(known, _)| *known == entered) else { return Change::NONE };
         self.guarded.remove(at);

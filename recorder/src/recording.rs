@@ -136,7 +136,6 @@ impl Recording {
     /// Stops recording and completes the file. Waits until everything is written and stacks are symbolized.
     ///
     /// # Errors
-    ///
     /// Returns an error if the recording could not be completed and nothing of it is left. If only the file is
     /// incomplete, as on a full disk, [`Finished::problem`] has the reason.
     pub fn finish(self) -> Result<Finished> {
@@ -168,7 +167,6 @@ impl Finishing {
     /// Waits until the file is complete.
     ///
     /// # Errors
-    ///
     /// Returns an error if the recording could not be completed and nothing of it is left.
     pub fn wait(self) -> Result<Finished> {
         self.recording.collector.wait().unwrap_or(Err(Error::Collector))
@@ -240,8 +238,7 @@ fn begin_events() -> bool {
     true
 }
 
-/// Changes the program's progress. Recordings of selected steps begin with the first of these steps and end after the
-/// last.
+/// Changes the program's progress. Recordings of selected steps begin with the first and end after the last.
 pub(crate) fn advance<R>(change: impl FnOnce(&mut Progress) -> (R, Change)) -> R {
     let (given, change, is_wanted) = {
         let mut hub = hub::lock();
@@ -254,8 +251,7 @@ pub(crate) fn advance<R>(change: impl FnOnce(&mut Progress) -> (R, Change)) -> R
     given
 }
 
-/// Ends the recording `session`, unless it has ended. Later messages do not belong to it. An earlier recording may
-/// resume.
+/// Ends the recording `session`, unless it has ended. Later messages do not belong to it. An earlier one may resume.
 fn stop(session: SessionId) {
     let _own = reentrancy::own_memory();
     let running = hub::lock()
@@ -288,8 +284,7 @@ pub fn flush() {
     flush::wait(flush::PATIENCE);
 }
 
-/// Returns the bytes of the event queues of all threads, which [`HistoryOptions::queue_bytes`] limits except for 64 KiB
-/// per thread.
+/// Returns the bytes of all event queues, which [`HistoryOptions::queue_bytes`] limits except for 64 KiB per thread.
 pub fn queue_bytes() -> usize {
     crate::queue::bytes()
 }
@@ -297,7 +292,6 @@ pub fn queue_bytes() -> usize {
 /// Writes the events that the running recording keeps in memory to a file, and continues recording.
 ///
 /// # Errors
-///
 /// Returns an error if nothing is kept in memory, as in a recording that streams to a file without a ring, which
 /// already contains everything, or if the file cannot be written.
 pub fn dump_snapshot(path: &Path) -> Result<()> {

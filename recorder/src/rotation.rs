@@ -120,8 +120,7 @@ impl Files {
         keep_to(most, &mut self.complete, others)
     }
 
-    /// Completes the last file. `lost` is the total number of lost events, and `facts` are those of the whole
-    /// recording.
+    /// Completes the last file. `lost` is the number of lost events, and `facts` are those of the recording.
     pub(crate) fn complete(mut self, lost: u64, facts: &[(String, String)]) -> Result<()> {
         let end = self.end(lost);
         let Self { rotation, current, mut complete, completing, .. } = self;

@@ -42,8 +42,7 @@ pub fn enter_scope_id(scope: ScopeId) -> ContextGuard {
     ContextGuard::enter(|context| context.scope = scope)
 }
 
-/// Begins a new forward operation and assigns it an id, which [`current_op`] returns. No id is assigned while nothing
-/// is recorded.
+/// Begins a forward operation with an id, which [`current_op`] returns. No id is assigned while nothing is recorded.
 pub fn op(name: &'static str) -> ContextGuard {
     ContextGuard::enter(|context| {
         context.op = OpId::NONE;

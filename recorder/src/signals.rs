@@ -122,8 +122,7 @@ mod ending {
     /// them.
     const ENDING: [libc::c_int; 5] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGABRT, libc::SIGTERM];
 
-    /// From now on, flushes the file before a signal ends the program. Signals that the program handles or ignores are
-    /// not affected.
+    /// From now on, flushes the file before a signal ends the program. Signals that are handled or ignored are exempt.
     pub(crate) fn flush_before_signals() {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {

@@ -19,7 +19,6 @@ impl Recording {
     /// afterwards, in another file.
     ///
     /// # Errors
-    ///
     /// Returns an error if the program is recording already, the options are invalid, or the file cannot be created.
     pub fn start(options: HistoryOptions) -> Result<Self> {
         environment::start();
@@ -30,7 +29,6 @@ impl Recording {
     /// recorder that was injected into a program that may have its own recorder.
     ///
     /// # Errors
-    ///
     /// See [`start`](Self::start).
     pub fn start_alone(options: HistoryOptions) -> Result<Self> {
         // What gave way goes on if there was no reason to.
@@ -43,7 +41,6 @@ impl Recording {
 /// The recording is finished whether `body` succeeds, fails or panics.
 ///
 /// # Errors
-///
 /// Returns an error if the recording cannot be started, because an option is invalid or the file cannot be created. If
 /// another recording is running or writing to the file, `body` runs all the same: [`Recorded::problem`] reports it. If
 /// `body` fails, returns its error as [`Error::Body`], with the path of the recording.

@@ -43,7 +43,6 @@ impl Switch {
     /// standard error and the program continues.
     ///
     /// # Errors
-    ///
     /// Returns an error if the options are invalid or name no file, or if the signal cannot be watched.
     pub fn watch(options: HistoryOptions, trigger: Trigger) -> Result<Self> {
         options.check()?;

@@ -1,5 +1,4 @@
-//! Limits how often a driver is queried for the memory in use on its device, since each query takes several
-//! microseconds.
+//! Limits how often a driver is queried for the memory in use, since each query takes several microseconds.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -289,9 +289,8 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Shortens lines by omitting folders that are not needed to distinguish files. For example, lines become
-/// `train.py:184 step`, but `a/model.py:3 forward` and `b/model.py:3 forward` if two files are called `model.py`. Takes
-/// O(n log n) time.
+/// Shortens lines by omitting folders that are not needed to distinguish files. Returns `train.py:184 step`, but
+/// `a/model.py:3 forward` and `b/model.py:3 forward` if two files are called `model.py`. Takes O(n log n) time.
 pub fn unique_suffixes<S: AsRef<str>>(texts: &[S]) -> Vec<String> {
     let lines: Vec<LineText<'_>> = texts.iter().map(|text| LineText::parse(text.as_ref())).collect();
     let mut paths: Vec<(Vec<&str>, &str)> =

@@ -1,5 +1,4 @@
-//! The live blocks of a device by key, optimized for programs whose blocks are mostly short-lived and allocated in key
-//! order.
+//! The live blocks of a device by key, optimized for blocks that are mostly short-lived and allocated in key order.
 
 use hashbrown::HashMap;
 

@@ -43,8 +43,7 @@ impl<T: Copy + Eq> Ranges<T> {
         self.take(start, end, |_, _, _| {});
     }
 
-    /// Removes `start..end` from all ranges. Calls `each` with the start, end and tag of each removed part, last part
-    /// first.
+    /// Removes `start..end` from all ranges. Calls `each` with start, end and tag of each removed part, last first.
     pub fn take(&mut self, start: u64, end: u64, mut each: impl FnMut(u64, u64, T)) {
         while let Some((&first, &(last, tag))) = self.rows.range(..end).next_back() {
             if last <= start || start >= end {

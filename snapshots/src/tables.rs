@@ -125,8 +125,8 @@ impl Tables {
         std::iter::successors(row(id), move |scope| row(scope.parent)).take(MAX_DEPTH)
     }
 
-    /// Truncates a module path to at most `depth` names, such as `encoder.layers.3.mlp` to `encoder.layers` for a depth
-    /// of 2.
+    /// Truncates a module path to at most `depth` names, such as `encoder.layers.3.mlp` to `encoder.layers` for depth
+    /// 2.
     pub fn scope_to_depth(&self, id: ScopeId, depth: usize) -> ScopeId {
         let surplus = self.scope_rows(id).count().saturating_sub(depth.max(1));
         let parent = |id: ScopeId| id.index().and_then(|index| self.scopes.get(index)).map(|scope| scope.parent);

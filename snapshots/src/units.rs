@@ -162,7 +162,6 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
 /// Parses a size like [`parse_bytes`], for limits and device sizes. A number below 1 MiB without a unit is an error.
 ///
 /// # Errors
-///
 /// Fails if the text is not a size, or if a unit seems to be missing.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let bytes = parse_bytes(text)?;

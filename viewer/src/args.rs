@@ -15,7 +15,6 @@ pub(crate) use values::{At, Categories, ComparedAt, GroupKeys, Where};
 /// Parses `words` as the arguments of a command; all other arguments have their defaults.
 ///
 /// # Panics
-///
 /// Returns an error if the command does not accept the words.
 pub(crate) fn arguments_of<T: Args>(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> T {
     let command = T::augment_args(clap::Command::new("highwater").no_binary_name(true));

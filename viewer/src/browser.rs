@@ -33,7 +33,6 @@ pub(crate) struct Module {
 /// Returns the embedded module.
 ///
 /// # Errors
-///
 /// Returns an error if this program was built without the module.
 pub(crate) fn module() -> Result<Module, Failure> {
     let [wasm, loader] = MODULE;
@@ -84,7 +83,6 @@ pub(crate) fn served_page(recordings: &[Listed], has_ranks: bool) -> String {
 /// Returns a self-contained page; `recordings` contains names and contents of .snap files.
 ///
 /// # Errors
-///
 /// Returns an error if this program was built without the app for browsers.
 pub(crate) fn whole_page(recordings: &[(String, Vec<u8>)]) -> Result<String, Failure> {
     let Module { wasm, loader } = module()?;

@@ -74,7 +74,6 @@ macro_rules! commands {
             /// Executes the command.
             ///
             /// # Errors
-            ///
             /// Fails if the command fails.
             pub fn run(&self, page: &mut Page<'_>) -> Result<Status, Failure> {
                 match self {

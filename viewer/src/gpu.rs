@@ -124,7 +124,6 @@ impl Gpu {
     /// Returns the peak rates.
     ///
     /// # Errors
-    ///
     /// Fails if the rates are unknown.
     pub fn rates(self) -> Result<Rates, String> {
         let known = || keys(|gpu| gpu.rates.is_some());

@@ -45,7 +45,6 @@ impl Package {
     /// compiled files, or `apart` from it.
     ///
     /// # Errors
-    ///
     /// Fails if no folder can be written to.
     pub(crate) fn provide(then: &str, apart: bool) -> io::Result<Self> {
         let content: String = MODULES.iter().map(|(_, source)| *source).chain([START, then]).collect();
@@ -75,7 +74,6 @@ impl Package {
 /// ends with the lines `then`.
 ///
 /// # Errors
-///
 /// Fails if the folder cannot be written to.
 pub(crate) fn write(folder: &Path, then: &str) -> io::Result<()> {
     let package = folder.join("highwater");

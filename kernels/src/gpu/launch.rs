@@ -36,8 +36,7 @@ pub struct Grid {
     pub blocks: [u32; 3],
     /// Number of threads per block along x, y and z.
     pub threads: [u32; 3],
-    /// Dynamic shared memory of a thread block in bytes, in addition to the static shared memory that the kernel
-    /// declares.
+    /// Dynamic shared memory of a thread block in bytes, in addition to the kernel's static shared memory.
     pub shared_bytes: u32,
 }
 

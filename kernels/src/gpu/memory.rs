@@ -148,8 +148,7 @@ impl Gpu {
         other.follow(other_stream, self, stream)
     }
 
-    /// Copies from the device to `to` after all work submitted to `stream` so far, and returns when the copy is
-    /// complete.
+    /// Copies from the device to `to` after all work submitted to `stream` so far, and waits for the copy.
     ///
     /// # Errors
     /// Fails if a driver call fails.

@@ -62,8 +62,7 @@ impl Pages {
 }
 
 impl Gpu {
-    /// Returns the granularity of addresses and pages in bytes, or `None` if the device has no virtual memory
-    /// management.
+    /// Returns the granularity of addresses and pages in bytes; `None` without virtual memory management.
     pub fn page_bytes(&self) -> Option<u64> {
         (self.pages.granularity > 0).then_some(self.pages.granularity)
     }

@@ -33,8 +33,7 @@ const MAX_PLANS: usize = 4096;
 /// The largest alignment that matters to the library, in bytes.
 const MAX_ALIGNED: u64 = 256;
 
-/// The alignment in bytes below which a bias is not fused, since the library may read it in such units without
-/// checking.
+/// The alignment in bytes below which a bias is not fused, since the library may read it in such units.
 const MIN_BIAS_ALIGNMENT: u64 = 16;
 
 /// Number of algorithms requested for a product. The library may refuse to run a proposed algorithm.
@@ -187,8 +186,7 @@ fn failed(doing: &(impl ToString + ?Sized), error: CublasError) -> Error {
     Error::Products { doing: doing.to_string(), status: error.to_string() }
 }
 
-/// Returns whether an error means that the library does not support the operation, rather than that the operation
-/// failed.
+/// Returns whether an error means that the library does not support the operation.
 fn is_refusal(CublasError(status): CublasError) -> bool {
     use sys::cublasStatus_t::{CUBLAS_STATUS_INVALID_VALUE, CUBLAS_STATUS_NOT_SUPPORTED};
     matches!(status, CUBLAS_STATUS_NOT_SUPPORTED | CUBLAS_STATUS_INVALID_VALUE)

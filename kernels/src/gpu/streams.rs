@@ -125,8 +125,7 @@ impl Gpu {
         Ok(())
     }
 
-    /// Makes later work on `stream` wait for all work submitted so far to stream `awaited` of `other`, which may be
-    /// another device.
+    /// Makes later work on `stream` wait for the work submitted so far to stream `awaited` of `other`.
     ///
     /// # Errors
     /// Fails if a driver call fails.

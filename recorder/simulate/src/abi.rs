@@ -67,8 +67,7 @@ macro_rules! succeeds {
     };
 }
 
-/// Defines functions that a program may call and that return an error, so that PyTorch raises an error or uses an
-/// alternative.
+/// Defines functions that return an error, so that PyTorch raises an error or uses an alternative.
 macro_rules! refuses {
     ($($name:ident)*) => {
         $($crate::abi::functions! { fn $name() -> $crate::abi::Status { $crate::abi::NOT_SUPPORTED } })*

@@ -57,8 +57,7 @@ fn entry(length: usize, answer: Option<&Answer>) -> Vec<u8> {
     entry
 }
 
-/// Takes the next entry if it belongs to a read of `length` bytes. Otherwise the runs differ, and all other entries are
-/// dropped.
+/// Takes the next entry if it belongs to a read of `length` bytes. If the runs differ, all entries are dropped.
 fn take(left: &mut Vec<u8>, length: usize) -> Option<Answer> {
     let (head, rest) = left.split_at_checked(9)?;
     let is_same = head[..8] == (length as u64).to_le_bytes();

@@ -35,8 +35,7 @@ impl Gpu {
         }
     }
 
-    /// Parses a description, which has the capability, multiprocessors, bytes of L2, bytes of memory and name,
-    /// separated by commas.
+    /// Parses capability, multiprocessors, bytes of L2, bytes of memory and name, separated by commas.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let mut parts = text.splitn(5, ',');
         let mut next = || parts.next().map(str::trim);

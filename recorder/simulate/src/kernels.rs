@@ -73,8 +73,7 @@ functions! {
         });
     }
 
-    /// Returns the maximum number of threads per block for attribute 0, and 0 for the other attributes, which are
-    /// sizes.
+    /// Returns the maximum number of threads per block for attribute 0, and 0 for the others, which are sizes.
     fn cuFuncGetAttribute, cuKernelGetAttribute(value: Out<'_, c_int>, attribute: c_int) {
         give(value, if attribute == 0 { MAX_THREADS } else { 0 });
     }

@@ -1,5 +1,4 @@
-//! A simulated GPU, with the functions of the CUDA runtime, driver and libraries that PyTorch calls, on a machine
-//! without a GPU.
+//! A simulated GPU, with the functions of the CUDA runtime, driver and libraries that PyTorch calls.
 //!
 //! `highwater simulate` loads the library into a program before PyTorch, and the library then handles PyTorch's calls
 //! of CUDA. Device memory is counted and has addresses, but no contents. Kernels do nothing, and copies from the device

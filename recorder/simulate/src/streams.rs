@@ -47,8 +47,7 @@ functions! {
         RECORDED.lock().unwrap_or_else(PoisonError::into_inner).remove(&event);
     }
 
-    /// Returns the milliseconds that passed on the host between two events. The result is never 0, since programs
-    /// divide by it.
+    /// Returns the milliseconds that passed on the host between two events. Never 0, since programs divide by it.
     fn cudaEventElapsedTime, cudaEventElapsedTime_v2(milliseconds: Out<'_, f32>, start: usize, end: usize) {
         note(Kind::Time, "cudaEventElapsedTime");
         let recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);

@@ -118,8 +118,7 @@ struct Entry {
     key: StackKey,
 }
 
-/// A thread's cache of the depot, which is a growing hash table with open addressing, from parent and fingerprint to
-/// key.
+/// A thread's cache of the depot, a growing hash table with open addressing, from parent and fingerprint to key.
 ///
 /// The slot depends only on the fingerprint, not on the parent's key, so that the processor can overlap the lookups of
 /// consecutive frames. Whether an entry matches is determined exactly.

@@ -39,8 +39,7 @@ impl Modules {
         &self.list
     }
 
-    /// Returns the location of the call with this return address, or `None` outside all modules, as for JIT-compiled
-    /// code.
+    /// Returns the location of the call with this return address; `None` outside all modules, as in JIT code.
     pub fn locate(&self, return_address: u64) -> Option<ModuleOffset> {
         let call = return_address.checked_sub(1)?;
         let after = self.ranges.partition_point(|(range, _)| range.start <= call);

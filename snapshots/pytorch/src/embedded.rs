@@ -18,7 +18,6 @@ pub(super) fn prefix(digest: u32) -> String {
 /// approximates it. Returns `None` if there is none.
 ///
 /// # Errors
-///
 /// Returns a problem if the recording cannot be used, because the events were edited since or the string is damaged.
 pub fn recover(raw: &RawSnapshot) -> Option<Result<Trace, Problem>> {
     let text = raw.highwater.as_deref()?;

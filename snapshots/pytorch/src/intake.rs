@@ -97,7 +97,6 @@ impl Intake {
     /// Returns the id of `text`, adding the string if it is new.
     ///
     /// # Panics
-    ///
     /// Panics if there are 2^32 - 1 distinct strings already.
     pub fn text(&mut self, text: &str) -> StringId {
         self.names.id(&mut self.raw.strings, text)
@@ -111,7 +110,6 @@ impl Intake {
     /// Returns the row of `frame`, adding the frame if it is new.
     ///
     /// # Panics
-    ///
     /// Panics if there are 2^32 distinct frames.
     pub fn frame(&mut self, frame: RawFrame) -> u32 {
         let frames = &mut self.raw.frames;
@@ -136,7 +134,6 @@ impl Intake {
     /// Returns the index of a stack, given as rows of frames, innermost first.
     ///
     /// # Panics
-    ///
     /// Panics if there are 2^32 distinct stacks.
     pub fn stack(&mut self, frames: &[u32]) -> u32 {
         self.raw.stacks.intern(frames)
@@ -150,7 +147,6 @@ impl Intake {
     /// Returns the index of a list of string ids.
     ///
     /// # Panics
-    ///
     /// Panics if there are 2^32 distinct lists.
     pub fn texts(&mut self, ids: &[u32]) -> u32 {
         self.raw.texts.intern(ids)
@@ -184,7 +180,6 @@ impl Intake {
     /// Converts `draft` to an event of fixed size, without adding it to a trace.
     ///
     /// # Panics
-    ///
     /// Panics if there are 2^32 distinct combinations of rare fields.
     pub fn event(&mut self, draft: &EventDraft) -> RawEvent {
         let mut extras = draft.extras;

@@ -28,7 +28,6 @@ const BUFFER: usize = 1 << 16;
 /// that are not snapshots, and their names are listed in the snapshot's problems.
 ///
 /// # Errors
-///
 /// Returns an error if the page has no snapshot, or if `read` or reading `page` fails.
 pub(crate) fn read_page(
     page: &mut dyn BufRead,

@@ -34,7 +34,6 @@ impl Sequences {
     /// Returns the index of `list`, adding the list if it is new.
     ///
     /// # Panics
-    ///
     /// Panics if there are 2^32 distinct lists.
     pub fn intern(&mut self, list: &[u32]) -> u32 {
         if list.is_empty() {
@@ -56,7 +55,6 @@ impl Sequences {
     /// Returns the list at index `row`.
     ///
     /// # Panics
-    ///
     /// Panics if there is no such list.
     pub fn get(&self, row: u32) -> &[u32] {
         slice(&self.items, &self.ends, row as usize)

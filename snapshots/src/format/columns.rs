@@ -69,7 +69,7 @@ impl ColumnBytes {
         self.columns.iter_mut().for_each(Vec::clear);
     }
 
-    /// Writes the payload, with the number of columns, the code and length of each, and their bytes. Empty columns are
+    /// Writes the payload: the number of columns, the code and length of each, and their bytes. Empty columns are
     /// omitted.
     pub(super) fn write_payload(&self, out: &mut Vec<u8>) {
         let filled = || Column::ALL.iter().zip(&self.columns).filter(|(_, bytes)| !bytes.is_empty());

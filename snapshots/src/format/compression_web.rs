@@ -1,5 +1,4 @@
-//! Compresses sections with ruzstd, which is written in Rust. It is slower than the C library, and supports a single
-//! level.
+//! Compresses sections with ruzstd, which is written in Rust. It is slower than the C library, and has one level.
 
 use ruzstd::decoding::FrameDecoder;
 use ruzstd::encoding::{CompressionLevel, compress};

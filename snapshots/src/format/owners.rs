@@ -21,8 +21,8 @@ pub(super) struct Owners {
     /// Number of blocks and segments of the baseline whose rows equal their indices in the file.
     blocks: usize,
     segments: usize,
-    /// Whether a starting state was lost, so that the rows of later blocks and segments differ from their indices in
-    /// the file.
+    /// Whether a starting state was lost, so that rows of later blocks and segments differ from their indices in the
+    /// file.
     lost_state: bool,
     pub(super) annotations: Kept<Annotation>,
     pub(super) attributes: Kept<Attribute>,

@@ -40,7 +40,6 @@ const BATCH_SECTIONS: usize = 1024;
 /// Reads a recording. Damaged or missing parts are skipped and listed in [`problems`](crate::trace::TraceParts::problems).
 ///
 /// # Errors
-///
 /// Fails if the bytes are not a recording, or if its major version is newer than this program's.
 pub fn read_bytes(bytes: &[u8]) -> Result<Trace> {
     read_bytes_with(bytes, &mut |_| ControlFlow::Continue(()))
@@ -49,7 +48,6 @@ pub fn read_bytes(bytes: &[u8]) -> Result<Trace> {
 /// Like [`read_bytes`], but calls `progress` regularly; reading stops if it returns [`ControlFlow::Break`].
 ///
 /// # Errors
-///
 /// Fails like [`read_bytes`]. Returns [`Error::Cancelled`] if stopped.
 pub fn read_bytes_with(bytes: &[u8], progress: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<Trace> {
     let problem = check_preamble(bytes)?;

@@ -163,8 +163,7 @@ impl Packer {
         Ok(&self.out)
     }
 
-    /// Compresses `raw`, with padding if the result would exceed the maximum expansion. Returns whether compression
-    /// saved space.
+    /// Compresses `raw`, padded if the result would exceed the maximum expansion. Returns whether this saved space.
     fn compress(&mut self, raw: &[u8]) -> Result<bool> {
         let compressed = self.zstd.compress(raw, &mut self.compressed);
         compressed.map_err(|why| Error::Encode { what: format!("zstd cannot compress a section: {why}") })?;

@@ -135,8 +135,7 @@ impl Device {
         self.summary.active_events() > self.active_before
     }
 
-    /// Ends a part of the row at a change of step, like [`ActiveSteps::end`]. Returns whether the device was active in
-    /// it.
+    /// Ends a part of the row at a change of step, like [`ActiveSteps::end`]. Returns whether the device was active.
     fn end_step(&mut self, is_first: bool, is_step: bool) -> bool {
         let is_active = self.is_active();
         self.active_before = self.summary.active_events();

@@ -41,8 +41,7 @@ pub(super) struct FrameRow {
     pub(super) address: u64,
 }
 
-/// A stack as stored. It has the distance in rows to its parent (0 for none), so that a parent is always an earlier
-/// row.
+/// A stack as stored. It has the distance in rows to its parent (0 for none), so a parent is always an earlier row.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct StackRow {
     back: u32,

@@ -1,7 +1,6 @@
 //! LEB128 numbers, zig-zag encoded if signed, and a bounds-checked cursor that decodes them.
 
-/// Appends `value` in unsigned LEB128: seven bits per byte, lowest first, with the top bit set in all bytes except the
-/// last.
+/// Appends `value` in unsigned LEB128: seven bits per byte, lowest first, with the top bit set in all except the last.
 #[inline]
 pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {

@@ -12,7 +12,6 @@ pub enum WalkItem<'a> {
     Damaged {
         /// Offset of the section's header.
         offset: u64,
-        /// The header.
         header: SectionHeader,
     },
     /// Bytes that do not belong to any readable section.
@@ -51,8 +50,7 @@ pub struct Walker<'a> {
 }
 
 impl<'a> Walker<'a> {
-    /// Creates a walker over `bytes` that starts at `offset`, which is the end of the preamble, or of the last section
-    /// read.
+    /// Creates a walker over `bytes` that starts at `offset`, the end of the preamble or of the last section read.
     pub fn new(bytes: &'a [u8], offset: usize) -> Self {
         Self {
             bytes,

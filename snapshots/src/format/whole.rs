@@ -16,7 +16,6 @@ use crate::trace::{SegmentRole, Trace};
 /// of their text. The index is rebuilt, so that a missing index is no longer a problem.
 ///
 /// # Errors
-///
 /// Fails if `out` cannot be written.
 pub fn write_trace<W: Write>(out: W, trace: &Trace) -> Result<W> {
     let mut writer = SnapWriter::new(out, &trace.header)?;

@@ -30,8 +30,7 @@ const MAX_INDEXED: usize = 1 << 19;
 /// Minimum number of events between two checkpoints. A reader of a part of the recording starts at a checkpoint.
 pub(super) const CHECKPOINT_EVENTS: u64 = 1 << 20;
 
-/// Minimum number of bytes between two checkpoints per byte of the last one, so that checkpoints take at most 3% of a
-/// file.
+/// Minimum number of bytes between two checkpoints per byte of the last one, so that they take at most 3% of a file.
 const BYTES_A_CHECKPOINT_BYTE: u64 = 32;
 
 /// Minimum number of bytes per block before a checkpoint of unknown size, assuming 16 bytes for each of its blocks.
@@ -172,7 +171,6 @@ impl<W: Write> SnapWriter<W> {
     /// Writes the state of a device before its first event. Several states of the same device are combined.
     ///
     /// # Errors
-    ///
     /// Fails if events have been written, or if the output cannot be written.
     pub fn write_starting_state(&mut self, state: &StartingState) -> Result<()> {
         if self.events() > 0 {

@@ -97,7 +97,6 @@ impl Trace {
     /// Returns the subject of event `id`.
     ///
     /// # Panics
-    ///
     /// Panics if there is no such event.
     pub fn subject(&self, id: EventId) -> Subject {
         let index = id.index().expect("no event has this id");
@@ -127,7 +126,6 @@ impl Trace {
     /// The effect of event `id` on the memory of its device.
     ///
     /// # Panics
-    ///
     /// Panics if there is no such event.
     // Walks over all events spend their time here.
     #[inline(always)]

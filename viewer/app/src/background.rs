@@ -10,7 +10,6 @@ type Job = Box<dyn FnOnce() + Send>;
 /// Starts `work` on a thread called `name`.
 ///
 /// # Errors
-///
 /// Fails if the system cannot start another thread.
 pub fn start(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
@@ -46,7 +45,6 @@ impl Lane {
     /// Adds a job, which must not panic.
     ///
     /// # Errors
-    ///
     /// Fails if the system cannot start another thread.
     pub(crate) fn post(&mut self, job: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let jobs = match &self.jobs {

@@ -91,7 +91,6 @@ fn enqueue(urgency: Urgency, job: Job) {
 /// Runs `work` when the page is idle. The name is not used in browsers.
 ///
 /// # Errors
-///
 /// Never fails in browsers; the version with threads can.
 pub fn start(_name: &str, work: impl FnOnce() + 'static) -> io::Result<()> {
     enqueue(Urgency::Other, Box::new(work));
@@ -116,7 +115,6 @@ impl Lane {
     /// Adds a job.
     ///
     /// # Errors
-    ///
     /// Never fails in browsers; the version with threads can.
     pub(crate) fn post(&mut self, job: impl FnOnce() + 'static) -> io::Result<()> {
         enqueue(self.urgency, Box::new(job));

@@ -270,8 +270,7 @@ impl Command {
         )
     }
 
-    /// Returns the commands whose name, search words or tooltip contain every word of `text`, ignoring case; best
-    /// first.
+    /// Returns the commands whose name, search words or tooltip contain every word of `text`, ignoring case.
     pub fn search(text: &str) -> Vec<Self> {
         let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
         let rank = |command: Self| {

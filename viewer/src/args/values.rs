@@ -21,7 +21,6 @@ impl Where {
     /// Parses a filter with at least one condition; without conditions it would match all blocks.
     ///
     /// # Errors
-    ///
     /// Fails if the text is not a filter, or has no condition.
     pub(crate) fn with_condition(text: &str) -> Result<Self, String> {
         let read: Self = text.parse()?;

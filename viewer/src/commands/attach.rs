@@ -60,7 +60,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Records the program until the requested steps or time are over, or until interrupted, and prints the peak.
 ///
 /// # Errors
-///
 /// Fails if the process cannot be recorded, or ends before the recording is written.
 pub(crate) fn run(arguments: &AttachArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let pid = arguments.pid;

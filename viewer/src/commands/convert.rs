@@ -90,7 +90,6 @@ impl ConvertArguments {
     /// Returns the recordings to read, and the file or folder to write.
     ///
     /// # Errors
-    ///
     /// Fails if only one path is given.
     pub(crate) fn files_and_out(&self) -> Result<(&[PathBuf], &Path), Failure> {
         match self.paths.split_last() {
@@ -103,7 +102,6 @@ impl ConvertArguments {
     /// exclude.
     ///
     /// # Errors
-    ///
     /// Fails if the recording does not have all of the events.
     pub(crate) fn trim(&self, trace: Trace) -> Result<Trace, Failure> {
         let trace = match &self.events {
@@ -182,7 +180,6 @@ type Written = (Exported, u64);
 /// `write` supports recordings that are read in windows.
 ///
 /// # Errors
-///
 /// Fails if the recording cannot be read or does not have all of the events, or if `write` fails.
 pub(crate) fn read_and<T>(
     file: &Path,

@@ -129,7 +129,6 @@ pub(crate) fn running_turn() -> RwLockReadGuard<'static, ()> {
 /// Records the scenario `name` with its default options on the accounting device into `file`.
 ///
 /// # Errors
-///
 /// Returns the error as a sentence for the user.
 pub fn example(name: &str, file: &Path) -> Result<(), String> {
     let options = Options { steps: 2, ..Options::default() };

@@ -117,7 +117,6 @@ const DEVICES_OF_RANKS: u32 = 8;
 /// Runs the program, reads its recording, and prints whether it fits.
 ///
 /// # Errors
-///
 /// Fails if the program cannot be started, or nothing was recorded.
 pub(crate) fn run(arguments: &SimulateArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     if arguments.ranks.is_some_and(|ranks| arguments.rank >= ranks) {
@@ -146,7 +145,6 @@ pub(crate) fn run(arguments: &SimulateArguments, page: &mut Page<'_>) -> Result<
 /// Runs the program with additional environment variables, and reads its recordings.
 ///
 /// # Errors
-///
 /// Fails if the program cannot be started, or nothing was recorded.
 pub(crate) fn simulate(arguments: &SimulateArguments, more: &[(String, OsString)]) -> Result<Simulated, Failure> {
     let program = Program::find(&arguments.words)?;

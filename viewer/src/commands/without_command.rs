@@ -70,7 +70,6 @@ fn is_mistyped_command(file: &Path) -> bool {
 /// Shows the app until it is closed. Returns the reason if the app cannot be shown.
 ///
 /// # Errors
-///
 /// Fails if the app fails.
 #[cfg(feature = "gui")]
 fn show_app(files: &[PathBuf]) -> Result<Option<String>, Failure> {
@@ -94,7 +93,6 @@ fn show_app(_files: &[PathBuf]) -> Result<Option<String>, Failure> {
 /// Records a built-in training step, and opens the recording if requested.
 ///
 /// # Errors
-///
 /// Fails if the recording or the app fails.
 pub(crate) fn record(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let status = record::run(arguments, page)?;

@@ -27,7 +27,6 @@ const QUICK_BYTES: u64 = 16 << 20;
 /// Reads the recording `file`, or standard input for `-`.
 ///
 /// # Errors
-///
 /// Fails if the file cannot be read, or if no event of it can be read because of damage or truncation.
 pub(crate) fn read(file: &Path) -> Result<Recording, Failure> {
     let recording = read_any(file)?;
@@ -147,7 +146,6 @@ pub(crate) fn show(bar: &ProgressBar, now: Progress) {
 /// Reads the recordings in `folder` with `open`, and keeps their summaries. On a terminal, a bar shows the progress.
 ///
 /// # Errors
-///
 /// Fails if the folder cannot be listed, or if none of its files is a readable recording.
 pub(crate) fn read_fleet(
     folder: &Path,

@@ -32,7 +32,6 @@ impl Input {
     /// Opens `file`; a long recording is read in windows.
     ///
     /// # Errors
-    ///
     /// Fails if the recording cannot be read, or if the environment variable is not a number.
     pub fn open(file: &Path, choice: &CategoryChoice) -> Result<Self, Failure> {
         Self::open_long(file, choice)?.map_or_else(|| Self::whole(file, choice), Ok)
@@ -41,7 +40,6 @@ impl Input {
     /// Opens `file` if it is a long recording, which is read in windows.
     ///
     /// # Errors
-    ///
     /// Fails if the environment variable is not a number.
     pub fn open_long(file: &Path, choice: &CategoryChoice) -> Result<Option<Self>, Failure> {
         let format = FileFormat { kind: FileKind::Snap, is_gzipped: false };
@@ -52,7 +50,6 @@ impl Input {
     /// Reads all of `file`.
     ///
     /// # Errors
-    ///
     /// Fails if the recording cannot be read.
     pub fn whole(file: &Path, choice: &CategoryChoice) -> Result<Self, Failure> {
         let Recording { trace, format } = read_with(file, choice)?;
@@ -67,7 +64,6 @@ impl Input {
     /// Applies `change` if the recording is in memory.
     ///
     /// # Errors
-    ///
     /// Fails if `change` fails.
     pub(crate) fn map_whole(self, change: impl FnOnce(Trace) -> Result<Trace, Failure>) -> Result<Self, Failure> {
         let source = match self.source.into_whole() {
@@ -91,7 +87,6 @@ impl Input {
     /// Calls `ask` with the recording; if it is read in windows, a bar shows the progress.
     ///
     /// # Errors
-    ///
     /// Fails if the recording cannot be read.
     pub fn ask<'a, T>(
         &'a self,
@@ -123,7 +118,6 @@ impl Input {
 /// Opens `file` and calls `answer` with it, with all blocks.
 ///
 /// # Errors
-///
 /// Fails if the recording cannot be read, or if `answer` fails.
 pub(crate) fn answer_from<T>(
     file: &Path,
@@ -136,7 +130,6 @@ pub(crate) fn answer_from<T>(
 /// Opens `file` and calls `answer` with it, counting only the blocks that pass `filter`.
 ///
 /// # Errors
-///
 /// Fails if the recording cannot be read, or if `answer` fails.
 pub(crate) fn answer_counting<T>(
     file: &Path,
@@ -155,7 +148,6 @@ pub(crate) fn answer_counting<T>(
 /// as a whole, which reports the damage, and calls `answer` again.
 ///
 /// # Errors
-///
 /// Fails if the recording cannot be read, or if `answer` fails.
 pub(crate) fn answer_or_whole<I, T>(
     open: impl Fn(bool) -> Result<I, Failure>,
@@ -171,7 +163,6 @@ pub(crate) fn answer_or_whole<I, T>(
 /// or categories must be guessed or lines skipped.
 ///
 /// # Errors
-///
 /// Fails if the environment variable is not a number.
 pub(crate) fn open_windows(file: &Path, choice: &CategoryChoice) -> Result<Option<Windows>, Failure> {
     let most = resident_events()?;
@@ -198,7 +189,6 @@ fn needs_whole(choice: &CategoryChoice) -> bool {
 /// recording is loaded into memory as a whole.
 ///
 /// # Errors
-///
 /// Fails if the environment variable is not a number, or if the rules for categories cannot be read.
 pub(crate) fn opener(
     choice: &CategoryChoice,
@@ -209,7 +199,6 @@ pub(crate) fn opener(
 /// Like [`opener`], but recordings of more than `most` events are read in windows.
 ///
 /// # Errors
-///
 /// Fails if the rules for categories cannot be read.
 pub(crate) fn opener_up_to(
     most: u64,
@@ -231,7 +220,6 @@ pub(crate) fn opener_up_to(
 /// Returns the number of events above which recordings are read in windows.
 ///
 /// # Errors
-///
 /// Fails if the environment variable is not a number.
 pub(crate) fn resident_events() -> Result<u64, Failure> {
     match std::env::var(RESIDENT_EVENTS) {

@@ -26,7 +26,6 @@ pub trait Report {
     /// Prints the report in a format.
     ///
     /// # Errors
-    ///
     /// Fails if the page cannot be written.
     fn write(&self, form: Form, page: &mut Page<'_>) -> Result<(), Failure> {
         if form.json {
@@ -43,7 +42,6 @@ pub trait Report {
 /// Prints the `report` on `trace` in a format; text is preceded by warnings about incomplete data.
 ///
 /// # Errors
-///
 /// Fails if standard output cannot be written.
 pub(crate) fn answer(trace: &Trace, form: Form, page: &mut Page<'_>, report: &impl Report) -> Result<Status, Failure> {
     if form.is_text() {

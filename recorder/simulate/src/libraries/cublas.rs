@@ -1,5 +1,4 @@
-//! Matrix products of cuBLAS and cuBLASLt. PyTorch allocates their workspaces itself, with sizes that depend on the
-//! compute capability.
+//! Matrix products of cuBLAS and cuBLASLt. PyTorch allocates their workspaces itself, sized by the compute capability.
 #![cfg_attr(not(test), expect(unsafe_code, reason = "exports functions under NVIDIA's names"))]
 
 use std::ffi::c_int;

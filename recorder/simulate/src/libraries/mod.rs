@@ -1,5 +1,4 @@
-//! The functions of NVIDIA's libraries that PyTorch calls. Handles can be created, and operations succeed without
-//! effect.
+//! The functions of NVIDIA's libraries that PyTorch calls. Operations succeed without effect.
 
 mod workspace;
 mod cublas;

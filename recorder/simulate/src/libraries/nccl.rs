@@ -22,8 +22,7 @@ struct Communicator {
 
 static COMMUNICATORS: LazyLock<Mutex<HashMap<usize, Communicator>>> = LazyLock::new(Mutex::default);
 
-/// The groups into which communicators are split, as reported by the Python package. They are identified by color or by
-/// their order.
+/// The groups into which communicators are split, as reported by the Python package. Identified by color or order.
 #[derive(Default)]
 struct Splits {
     of_color: HashMap<c_int, (c_int, c_int)>,

@@ -1,8 +1,6 @@
-//! Macros for functions that report workspace sizes, which are 0 in the simulation, and for functions that use a
-//! workspace.
+//! Macros for functions that report workspace sizes, which are 0 in the simulation, or use a workspace.
 
-/// Defines functions that write 0 to their size parameters, which are preceded by as many ignored parameters as there
-/// are `_`.
+/// Defines functions that write 0 to their size parameters, preceded by as many ignored parameters as there are `_`.
 macro_rules! sizes_zero {
     ($before:tt $sizes:tt $($name:ident)*) => {
         $($crate::libraries::workspace::sizes_zero! { @$name $before $sizes })*

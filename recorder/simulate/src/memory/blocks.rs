@@ -66,8 +66,7 @@ functions! {
     }
     fn cudaMemPoolCreate(pool: Out<'_, usize>) { give(pool, current() + 1) }
 
-    /// Returns an attribute. Attributes up to 3 are ints that enable or disable reuse, and the others are totals in
-    /// bytes.
+    /// Returns an attribute. Attributes up to 3 are ints that control reuse; the others are totals in bytes.
     fn cudaMemPoolGetAttribute(pool: usize, attribute: c_int, value: *mut u64) {
         let Ok(device) = checked(pool as c_int - 1) else { return INVALID_VALUE };
         if value.is_null() { return INVALID_VALUE; }
@@ -98,8 +97,7 @@ functions! {
         }
     }
 
-    /// Returns the address on the device for attribute 3, which equals that on the host, and the device for attribute
-    /// 9.
+    /// Returns the address on the device (equal to that on the host) for attribute 3, and the device for attribute 9.
     fn cuPointerGetAttribute(value: *mut usize, attribute: c_int, address: usize) {
         if value.is_null() { return INVALID_VALUE; }
         match attribute {

@@ -1,5 +1,4 @@
-//! Virtual memory management for expandable segments, whose addresses are reserved once and to which memory is mapped
-//! later.
+//! Virtual memory management for expandable segments, whose addresses are reserved once and mapped later.
 #![expect(unsafe_code, reason = "exports functions under NVIDIA's names")]
 
 use std::collections::BTreeMap;

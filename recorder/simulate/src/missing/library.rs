@@ -1,5 +1,4 @@
-//! Writes a shared library as an ELF file without sections. Each of its functions calls a common function with its own
-//! index.
+//! Writes a shared library as an ELF file without sections. Each function calls a common one with its own index.
 
 /// Name of the variable that contains the address of the common function.
 pub(super) const SLOT: &str = "highwater_simulate_slot";
@@ -30,8 +29,7 @@ const TAG_SYMBOLS: u64 = 6;
 const TAG_STRINGS_BYTES: u64 = 10;
 const TAG_SYMBOL_BYTES: u64 = 11;
 
-/// The code of function `number` at address `at`, which passes the number and jumps to the address in the variable at
-/// `slot`.
+/// The code of function `number` at address `at`, which passes the number and jumps to the address stored at `slot`.
 #[cfg(target_arch = "x86_64")]
 fn stub(number: u32, at: u64, slot: u64) -> Vec<u8> {
     let mut code = vec![0xbf]; // mov edi, number
@@ -41,8 +39,7 @@ fn stub(number: u32, at: u64, slot: u64) -> Vec<u8> {
     code
 }
 
-/// The code of function `number` at address `at`, which passes the number and jumps to the address in the variable at
-/// `slot`.
+/// The code of function `number` at address `at`, which passes the number and jumps to the address stored at `slot`.
 #[cfg(target_arch = "aarch64")]
 fn stub(number: u32, at: u64, slot: u64) -> Vec<u8> {
     let words = ((slot - (at + 8)) / 4) as u32;

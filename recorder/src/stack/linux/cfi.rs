@@ -138,7 +138,6 @@ impl Tables {
 /// Returns the memory of a module as a byte slice with static lifetime.
 ///
 /// # Safety
-///
 /// The range must be readable, and the bytes may be used only while the module stays loaded. This holds for rules of an
 /// address on a current stack, because its module is in use, and the list of modules is reloaded after an unload.
 unsafe fn bytes(range: &Range<u64>) -> Bytes {

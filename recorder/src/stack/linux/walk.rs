@@ -50,7 +50,6 @@ impl Word {
     /// Returns zero if the word is unchanged.
     ///
     /// # Safety
-    ///
     /// The word must be in the used part of the current thread's stack.
     #[inline(always)]
     unsafe fn difference(self) -> u64 {
@@ -62,7 +61,6 @@ impl Word {
 /// Reads a word of the stack.
 ///
 /// # Safety
-///
 /// The word must be aligned and in the used part of the current thread's stack.
 #[inline(always)]
 unsafe fn load(address: u64) -> u64 {
@@ -90,8 +88,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Creates an empty record on the heap, which takes some 40 KB of address space, of which only used pages take
-    /// memory.
+    /// Creates an empty record on the heap, of some 40 KB of address space, of which only used pages take memory.
     pub(super) fn new() -> Box<Self> {
         // SAFETY: numbers, a bool, and numbers in transparent structures, for all of which zero is valid.
         unsafe { Box::<Self>::new_zeroed().assume_init() }

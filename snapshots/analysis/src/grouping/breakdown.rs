@@ -82,7 +82,7 @@ impl Row {
     }
 }
 
-/// Groups `blocks`, largest group first. Counts requested bytes if `metric` is `Requested`, else rounded bytes.
+/// Groups `blocks`, largest group first. Counts requested bytes for `Requested`, else rounded bytes.
 pub(crate) fn rows(
     coder: &mut KeyEncoder<'_>,
     trace: &Trace,

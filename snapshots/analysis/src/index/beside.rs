@@ -14,8 +14,7 @@ use crate::metric::Metric;
 /// The kind of bytes outside of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Beside {
-    /// The whole memory use that the driver reports. Used if it is less than the reserved bytes, so that it cannot be
-    /// split.
+    /// The whole memory use that the driver reports. Used if it is less than the reserved bytes and cannot be split.
     LessThanReserved,
     /// Free in segments of this kind; `None` if the recorded segments are inconsistent with the totals.
     Free(Option<SegmentKind>),
@@ -97,8 +96,7 @@ pub fn non_block_bytes(
     (true, beside)
 }
 
-/// Returns the free bytes in each kind of segment. A block whose free was not recorded counts as used, as in the
-/// totals.
+/// Returns the free bytes in each kind of segment. A block whose free was not recorded counts as used.
 fn free_by_segment(trace: &Trace, series: &Series, live: &LiveIndex, position: usize) -> BTreeMap<SegmentKind, u64> {
     let index = AddressIndex::build(trace, series.device());
     let map = AddressMap::at(trace, &index, live, series, position);

@@ -20,8 +20,7 @@ pub struct LastUses<'a> {
     /// Blocks that are never freed count as idle if they are not used from this event on, which is the first event of
     /// the last step followed by another one.
     kept_until: Option<EventId>,
-    /// The failed request with which the recording ends. The exception frees blocks that would otherwise have been
-    /// used.
+    /// The failed request with which the recording ends. The exception frees blocks that would have been used.
     failed: Option<EventId>,
 }
 

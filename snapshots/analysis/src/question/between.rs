@@ -108,8 +108,7 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// Adds up the blocks for which `is_counted` is true. The running time depends on the blocks live at A or allocated
-    /// since.
+    /// Adds up the blocks for which `is_counted` is true. The time depends on the blocks live at A or allocated since.
     pub fn of(
         trace: &Trace,
         live: &LiveIndex,

@@ -1,5 +1,4 @@
-//! Reasons a verdict about a run cannot be confirmed, because the recording does not contain everything that the run
-//! needs.
+//! Reasons a verdict about a run cannot be confirmed, because the recording does not contain all that the run needs.
 
 use highwater_snapshots::Result;
 use highwater_snapshots::ids::DeviceId;
@@ -33,7 +32,6 @@ impl Doubt {
     /// Returns the reasons found in a recording in which `devices` are checked.
     ///
     /// # Errors
-    ///
     /// Fails if the recording cannot be read.
     pub fn of(source: &Source<'_>, devices: &[DeviceId]) -> Result<Vec<Self>> {
         let trace = source.facts();
@@ -57,7 +55,6 @@ impl Doubt {
     /// since they are part of the replay.
     ///
     /// # Errors
-    ///
     /// Fails like [`Self::of`].
     pub fn of_replay(source: &Source<'_>, device: DeviceId) -> Result<Option<Self>> {
         let all = Self::of(source, &[device])?;

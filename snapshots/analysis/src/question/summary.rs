@@ -58,7 +58,6 @@ impl DeviceSummary {
 /// Summarizes every device.
 ///
 /// # Errors
-///
 /// Fails like [`Source::each_window`].
 pub fn summarize(source: &Source<'_>, watch: Watch<'_>) -> Result<Vec<DeviceSummary>> {
     let devices = source.facts().device_ids();
@@ -80,7 +79,6 @@ pub fn of_indexed(source: &Source<'_>, trace: &Trace, device: DeviceId) -> Devic
 /// Summarizes a device that is active in `steps` steps.
 ///
 /// # Errors
-///
 /// Fails if a window cannot be read.
 pub fn of_device(source: &Source<'_>, device: DeviceId, steps: u64) -> Result<DeviceSummary> {
     let start = source.window_at(None)?;

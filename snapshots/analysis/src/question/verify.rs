@@ -21,7 +21,6 @@ const LISTED: usize = 5;
 /// Returns nothing for a consistent recording. Problems found while reading are in the trace's `problems`.
 ///
 /// # Errors
-///
 /// Fails if a window cannot be read, or a section does not match its checksum.
 pub fn verify(source: &Source<'_>, devices: &[DeviceId], watch: Watch<'_>) -> Result<Vec<Problem>> {
     // Of a recording in memory, that was done when it was read.

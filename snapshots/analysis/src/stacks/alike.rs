@@ -54,8 +54,7 @@ struct Sequences {
 }
 
 impl Sequences {
-    /// Assigns an id to the next row, whose parts are appended to the sequence of row `parent`; `None` if it has no
-    /// parts.
+    /// Assigns an id to the next row, with its parts appended to the sequence of row `parent`; `None` without parts.
     fn push(&mut self, parent: Option<usize>, parts: impl Iterator<Item = u32>) -> Option<u32> {
         let start = match parent {
             None => None,

@@ -45,7 +45,6 @@ pub struct Exported {
 /// viewer.
 ///
 /// # Errors
-///
 /// Returns an error if writing to `out` fails or the trace cannot be encoded, and
 /// [`Error::Cancelled`](highwater_snapshots::Error::Cancelled) if `progress` stops the export.
 pub fn write_pickle<W: Write>(out: W, trace: &Trace, progress: Progress<'_>) -> Result<Exported> {
@@ -56,7 +55,6 @@ pub fn write_pickle<W: Write>(out: W, trace: &Trace, progress: Progress<'_>) -> 
 /// stack is written in full, so the file is many times larger.
 ///
 /// # Errors
-///
 /// Returns an error in the cases of [`write_pickle`].
 pub fn write_json<W: Write>(out: W, trace: &Trace, progress: Progress<'_>) -> Result<Exported> {
     snapshot::write(json::JsonWriter::new(out), trace, progress)

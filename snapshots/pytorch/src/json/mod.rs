@@ -33,7 +33,6 @@ use highwater_snapshots::format::Progress;
 /// progress and stops reading by returning [`ControlFlow::Break`].
 ///
 /// # Errors
-///
 /// Returns an error if the text is not JSON, has another value where a list or a dict is required, or is not a
 /// snapshot, and [`Error::Cancelled`](highwater_snapshots::Error::Cancelled) if `watch` stops reading.
 pub fn read_json_bytes(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<RawSnapshot> {
@@ -44,7 +43,6 @@ pub fn read_json_bytes(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlF
 /// Reads a snapshot from a stream of JSON text, up to the end of the stream.
 ///
 /// # Errors
-///
 /// Returns an error if reading `input` fails, or in the cases of [`read_json_bytes`].
 pub fn read_json(input: impl Read, watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<RawSnapshot> {
     let offset: Rc<Cell<u64>> = Rc::default();

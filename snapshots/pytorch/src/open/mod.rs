@@ -67,7 +67,6 @@ const MAX_AFTER: u64 = 1 << 20;
 /// ever appends.
 ///
 /// # Errors
-///
 /// Returns an error if the file cannot be read, or in the cases of [`open_bytes`].
 pub fn open_file(path: &Path, watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<Opened> {
     #[cfg(not(target_family = "wasm"))]
@@ -89,7 +88,6 @@ pub fn open_file(path: &Path, watch: &mut dyn FnMut(Progress) -> ControlFlow<()>
 /// file. It stops reading by returning [`ControlFlow::Break`].
 ///
 /// # Errors
-///
 /// Returns an error if the bytes are not a recording or are damaged, and [`Error::Cancelled`] if `watch` stops reading.
 pub fn open_bytes(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<Opened> {
     let kind = match Start::of(bytes) {
@@ -124,7 +122,6 @@ fn recognized(error: Error, kind: FileKind, start: &[u8]) -> Error {
 /// Opens the recording read from `input`, whose length is unknown, reporting to `watch` as [`open_bytes`] does.
 ///
 /// # Errors
-///
 /// Returns an error if reading `input` fails, or in the cases of [`open_bytes`].
 pub fn open_stream(mut input: impl Read, watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<Opened> {
     open_input(&mut input, u64::MAX, watch)
@@ -133,7 +130,6 @@ pub fn open_stream(mut input: impl Read, watch: &mut dyn FnMut(Progress) -> Cont
 /// Opens the recording read from `input`, whose length is `bytes`, reporting to `watch` as [`open_bytes`] does.
 ///
 /// # Errors
-///
 /// Returns an error if reading `input` fails, or in the cases of [`open_bytes`].
 pub fn open_sized(
     mut input: impl Read,

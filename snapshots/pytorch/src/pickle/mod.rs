@@ -51,7 +51,6 @@ type Watch<'w> = &'w mut dyn FnMut(Progress) -> ControlFlow<()>;
 /// by returning [`ControlFlow::Break`].
 ///
 /// # Errors
-///
 /// Returns an error if the pickle is damaged, is not a snapshot or has an instruction that is refused, and
 /// [`Error::Cancelled`] if `watch` stops reading.
 pub fn read_pickle(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<RawSnapshot> {
@@ -90,7 +89,6 @@ fn read_divided(bytes: &[u8], division: Division, look: u32, watch: Watch<'_>) -
 /// as the total.
 ///
 /// # Errors
-///
 /// Returns an error if reading `input` fails, or in the cases of [`read_pickle`].
 pub fn read_pickle_from(
     input: impl Read,

@@ -56,8 +56,8 @@ impl Checkpoints {
         self.places.truncate(self.places.partition_point(|place| place.events <= events));
     }
 
-    /// Returns the state at the start of file `file`; `None` for the first file. `at_start` is the state before the
-    /// first event.
+    /// Returns the state at the start of file `file`; `None` for the first. `at_start` is the state before the first
+    /// event.
     pub(super) fn boundary<'a>(
         &self,
         files: &'a Files,

@@ -17,7 +17,6 @@ impl Windows {
     /// are merged, and missing summaries are added. Returns `out`.
     ///
     /// # Errors
-    ///
     /// Fails if the recording cannot be read or `out` cannot be written. Returns [`Error::Cancelled`] if `watch`
     /// breaks.
     pub fn copy<W: Write + Send>(&self, out: W, watch: Watch<'_>) -> Result<W> {
@@ -61,7 +60,6 @@ impl Windows {
     /// Writes the tables of the recording, to which its events refer.
     ///
     /// # Errors
-    ///
     /// Fails if the recording cannot be read, or the output cannot be written.
     pub fn write_tables<W: Write>(&self, writer: &mut SnapWriter<W>) -> Result<()> {
         write_tables(writer, &self.base.tables)?;

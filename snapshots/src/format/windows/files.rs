@@ -95,7 +95,6 @@ impl Files {
     /// the starting states.
     ///
     /// # Errors
-    ///
     /// Fails if a file cannot be read, is damaged, or does not belong to the same recording as the previous one.
     pub(super) fn open(sources: Vec<NamedSource>) -> Result<(Self, Trace, Vec<StartingState>)> {
         let is_one = sources.len() == 1;

@@ -75,7 +75,6 @@ impl Windows {
     /// Opens a recording. If it has no checkpoints, all of it is read; `watch` is then called regularly.
     ///
     /// # Errors
-    ///
     /// Fails if the file cannot be read, is not a recording, is damaged, or has annotations or attributes other than
     /// shapes, which only [`read_bytes`](super::read_bytes) reads. Returns
     /// [`Error::Cancelled`](crate::Error::Cancelled) if `watch` breaks.
@@ -88,7 +87,6 @@ impl Windows {
     /// computed and saved there.
     ///
     /// # Errors
-    ///
     /// Fails like [`Self::open`], or if the files do not belong to the same recording.
     pub fn open_files(sources: Vec<NamedSource>, store: &dyn ComputedStore, watch: Watch<'_>) -> Result<Self> {
         let (files, base, starting) = Files::open(sources)?;
@@ -115,7 +113,6 @@ impl Windows {
     /// Reads the whole recording.
     ///
     /// # Errors
-    ///
     /// Fails like [`Self::window`].
     pub fn whole(&self) -> Result<Trace> {
         let mut trace = self.window(0..self.files.count)?;
@@ -126,7 +123,6 @@ impl Windows {
     /// Opens a recording like [`Self::open_files`] if it has more than `most` events; returns `None` otherwise.
     ///
     /// # Errors
-    ///
     /// Fails like [`Self::open`].
     pub fn open_longer(
         source: Arc<dyn ByteSource>,
@@ -148,7 +144,6 @@ impl Windows {
     /// Calls `take` with the events of `range` in order, in runs with the index of their first event, until it breaks.
     ///
     /// # Errors
-    ///
     /// Fails if the file cannot be read, or if the part that is read is damaged.
     pub fn read(
         &self,
@@ -171,7 +166,6 @@ impl Windows {
     /// Returns the number of operations in each module; operations outside of all modules are under [`ScopeId::NONE`].
     ///
     /// # Errors
-    ///
     /// Fails if the file cannot be read, or if the part that is read is damaged.
     pub fn count_operations(&self) -> Result<hashbrown::HashMap<ScopeId, u64>> {
         self.ops.count(&self.files)
@@ -248,7 +242,6 @@ impl Windows {
     /// Reads every section of the files and verifies its checksum.
     ///
     /// # Errors
-    ///
     /// Fails if a section cannot be read, or is damaged.
     pub fn check_sections(&self) -> Result<()> {
         for part in self.files.parts() {
@@ -262,7 +255,6 @@ impl Windows {
     /// The index of the first file whose starting state differs from the state at the end of the previous file.
     ///
     /// # Errors
-    ///
     /// Fails if a file cannot be read.
     pub fn first_that_does_not_continue(&self) -> Result<Option<usize>> {
         for (file, part) in self.files.parts().iter().enumerate().skip(1) {

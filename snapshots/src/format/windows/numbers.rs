@@ -16,7 +16,6 @@ impl Windows {
     /// allocations.
     ///
     /// # Errors
-    ///
     /// Fails if the file cannot be read, or if the part that is read is damaged.
     pub fn number_blocks(&self, mut window: Trace) -> Result<Trace> {
         let mut numbers = vec![BlockId::NONE; window.blocks.len()];

@@ -1,5 +1,4 @@
-//! Reads the rows of individual operations, since a recording of several days has too many to keep all of them in
-//! memory.
+//! Reads the rows of individual operations, since a recording of several days has too many for memory.
 
 use std::sync::OnceLock;
 

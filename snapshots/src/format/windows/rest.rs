@@ -1,5 +1,4 @@
-//! Computes the summaries and checkpoints that a recording lacks, for all events or for those after the last
-//! checkpoint.
+//! Computes missing summaries and checkpoints, for all events or for those after the last checkpoint.
 
 use std::ops::ControlFlow;
 

@@ -31,7 +31,6 @@ impl Windows {
     /// complete header are ignored, which is reported as a problem of the recording.
     ///
     /// # Errors
-    ///
     /// Fails like [`Self::open_files`], or if one of the files cannot be opened.
     pub fn open_rotated(files: &RotatedFiles, store: &dyn ComputedStore, watch: Watch<'_>) -> Result<Self> {
         let Run { mut sources, others, empty, begins_run } = last_run(files)?;

@@ -54,7 +54,6 @@ impl Sections {
     /// Locates the sections.
     ///
     /// # Errors
-    ///
     /// Fails if the file cannot be read, is not a recording, or is damaged in a part that is read.
     pub(super) fn locate(source: Arc<dyn ByteSource>) -> Result<Self> {
         let length = source.length().map_err(Error::from_input)?;

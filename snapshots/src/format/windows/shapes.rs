@@ -22,7 +22,6 @@ pub(super) type ShapeRows = Vec<(Origin, StringId)>;
 /// Converts the `attributes` of a file, which starts with `states`, to rows. Event indices are those within the file.
 ///
 /// # Errors
-///
 /// Fails if any attribute is not the shape of a block, since such a file must be read as a whole.
 pub(super) fn shape_rows(base: &Trace, states: &[StartingState], attributes: &[Attribute]) -> Result<ShapeRows> {
     let start: Vec<(DeviceId, BlockKey)> =

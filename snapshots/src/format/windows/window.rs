@@ -34,7 +34,6 @@ impl Windows {
     /// start, the time of their requested free is unknown.
     ///
     /// # Errors
-    ///
     /// Fails if the file cannot be read, or if the part that is read is damaged.
     pub fn window(&self, events: Range<u64>) -> Result<Trace> {
         let start = events.start.min(self.files.count);

@@ -14,7 +14,6 @@ use super::replays::predict;
 /// and a fused optimizer includes the result of a replay; settings that save nothing are omitted.
 ///
 /// # Errors
-///
 /// Fails like [`Explanation::of`].
 pub fn explain(
     source: &Source<'_>,

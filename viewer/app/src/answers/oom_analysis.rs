@@ -346,8 +346,7 @@ impl OomAnalysis {
     }
 }
 
-/// Returns the effort of a remedy, for sorting: settings first, then the device's size, and changes to the program
-/// last.
+/// Returns the effort of a remedy, for sorting: settings first, then the device's size, then changes to the program.
 fn effort(remedy: &Remedy) -> u8 {
     match remedy {
         Remedy::NoLimit | Remedy::Settings(_) | Remedy::WithoutSetting(_) => 0,

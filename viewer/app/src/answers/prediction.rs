@@ -169,7 +169,6 @@ impl Figures {
     /// Returns the figures of `device`.
     ///
     /// # Errors
-    ///
     /// Fails if the recording cannot be read.
     pub fn of(source: &Source<'_>, device: DeviceId) -> Result<Self> {
         let failure = RequestFailure::first(source, device, 1)?.first().map(|failure| failure.number);

@@ -21,7 +21,6 @@ pub struct Recomputation {
 /// Recomputes the modules of `trace` whose paths match `patterns`.
 ///
 /// # Errors
-///
 /// Returns the reason recomputation is impossible, and the options to record with instead.
 pub fn recompute(
     trace: &Trace,
@@ -43,7 +42,6 @@ pub fn recompute(
 /// Checks that modules of `trace` can be recomputed, and that each of `patterns` matches one.
 ///
 /// # Errors
-///
 /// Returns the reason recomputation is impossible, and the options to record with instead.
 pub(crate) fn check_patterns(trace: &Trace, patterns: &[ScopePattern]) -> Result<(), String> {
     let known = modules(trace);

@@ -34,7 +34,6 @@ use crate::answers::recomputation::recompute;
 /// Checks whether `settings` can be applied to the settings recorded for `device`.
 ///
 /// # Errors
-///
 /// Returns the problem with the settings.
 pub(crate) fn check_settings(trace: &Trace, device: DeviceId, settings: &str) -> Result<(), String> {
     changed_config(&recorded_config(trace.device_facts(device)).0, settings).map(|_| ())
@@ -87,7 +86,6 @@ impl From<String> for NoPrediction {
 /// a recording in memory.
 ///
 /// # Errors
-///
 /// Fails if the change is impossible, or the recording cannot be read.
 pub fn predict(source: &Source<'_>, change: &Change) -> Result<Prediction, NoPrediction> {
     let (trace, device) = (source.facts(), change.device);

@@ -27,7 +27,6 @@ impl RequestFailure {
     /// Returns the first failed requests on `device`, at most `most` of them.
     ///
     /// # Errors
-    ///
     /// Fails if the recording cannot be read.
     pub fn first(source: &Source<'_>, device: DeviceId, most: usize) -> Result<Vec<Self>> {
         let first = Self::events(source, device)?.into_iter().take(most);
@@ -38,7 +37,6 @@ impl RequestFailure {
     /// Returns the last failed request on `device`.
     ///
     /// # Errors
-    ///
     /// Fails like [`Self::first`].
     pub fn last(source: &Source<'_>, device: DeviceId) -> Result<Option<Self>> {
         let last = Self::events(source, device)?.pop();

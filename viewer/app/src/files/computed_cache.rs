@@ -38,7 +38,6 @@ impl ComputedCache {
     /// takes more than `most_events` events.
     ///
     /// # Errors
-    ///
     /// Fails if a file cannot be read.
     pub(crate) fn new(folder: &Path, files: &[&Path], most_events: u64) -> io::Result<Self> {
         let mut head = format!("summaries of highwater {}\n", env!("CARGO_PKG_VERSION"));
@@ -143,7 +142,6 @@ pub fn cache_folder() -> Option<PathBuf> {
 /// folder.
 ///
 /// # Errors
-///
 /// Fails if the recording cannot be read in parts. Returns [`Error::Cancelled`] if `watch` breaks.
 pub fn open_long(
     path: &Path,

@@ -89,7 +89,6 @@ impl Destination {
     /// Determines the format from the extension of `path`.
     ///
     /// # Errors
-    ///
     /// Fails if a file of this format cannot be written, or would overwrite `input`.
     pub fn new(path: &Path, input: &Path) -> Result<Self, Failure> {
         if is_stdin(path) {
@@ -111,7 +110,6 @@ impl Destination {
     /// Writes the file with `write`, like [`write_whole`], and compresses it if requested.
     ///
     /// # Errors
-    ///
     /// Fails if `write` does, or if the file cannot be written.
     pub fn write<T>(
         &self,
@@ -133,7 +131,6 @@ impl Destination {
 /// Returns the result of `write`, and the file's length.
 ///
 /// # Errors
-///
 /// Fails if `write` does, if the file cannot be written, or if the user stops the program; no partial file is left
 /// then.
 pub fn write_whole<T>(
@@ -147,7 +144,6 @@ pub fn write_whole<T>(
 /// new one is on disk.
 ///
 /// # Errors
-///
 /// See [`write_whole`].
 pub fn rewrite<T>(
     path: &Path,
@@ -176,7 +172,6 @@ fn write_as<T>(
 /// when complete.
 ///
 /// # Errors
-///
 /// Fails if `write` does, if the folder cannot be written, or if the user stops the program; no partial folder is left
 /// then.
 pub fn write_folder<T>(path: &Path, write: impl FnOnce(&Partial<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
@@ -209,7 +204,6 @@ impl Partial<'_> {
     /// Creates the file `name` in the folder with `write`. Returns the file's length.
     ///
     /// # Errors
-    ///
     /// Fails if `write` does, or if the file cannot be written.
     pub fn write(
         &self,

@@ -34,7 +34,6 @@ impl GrowingFile {
     /// Opens the file at `path`.
     ///
     /// # Errors
-    ///
     /// Fails like [`File::open`].
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self { path: path.to_owned(), file: File::open(path)?, start: Vec::new() })
@@ -43,7 +42,6 @@ impl GrowingFile {
     /// Returns the metadata, after checking that the path still refers to the opened file, with at least `read` bytes.
     ///
     /// # Errors
-    ///
     /// Fails if the file was replaced or truncated, or if the system cannot read its metadata.
     pub fn facts(&self, read: u64) -> Result<Metadata, Lost> {
         let facts = self.file.metadata().map_err(Lost::Unreadable)?;
@@ -58,7 +56,6 @@ impl GrowingFile {
     /// Checks that the start of the file has not changed, which happens if its program was restarted.
     ///
     /// # Errors
-    ///
     /// Fails if the start has changed or cannot be read.
     pub fn recognize(&mut self) -> Result<(), Lost> {
         let mut now = Vec::new();
@@ -74,7 +71,6 @@ impl GrowingFile {
     /// Reads at most `most` bytes, starting at offset `from`.
     ///
     /// # Errors
-    ///
     /// Fails if the file cannot be read.
     pub fn read(&mut self, from: u64, most: usize) -> Result<Vec<u8>, Lost> {
         let mut portion = Vec::new();

@@ -255,7 +255,6 @@ fn load_part(_: &Path, _: u64, _: &State, _: &(dyn Fn() + Sync)) -> Result<Optio
 /// Opens a recording in a folder, to summarize it; `is_whole` is passed as in [`Fleet::read`].
 ///
 /// # Errors
-///
 /// Fails if the recording cannot be read, or if `flow` breaks.
 pub(crate) fn open_rank(
     file: &Path,

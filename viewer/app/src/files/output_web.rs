@@ -19,7 +19,6 @@ extern "C" {
 /// file's length.
 ///
 /// # Errors
-///
 /// Fails if `write` does.
 pub fn write_whole<T>(
     path: &Path,

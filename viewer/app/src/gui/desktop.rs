@@ -22,7 +22,6 @@ const WAYLAND_PACKAGES: &str =
 /// that lists the missing requirements.
 ///
 /// # Errors
-///
 /// Fails if an error occurs after the window was opened.
 pub fn run(files: Vec<PathBuf>, examples: Examples, most_resident: u64) -> Result<Option<String>, Failure> {
     let viewport = egui::ViewportBuilder::default()

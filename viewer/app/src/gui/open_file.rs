@@ -364,7 +364,6 @@ impl OpenFile {
     /// Returns a closure that writes the table of a view as CSV on any thread.
     ///
     /// # Errors
-    ///
     /// Fails with a message if there is no such view, or if it has no table or has not computed it yet.
     pub(super) fn table(&mut self, view: &str) -> Result<WriteTable, String> {
         let (context, views) = self.scene(Place::Side);

@@ -16,8 +16,7 @@ use crate::gui::window::settings::Settings;
 
 #[wasm_bindgen]
 extern "C" {
-    /// Copies bytes of the content with id `number`, starting at `offset`, into `out`. Returns the number of bytes
-    /// copied.
+    /// Copies bytes of the content with id `number`, starting at `offset`, into `out`. Returns the number copied.
     #[wasm_bindgen(js_namespace = highwater)]
     fn read_content(number: u32, offset: f64, out: &mut [u8]) -> usize;
 
@@ -63,7 +62,6 @@ impl std::fmt::Debug for Page {
 /// Starts the app in `canvas`.
 ///
 /// # Errors
-///
 /// Fails if the browser does not support WebGL.
 #[wasm_bindgen]
 pub async fn start(canvas: HtmlCanvasElement) -> Result<Page, JsValue> {
@@ -102,7 +100,6 @@ impl Page {
     /// Shows the ranks of a folder, given as the JSON of a [`Fleet`].
     ///
     /// # Errors
-    ///
     /// Fails if the JSON is invalid.
     pub fn show_ranks(&self, json: &str) -> Result<(), String> {
         let fleet: Fleet = serde_json::from_str(json).map_err(|why| why.to_string())?;
@@ -138,7 +135,6 @@ impl Page {
     /// The table of a view as CSV. The view must be visible.
     ///
     /// # Errors
-    ///
     /// Fails with a message, like [`App::table`].
     pub fn table(&self, view: &str) -> Result<String, String> {
         let mut app = self.runner.app_mut::<App>().ok_or("the app has stopped")?;

@@ -60,7 +60,6 @@ impl<'a> Table<'a> {
     /// numbers are not formatted.
     ///
     /// # Errors
-    ///
     /// Fails if `out` cannot be written.
     pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
         let names = self.csv_columns().map(|column| quoted(column.key));
@@ -71,7 +70,6 @@ impl<'a> Table<'a> {
     /// Writes the rows without the column keys.
     ///
     /// # Errors
-    ///
     /// Fails if `out` cannot be written.
     pub fn write_csv_rows(&self, out: &mut dyn Write) -> io::Result<()> {
         for row in 0..self.rows {

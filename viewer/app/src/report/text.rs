@@ -25,7 +25,6 @@ impl Table<'_> {
     /// left out, then cells are shortened. In a long table, source lines keep their folders.
     ///
     /// # Errors
-    ///
     /// Fails if `take` fails.
     pub fn each_line(&self, page_width: Option<usize>, mut take: impl FnMut(&str) -> io::Result<()>) -> io::Result<()> {
         let mut layout = Layout::of(self);
@@ -119,8 +118,8 @@ impl<'t> Layout<'t> {
         }
     }
 
-    /// Returns the minimum widths of columns: at least `least`, and as much as source lines need for file name and line
-    /// number.
+    /// Returns the minimum widths of columns: at least `least`, and enough for the file names and lines of source
+    /// lines.
     fn least_widths(&self, least: usize) -> Vec<usize> {
         let of = |((at, column), width): (&(usize, &Column<'_>), usize)| match column.fit {
             Fit::SourceLine => {

@@ -83,7 +83,6 @@ impl Recording {
     /// Reads the part `events` of a long recording, and builds its indexes.
     ///
     /// # Errors
-    ///
     /// Fails with a sentence if the file cannot be read.
     pub fn part(run: &Arc<Run>, events: Range<u64>) -> Result<Self, String> {
         Self::read(run, &run.windows(), events)
@@ -92,7 +91,6 @@ impl Recording {
     /// Reads the last part, of `length` events, of a long recording, and builds its indexes.
     ///
     /// # Errors
-    ///
     /// Fails with a sentence if the file cannot be read.
     pub(crate) fn last_part(run: &Arc<Run>, length: u64) -> Result<Self, String> {
         // Its file may grow meanwhile.

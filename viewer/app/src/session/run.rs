@@ -46,7 +46,6 @@ impl Run {
     /// Creates a run that `windows` reads from the file at `path`.
     ///
     /// # Errors
-    ///
     /// Fails if the start of the recording cannot be read.
     pub fn new(windows: Windows, path: &Path) -> Result<Self> {
         let windows = RwLock::new(readable(windows)?);
@@ -77,7 +76,6 @@ impl Run {
     /// Replaces the reader by `windows`, which includes newer data of the same file.
     ///
     /// # Errors
-    ///
     /// Fails if the start of the recording cannot be read.
     pub fn extend(&self, windows: Windows) -> Result<()> {
         *self.windows.write().unwrap_or_else(PoisonError::into_inner) = readable(windows)?;
@@ -115,7 +113,6 @@ impl Run {
     /// Returns the event at which the total is largest; 0 if that is before the first event.
     ///
     /// # Errors
-    ///
     /// Fails if the file cannot be read.
     pub fn peak_event(&self, device: DeviceId, metric: Metric) -> Result<u64> {
         Ok(self.source().peak(device, metric)?.number().unwrap_or(0))
@@ -136,8 +133,7 @@ impl Run {
         start..start + length
     }
 
-    /// Returns the length of the part to show once a recording becomes too long: the number of visible events, within
-    /// limits.
+    /// Returns the length of the part to show once a recording becomes too long: the visible events, within limits.
     pub(crate) fn length_around(view: &Range<u64>) -> u64 {
         view.end.saturating_sub(view.start).clamp(FIRST_EVENTS, MAX_EVENTS)
     }

@@ -51,7 +51,6 @@ impl Scripts {
     /// Creates the folder and writes the Python package, so that the process can use both.
     ///
     /// # Errors
-    ///
     /// Fails if the files cannot be written, or if the process does not see them.
     pub(super) fn for_process(pid: u32) -> io::Result<Self> {
         let folder = Builder::new().prefix("highwater-attach-").tempdir()?;
@@ -196,7 +195,6 @@ const BYTES: usize = 1 << 13;
 /// must exist until then.
 ///
 /// # Errors
-///
 /// Fails if there is no such process, if it does not run Python, or if this user has no permission to modify it.
 pub(super) fn inject(pid: u32, script: &Path) -> Result<(), Failure> {
     let why = match runs_scripts(pid).then(|| by_python(pid, script)) {

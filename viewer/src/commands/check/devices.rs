@@ -25,7 +25,6 @@ pub(super) fn measured_devices(input: &Input, wanted: Option<u16>, metric: Metri
 /// only one if both have just one.
 ///
 /// # Errors
-///
 /// Returns an error if there is no such device and a budget needs it.
 pub(super) fn device_of_baseline(
     baseline: &Input,

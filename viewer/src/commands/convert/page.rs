@@ -16,7 +16,6 @@ use crate::output::{Failure, Page, Report, Status, caveats};
 /// Reads one recording, or two to compare, writes a page with them, and prints the result.
 ///
 /// # Errors
-///
 /// Fails if a recording cannot be read or the page cannot be written, and in a build without the app for browsers.
 pub(crate) fn convert(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let (files, out) = arguments.files_and_out()?;

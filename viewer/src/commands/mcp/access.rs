@@ -25,7 +25,6 @@ impl Access {
     /// Allows access to `paths`, which are files or folders.
     ///
     /// # Errors
-    ///
     /// Fails if one of the paths does not exist.
     pub(super) fn new(paths: &[PathBuf]) -> Result<Self, String> {
         let root = |path: &PathBuf| match fs::canonicalize(path) {
@@ -39,7 +38,6 @@ impl Access {
     /// file in such a folder. Without a name, returns the only recording.
     ///
     /// # Errors
-    ///
     /// Fails if the recording is not allowed.
     pub(super) fn find(&self, name: Option<&str>) -> Result<PathBuf, String> {
         let Some(name) = name.filter(|name| !name.is_empty()) else {

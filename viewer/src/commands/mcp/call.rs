@@ -42,7 +42,6 @@ impl From<String> for Unanswered {
 /// Answers a call of the tool `name` with `arguments`.
 ///
 /// # Errors
-///
 /// Fails if there is no answer.
 pub(super) fn call(access: &Access, name: &str, arguments: &Value) -> Result<Value, Unanswered> {
     let Some(tool) = TOOLS.iter().find(|tool| tool.name == name) else {

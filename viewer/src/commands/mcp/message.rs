@@ -67,7 +67,6 @@ impl Refusal {
 /// `answer` returns the result of a method with its parameters.
 ///
 /// # Errors
-///
 /// Fails if the input cannot be read, or if `write` fails.
 pub(super) fn serve(
     input: impl BufRead + Send + 'static,

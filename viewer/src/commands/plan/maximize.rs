@@ -7,7 +7,6 @@ const MOST: usize = 1 << 24;
 /// one may exist if `fits` is not monotone; `None` if not even 1 fits.
 ///
 /// # Errors
-///
 /// Returns the first error of `fits`.
 pub(super) fn largest(
     start: usize,

@@ -43,7 +43,6 @@ impl<'a> SimulatedProgram<'a> {
     /// Simulates the unchanged program, on a device with practically unlimited memory.
     ///
     /// # Errors
-    ///
     /// Fails if nothing was recorded, or if the program did not reach its end.
     pub(super) fn recorded(&self) -> Result<Simulated, Failure> {
         let memory = UNLIMITED_BYTES.max(self.gpu.memory_bytes);
@@ -59,7 +58,6 @@ impl<'a> SimulatedProgram<'a> {
     /// `expected`. Writes a file beside `recorded`, the recording of the unchanged program.
     ///
     /// # Errors
-    ///
     /// Fails if nothing was recorded.
     pub(super) fn prove(&self, code: &Code, expected: Trial, recorded: &Path) -> Result<Proven, Failure> {
         let mut more: Vec<(String, OsString)> =

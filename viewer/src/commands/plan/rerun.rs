@@ -60,7 +60,6 @@ impl Rerun {
     /// Sets up the scenario `name`. Its modules that match `candidates`, or else its blocks, may be recomputed.
     ///
     /// # Errors
-    ///
     /// Returns the reason the scenario cannot be run.
     fn new(name: &str, options: Options, candidates: &[ScopePattern]) -> Result<Self, String> {
         let device = match options.device {
@@ -110,7 +109,6 @@ impl Rerun {
     /// Sets up the scenario of `arguments`. Its modules that match `candidates`, or else its blocks, may be recomputed.
     ///
     /// # Errors
-    ///
     /// Returns the reason the scenario cannot be run.
     pub(super) fn of_scenario(arguments: &ScenarioArguments, candidates: &[ScopePattern]) -> Result<Self, String> {
         let name = arguments.scenario.as_deref().unwrap_or_default();
@@ -152,7 +150,6 @@ impl Rerun {
     /// Returns the step with another size.
     ///
     /// # Errors
-    ///
     /// Returns the reason the step cannot be run.
     pub(super) fn with_size(&self, which: Maximize, size: usize) -> Result<Self, String> {
         let mut options = self.options.clone();
@@ -249,7 +246,6 @@ impl Rerun {
     /// Records the step.
     ///
     /// # Errors
-    ///
     /// Returns the reason the step cannot be run or recorded.
     fn record(&self, options: &Options) -> Result<Trace, String> {
         let _turn = recording_turn();

@@ -12,7 +12,6 @@ impl Rerun {
     /// Returns the facts that determine the lines that apply `setup`.
     ///
     /// # Errors
-    ///
     /// Returns the reason the step cannot be run.
     pub(super) fn program(&self, setup: &Setup) -> Result<RustProgram, String> {
         let options = &self.options;

@@ -127,7 +127,6 @@ fn is_of_pytorch(input: &Input) -> bool {
 /// Prints the peak of the recording written by a PyTorch program.
 ///
 /// # Errors
-///
 /// Fails if the recording cannot be read.
 pub(crate) fn report_file_of(file: &Path, page: &mut Page<'_>) -> Result<(), Failure> {
     let file = &shortened(file);
@@ -183,7 +182,6 @@ fn devices(summaries: &[DeviceSummary]) -> Table<'_> {
 /// Returns the verdict, without the file name.
 ///
 /// # Errors
-///
 /// Fails if the recording cannot be read.
 pub(super) fn verdict(input: &Input, summaries: &[DeviceSummary]) -> Result<String, Failure> {
     let trace = input.facts();

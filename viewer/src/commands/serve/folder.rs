@@ -60,7 +60,6 @@ impl Folder {
     /// are converted into `converted`. If the user stops the program, the rest is skipped.
     ///
     /// # Errors
-    ///
     /// Fails if a folder cannot be listed.
     pub(super) fn open(
         paths: Vec<PathBuf>,

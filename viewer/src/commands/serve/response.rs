@@ -77,7 +77,6 @@ impl Response {
     /// Sends the response.
     ///
     /// # Errors
-    ///
     /// Fails if the client disconnects, or is too slow.
     pub(super) fn send(self, client: &TcpStream) -> io::Result<()> {
         let length = match &self.body {

@@ -31,7 +31,6 @@ impl Files {
     /// Writes all files that programs need into `folder`, or else into a temporary folder, which is removed at the end.
     ///
     /// # Errors
-    ///
     /// Fails if this build has no simulated GPU, or if the folder cannot be written to.
     pub(super) fn provide(folder: Option<&Path>) -> Result<Self, Failure> {
         if !cfg!(all(target_os = "linux", target_env = "gnu")) {
@@ -106,7 +105,6 @@ impl Files {
     /// Creates a folder for the caches of one run, which is removed when the result is dropped.
     ///
     /// # Errors
-    ///
     /// Fails if the folder cannot be created.
     pub(super) fn caches(&self) -> Result<tempfile::TempDir, Failure> {
         let made = tempfile::Builder::new().prefix("caches-").tempdir_in(&self.folder);

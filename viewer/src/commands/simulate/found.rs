@@ -265,7 +265,6 @@ fn find(folder: &Path) -> Result<Vec<Found>, Failure> {
 /// Reads the recordings in a folder, by rank.
 ///
 /// # Errors
-///
 /// Fails if a recording cannot be read.
 pub(super) fn read_traces(folder: &Path) -> Result<Vec<Trace>, Failure> {
     Ok(find(folder)?.into_iter().map(|(_, _, trace, _)| trace).collect())
@@ -275,7 +274,6 @@ pub(super) fn read_traces(folder: &Path) -> Result<Vec<Trace>, Failure> {
 /// `capacity` is the memory for PyTorch's allocator, in bytes.
 ///
 /// # Errors
-///
 /// Fails if a recording cannot be read or moved.
 pub(super) fn read_all(folder: &Path, out: &Path, capacity: u64) -> Result<Vec<Recorded>, Failure> {
     let found = find(folder)?;
@@ -345,7 +343,6 @@ impl Orders {
     /// Replays the requests on a device of `capacity` bytes.
     ///
     /// # Errors
-    ///
     /// Returns the reason the requests cannot be replayed.
     pub(super) fn of(trace: &Arc<Trace>, device: DeviceId, capacity: u64) -> Result<Self, String> {
         let replayer = Replayer::of(trace, device)?;

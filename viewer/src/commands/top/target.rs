@@ -26,7 +26,6 @@ impl Target {
     /// Determines whether `given` names a file, a folder or a process.
     ///
     /// # Errors
-    ///
     /// Fails if there is no such file, folder or process, or if the process writes no recording.
     pub(super) fn of(given: &Path) -> Result<Self, Failure> {
         if Windows::find_rotated(given).is_some() || given.is_file() {
@@ -52,7 +51,6 @@ impl Target {
     /// Returns the present recordings, each with its name.
     ///
     /// # Errors
-    ///
     /// Fails if the folder or the process cannot be read.
     pub(super) fn recordings(&self) -> Result<Vec<(PathBuf, String)>, Failure> {
         Ok(match self {

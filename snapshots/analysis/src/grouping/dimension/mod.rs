@@ -1,5 +1,4 @@
-//! The dimensions by which blocks are grouped and selected. Each key of `--by` and `--where` is defined in its own
-//! file.
+//! The dimensions by which blocks are grouped and selected. Each key of `--by` and `--where` has its own file.
 //!
 //! [`GroupKey`] lists the keys of `--by`. Groups, trees, conditions and completions read a key's [`Dimension`], and
 //! depend only on the kind of its [`Values`].
@@ -34,8 +33,7 @@ pub(crate) use lookups::Lookups;
 pub(crate) use scope::layer_pattern;
 pub(crate) use size::free_in;
 
-/// The kind of a dimension's values, which determines their meaning, the conditions they accept, and their display in
-/// trees.
+/// The kind of a dimension's values, which determines their meaning, accepted conditions, and display in trees.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Values {
     /// Codes of words from a list, which conditions use.

@@ -23,8 +23,7 @@ const SHOWN_HOLES: usize = 8;
 const FAR_BACK: usize = 65_536;
 
 highwater_snapshots::vocabulary!(
-    /// The cause of an out-of-memory error. [`FailedRequest`] suspects a cause from sizes only; only a replay can prove
-    /// it.
+    /// The cause of an out-of-memory error. [`FailedRequest`] suspects a cause from sizes; only a replay can prove it.
     #[derive(serde::Serialize)]
     #[serde(rename_all = "snake_case")]
     Verdict {
@@ -86,8 +85,7 @@ pub struct FailedRequest {
     pub capacity: Option<u64>,
     /// Memory used on the device by other processes or by the driver; `None` if the capacity is unknown.
     pub outside: Option<u64>,
-    /// The maximum of reserved memory, if a limit below the device's memory caused the failure. The limit is at least
-    /// this.
+    /// The maximum of reserved memory, if a limit below the device's memory caused the failure. It is at least this.
     pub limit: Option<u64>,
     /// The allocator that failed to serve the request.
     pub allocator: Allocator,

@@ -122,8 +122,7 @@ impl Usage {
     }
 }
 
-/// A segment at some point in the recording: a segment from the driver, or an expandable segment with all of its mapped
-/// parts.
+/// A segment at some point in the recording: a segment from the driver, or an expandable segment with all mapped parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReservedSegment {
     /// The range from the first to the last address, including an expandable segment's unmapped parts.
@@ -141,8 +140,7 @@ pub struct ReservedSegment {
 }
 
 impl ReservedSegment {
-    /// Returns whether the segment is entirely free, so that the allocator releases it to the driver before a request
-    /// fails.
+    /// Returns whether the segment is entirely free, so that the allocator releases it before a request fails.
     pub fn is_returnable(&self) -> bool {
         self.usage.free == self.usage.reserved() && !self.is_expandable && self.home.private.is_none()
     }
@@ -240,8 +238,7 @@ impl AddressMap {
         })
     }
 
-    /// Sorts active `blocks` by address, and keeps those that are within one of `runs` and not covered by a later
-    /// block.
+    /// Sorts active `blocks` by address, and keeps those within one of `runs` and not covered by a later block.
     fn place(&mut self, trace: &Trace, mut blocks: Vec<BlockId>, runs: &[Range<u64>]) -> Vec<BlockId> {
         blocks.retain(|id| trace.blocks.allocated[id.0 as usize] > 0);
         blocks.sort_unstable_by_key(|id| (trace.blocks.address[id.0 as usize], id.0));

@@ -55,8 +55,7 @@ pub struct Raster {
     pub cost: Cost,
 }
 
-/// A column of a drawing, which shows the moment within the column at which the total is largest, so that no peak is
-/// lost.
+/// A column of a drawing, which shows the moment in the column at which the total is largest, so no peak is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
     /// Number of events before the moment.

@@ -38,7 +38,6 @@ impl<'a> Checked<'a> {
     /// step, the whole recording is read.
     ///
     /// # Errors
-    ///
     /// Fails like [`Source::each_window`].
     pub fn of(
         source: &'a Source<'a>,
@@ -94,7 +93,6 @@ impl<'a> Checked<'a> {
     /// The point at which `metric` is largest.
     ///
     /// # Errors
-    ///
     /// Fails if a window cannot be read.
     pub fn peak(&self, metric: Metric) -> Result<Moment> {
         self.source.peak(self.device, metric)
@@ -108,7 +106,6 @@ impl<'a> Checked<'a> {
     /// Calls `then` with a window that contains `moment`, and with `moment` relative to that window.
     ///
     /// # Errors
-    ///
     /// Fails if a window cannot be read.
     pub fn at<T>(&self, moment: &Moment, then: impl FnOnce(Asked<'_>, Moment) -> T) -> Result<T> {
         let window = self.source.window_at(moment.number())?;

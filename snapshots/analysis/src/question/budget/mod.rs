@@ -96,7 +96,7 @@ impl Outcome {
         self.actual_bytes > self.limit_bytes
     }
 
-    /// Returns whether `doubt` means that the budget may not be met. Growth per step does not depend on the end of the
+    /// Returns whether `doubt` means that the budget may not be met. Growth per step is independent of the end of the
     /// run.
     pub fn is_concerned_by(&self, doubt: Doubt) -> bool {
         let is_until_end = !matches!(self.budget, Budget::StepGrowth(_) | Budget::ReservedGrowth(_));
@@ -119,7 +119,6 @@ impl Outcome {
 /// an inner error is the reason the budget cannot be measured.
 ///
 /// # Errors
-///
 /// Fails if a window of a recording that is read in parts cannot be read.
 pub fn check(
     own: &Checked<'_>,

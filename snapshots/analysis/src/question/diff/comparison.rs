@@ -25,7 +25,6 @@ impl Comparison {
     /// totals and phases cover the whole recordings.
     ///
     /// # Errors
-    ///
     /// Fails like [`Source::each_window`].
     pub fn of(sources: [&Source<'_>; 2], moments: [Moment; 2], query: &Query<'_>, watch: Watch<'_>) -> Result<Self> {
         let [a, b] = sources;

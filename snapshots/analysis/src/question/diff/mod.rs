@@ -149,8 +149,7 @@ impl Diff {
         i128::from(self.bytes[1]) - i128::from(self.bytes[0])
     }
 
-    /// Compares point `a` of one recording with point `b` of another, or of the same one. Both must have the same
-    /// metric.
+    /// Compares point `a` of one recording with point `b` of another, or the same one. Both must have the same metric.
     pub fn of(sides: [Asked<'_>; 2], [a, b]: [Moment; 2], query: &Query<'_>) -> Self {
         let [first, second] = sides;
         let (of_a, of_b) = rayon::join(|| found_at(first, &a, query.filter), || found_at(second, &b, query.filter));
@@ -279,7 +278,6 @@ impl DiffAt {
     /// `None` if there are fewer than two.
     ///
     /// # Errors
-    ///
     /// Fails if a window of the recording cannot be read.
     pub fn last_steps(source: &Source<'_>, device: DeviceId) -> Result<Option<[Self; 2]>> {
         Ok(StepWindow::last_two(source, device)?.map(|steps| steps.map(Self::StepEnd)))
@@ -288,7 +286,6 @@ impl DiffAt {
     /// Finds the point in a recording; `None` if the recording does not have the step.
     ///
     /// # Errors
-    ///
     /// Fails if a window of the recording cannot be read.
     pub fn find(self, source: &Source<'_>, device: DeviceId, metric: Metric) -> Result<Option<Moment>> {
         let at = |event: Option<u64>| source.moment(device, metric, event).map(Some);

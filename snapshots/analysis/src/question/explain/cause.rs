@@ -64,8 +64,7 @@ impl CategoryAndPhase {
         [self.number() as Code]
     }
 
-    /// Returns whether a program can do without such blocks, unlike its parameters, buffers, inputs and optimizer
-    /// state.
+    /// Returns whether a program can do without such blocks, unlike parameters, buffers, inputs and optimizer state.
     pub(crate) fn is_dispensable(self) -> bool {
         use Category::{Buffer, Input, OptimizerState, Parameter};
         !matches!(self.category, Parameter | Buffer | Input | OptimizerState)
@@ -91,7 +90,6 @@ impl PeakCause {
     /// peak's own phase count twice. `None` if the metric is not a sum over blocks, or nothing is live.
     ///
     /// # Errors
-    ///
     /// Fails like [`Source::window_at`].
     pub fn of(source: &Source<'_>, peak: &Moment) -> Result<Option<Self>> {
         if !peak.metric.is_of_blocks() {

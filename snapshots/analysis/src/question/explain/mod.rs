@@ -110,11 +110,9 @@ impl Explanation {
     /// Explains the peak of `metric` on `device`.
     ///
     /// # Errors
-    ///
     /// Fails like [`Source::each_window`].
     ///
     /// # Panics
-    ///
     /// Panics if the metric is not a sum over blocks.
     pub fn of(
         source: &Source<'_>,

@@ -24,7 +24,6 @@ use highwater_snapshots::{Phase, Result};
 
 /// The peak without the blocks of some causes.
 pub(super) struct Left {
-    /// The peak.
     pub(super) peak: Moment,
     /// The bytes of each cause at that peak, by index of the cause.
     pub(super) by_cause: Vec<u64>,

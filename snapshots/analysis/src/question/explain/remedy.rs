@@ -48,8 +48,7 @@ pub struct Advice {
     pub without: Option<Moment>,
     /// Allocator settings to try in a replay; `None` if the remedy is not a setting.
     pub settings: Option<&'static str>,
-    /// The `--where` condition for the blocks; `None` if there are no blocks, or no short condition selects exactly
-    /// them.
+    /// The `--where` condition for the blocks; `None` if there are no blocks, or no short condition selects them.
     pub condition: Option<String>,
     /// The advice as text.
     pub text: String,

@@ -19,8 +19,7 @@ use highwater_snapshots::trace::Trace;
 /// Groups that are combined: the codes of each, and the codes of the group that represents it.
 pub(crate) type Joined = HashMap<Vec<Code>, Vec<Code>>;
 
-/// A selection of a device's blocks without which the peak is computed, in groups, or as a single group with an empty
-/// key.
+/// A selection of a device's blocks without which the peak is computed, in groups, or as one group with an empty key.
 #[derive(Clone, Debug)]
 pub(crate) enum Selection<'a> {
     /// The blocks that pass the filter, grouped by keys, with some groups combined.

@@ -30,11 +30,9 @@ pub type OfDevices = Vec<Result<Growth, NoWindow>>;
 /// and none are requested. Returns the answers to all `queries`, for which the recording is read only once.
 ///
 /// # Errors
-///
 /// Fails like [`Source::each_window`].
 ///
 /// # Panics
-///
 /// Panics if a metric is `device_used`, which consists neither of blocks nor of segments.
 pub fn growth(
     source: &Source<'_>,
@@ -108,7 +106,6 @@ pub(crate) struct History {
 struct State {
     /// Number of events before this point.
     events: u64,
-    /// The live bytes.
     live_bytes: u64,
     /// The sum of all allocations so far.
     born: Sum,

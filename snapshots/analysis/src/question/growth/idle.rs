@@ -262,7 +262,6 @@ fn bursts_in(rows: &[Turn]) -> (u128, u64) {
 /// Bursts are numbered from 0; each begins at an idle point and ends at the next.
 ///
 /// # Errors
-///
 /// Fails like [`Source::each_window`].
 pub(super) fn bursts(source: &Source<'_>, asked: &[(DeviceId, Metric)], watch: Watch<'_>) -> Result<Vec<Steps>> {
     let mut all: Vec<Turns> = asked.iter().map(|_| Turns::new(1)).collect();

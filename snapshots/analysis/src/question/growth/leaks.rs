@@ -124,8 +124,7 @@ fn whole<'a>(tallies: impl Iterator<Item = &'a Tally>) -> Tally {
     whole
 }
 
-/// Returns whether tallies leak together: those that grow have surviving blocks of every step, and the sum of all
-/// grows.
+/// Returns whether tallies leak together: those that grow have blocks from every step, and the sum of all grows.
 fn leak_together<'a>(tallies: impl Iterator<Item = &'a Tally> + Clone, window: &StepWindow) -> bool {
     whole(tallies.clone().filter(|tally| tally.grows())).leaks(window) && whole(tallies).grows()
 }
@@ -150,7 +149,6 @@ impl Leaks {
     /// The leaks of `device` among the blocks that pass `filter`, over the steps of `window`.
     ///
     /// # Errors
-    ///
     /// Fails if a window of the recording cannot be read.
     pub fn of(
         source: &Source<'_>,
@@ -274,7 +272,6 @@ impl Leaks {
     /// contains all rows of the recording.
     ///
     /// # Errors
-    ///
     /// Fails if a window of the recording cannot be read.
     pub fn of_recording(
         source: &Source<'_>,

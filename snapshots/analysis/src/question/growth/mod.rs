@@ -97,8 +97,7 @@ pub struct Growth {
     pub end: Moment,
     /// The point with the largest total in the last step.
     pub last_peak: Moment,
-    /// The counted blocks by class. The blocks live at the start, minus the freed, plus the born, are those live at the
-    /// end.
+    /// The counted blocks by class. Those live at the start, minus the freed, plus the born, are live at the end.
     pub balance: Balance,
     /// The steps, followed by a row for survivors allocated between them, if any.
     pub steps: Vec<StepGrowth>,
@@ -196,8 +195,7 @@ impl Growth {
         self.per_step(u128::try_from(self.net()).unwrap_or(0))
     }
 
-    /// Returns the average growth per step that is expected to continue, rounded up, which is at least that of the
-    /// leaks.
+    /// Returns the average growth per step that is expected to continue, rounded up, at least that of the leaks.
     pub(crate) fn lasting_bytes_per_step(&self) -> u64 {
         self.per_step(self.lasting())
     }

@@ -31,8 +31,7 @@ use super::{Growth, GrowthQuery, Measured, STACKS, Sums};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeptBecause {
-    /// The memory is free, but cached for a stream on which nothing is allocated any more, and which alone could reuse
-    /// it.
+    /// The memory is free, but cached for a stream on which nothing is allocated any more, which alone could reuse it.
     UnusedStream,
     /// The memory belongs to a private pool of a CUDA graph or of the program.
     PrivatePool,

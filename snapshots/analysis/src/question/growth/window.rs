@@ -37,8 +37,7 @@ pub enum LastStep {
     OnlyCut(Cut),
 }
 
-/// Number of parts into which bursts are divided when leaks are searched. If there are fewer bursts, each burst is a
-/// part.
+/// Number of parts into which bursts are divided when leaks are searched. If there are fewer bursts, each is a part.
 const PARTS: usize = 8;
 
 highwater_snapshots::vocabulary!(
@@ -121,7 +120,6 @@ impl StepWindow {
     /// steps, or lacks a requested one; the message lists the existing steps.
     ///
     /// # Errors
-    ///
     /// Fails if a window of the recording cannot be read.
     pub fn of(source: &Source<'_>, device: DeviceId, range: StepRange) -> Result<Result<Self, NoWindow>> {
         Ok(Self::among(Steps::of_device(source, device)?, range))
@@ -131,7 +129,6 @@ impl StepWindow {
     /// can then be measured, but not growth per step.
     ///
     /// # Errors
-    ///
     /// Fails if the device lacks a requested step.
     pub(crate) fn among_any(steps: Steps, range: StepRange) -> Result<Self, NoWindow> {
         if steps.runs.is_empty() && range == StepRange::default() {
@@ -145,7 +142,6 @@ impl StepWindow {
     /// Returns the requested bursts.
     ///
     /// # Errors
-    ///
     /// Fails if the device has fewer than two bursts, or lacks a requested one.
     pub(crate) fn among_bursts(bursts: Steps, range: StepRange) -> Result<Self, NoWindow> {
         if bursts.runs.len() < 2 {
@@ -159,7 +155,6 @@ impl StepWindow {
     /// Returns the requested steps among `steps`.
     ///
     /// # Errors
-    ///
     /// Fails like the inner result of [`Self::of`].
     pub(crate) fn among(steps: Steps, range: StepRange) -> Result<Self, NoWindow> {
         let StepRange { from, to, between } = range;

@@ -50,7 +50,6 @@ struct PeakStacks<'a> {
 /// about the data that the format cannot represent.
 ///
 /// # Errors
-///
 /// Fails if the recording cannot be read, or `out` cannot be written.
 pub fn write_peak_stacks<W: Write>(out: W, source: &Source<'_>, format: StackFormat) -> Result<String> {
     let device = source.facts().main_device();

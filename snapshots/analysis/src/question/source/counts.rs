@@ -17,8 +17,7 @@ use crate::metric::Totals;
 pub struct DeviceCounts {
     /// Number of events of each kind, indexed by the kind's code, without steps and phases.
     pub kinds: [u64; EventKind::ALL.len()],
-    /// Number of blocks with a free-completed event but no free-requested one. Some allocators report all frees this
-    /// way.
+    /// Number of blocks with a free-completed event but no free-requested one. Some allocators report only these.
     pub completed_only: u64,
     /// Smallest and largest time of these events, in nanoseconds since the recording's origin; `None` without events,
     /// or without times.
@@ -38,7 +37,6 @@ impl Source<'_> {
     /// Counts the events of `device`.
     ///
     /// # Errors
-    ///
     /// Fails if a window cannot be read.
     pub fn counts(&self, device: DeviceId) -> Result<DeviceCounts> {
         match &self.kind {
@@ -66,7 +64,6 @@ impl Source<'_> {
     /// Returns the number of blocks on all devices that are live before the first event or allocated later.
     ///
     /// # Errors
-    ///
     /// Fails if a window cannot be read.
     pub fn count_blocks(&self) -> Result<u64> {
         let before = self.window_at(None)?.trace.blocks.alloc.partition_point(|alloc| !alloc.is_some()) as u64;
@@ -83,8 +80,7 @@ impl Source<'_> {
         }
     }
 
-    /// Returns the time between the first and the last event of any kind and device, in nanoseconds; `None` without
-    /// times.
+    /// Returns the time between the first and the last event of any device, in nanoseconds; `None` without times.
     pub fn duration_ns(&self) -> Option<u64> {
         let times = match &self.kind {
             Kind::InMemory(memory) => {
@@ -101,7 +97,6 @@ impl Source<'_> {
     /// The number of steps of each of `devices`, including incomplete ones.
     ///
     /// # Errors
-    ///
     /// Fails like [`Source::each_window`].
     pub fn count_steps(&self, devices: &[DeviceId], watch: Watch<'_>) -> Result<Vec<u64>> {
         let file = match &self.kind {

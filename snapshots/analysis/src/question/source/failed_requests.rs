@@ -20,7 +20,6 @@ impl Source<'_> {
     /// Returns the failed request with which the recording ends (see [`final_oom`]): its event index and its device.
     ///
     /// # Errors
-    ///
     /// Fails if a window cannot be read.
     pub fn final_oom(&self) -> Result<Option<(u64, DeviceId)>> {
         let windows = match &self.kind {
@@ -54,7 +53,6 @@ impl Source<'_> {
     /// Returns the event indices of all failed requests, in order, with their devices.
     ///
     /// # Errors
-    ///
     /// Fails if events cannot be read.
     pub fn failed_requests(&self) -> Result<Vec<(u64, DeviceId)>> {
         let windows = match &self.kind {
@@ -74,7 +72,6 @@ impl Source<'_> {
     /// is false, of the last one before it. Wraps around.
     ///
     /// # Errors
-    ///
     /// Fails if events cannot be read.
     pub fn find_failed_request(&self, from: u64, is_forward: bool) -> Result<Option<u64>> {
         let failed = self.failed_requests()?;
@@ -95,7 +92,6 @@ impl Source<'_> {
     /// requests.
     ///
     /// # Errors
-    ///
     /// Fails if a window cannot be read.
     pub fn capacity(&self, device: DeviceId) -> Result<Option<Capacity>> {
         let recorded = Capacity::recorded(self.facts(), device);
@@ -117,7 +113,6 @@ impl Source<'_> {
     /// have needed.
     ///
     /// # Errors
-    ///
     /// Fails like [`Self::capacity`].
     pub fn memory_limit(&self, device: DeviceId) -> Result<Option<u64>> {
         let mut is_any = false;

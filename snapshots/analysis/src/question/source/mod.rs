@@ -139,7 +139,6 @@ impl<'s> Source<'s> {
     /// Creates a source that reads a recording in windows.
     ///
     /// # Errors
-    ///
     /// Fails if the recording cannot be read.
     pub fn in_windows(windows: impl Into<Arc<Windows>>) -> Result<Self> {
         let windows = windows.into();
@@ -174,8 +173,7 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// Returns the recording's header, devices, tables, limits and problems, as a trace that has either all events or
-    /// none.
+    /// Returns the recording's header, devices, tables, limits and problems, as a trace with either all events or none.
     pub fn facts(&self) -> &Trace {
         match &self.kind {
             Kind::InMemory(memory) => &memory.trace,
@@ -195,7 +193,6 @@ impl<'s> Source<'s> {
     /// Converts into the whole trace, if it is in memory.
     ///
     /// # Errors
-    ///
     /// Returns the source unchanged if it is read in windows.
     pub fn into_whole(self) -> std::result::Result<Trace, Self> {
         match self.kind {
@@ -207,7 +204,6 @@ impl<'s> Source<'s> {
     /// Writes the whole recording to `out` as a single `.snap` file.
     ///
     /// # Errors
-    ///
     /// Fails if the recording cannot be read or `out` cannot be written. Returns [`Error::Cancelled`] if `watch`
     /// breaks.
     pub fn write<W: Write + Send>(&self, out: W, watch: &mut (dyn FnMut(u64) -> ControlFlow<()> + Send)) -> Result<W> {
@@ -257,7 +253,6 @@ impl<'s> Source<'s> {
     /// Returns a trace that contains the existing events of `range`.
     ///
     /// # Errors
-    ///
     /// Fails if the file cannot be read, or if the part that is read is damaged.
     pub fn window(&self, range: Range<u64>) -> Result<Window<'_>> {
         match &self.kind {
@@ -277,7 +272,6 @@ impl<'s> Source<'s> {
     /// Returns a window that contains only `event`; for `None`, an empty window at the start of the recording.
     ///
     /// # Errors
-    ///
     /// Fails like [`Self::window`], or if there is no such event.
     pub fn window_at(&self, event: Option<u64>) -> Result<Window<'_>> {
         let window = self.window(event.map_or(0..0, |event| event..event + 1))?;
@@ -291,7 +285,6 @@ impl<'s> Source<'s> {
     /// Calls `map` with each window, several of them in parallel, and `take` with the results, in order.
     ///
     /// # Errors
-    ///
     /// Fails if a window cannot be read. Returns [`Error::Cancelled`] if `watch` breaks.
     pub fn each_window<T: Send>(
         &self,
@@ -309,7 +302,6 @@ impl<'s> Source<'s> {
     /// Like [`each_window`](Self::each_window), but `map` and `take` may fail, and `map` may keep the window.
     ///
     /// # Errors
-    ///
     /// Fails like [`Self::each_window`], or if `map` or `take` fails.
     pub fn try_each_window<'a, T: Send>(
         &'a self,
@@ -357,7 +349,6 @@ impl<'s> Source<'s> {
     /// Like `each_within`, but with block ids of the whole recording.
     ///
     /// # Errors
-    ///
     /// Fails like [`Self::window`].
     pub fn each_numbered(
         &self,
@@ -382,7 +373,6 @@ impl<'s> Source<'s> {
     /// Changes the block ids of a window to those of the whole recording, which they already are in memory.
     ///
     /// # Errors
-    ///
     /// Fails if the file cannot be read.
     pub fn number_blocks<'a>(&self, window: Cow<'a, Trace>) -> Result<Cow<'a, Trace>> {
         let Kind::File(file) = &self.kind else { return Ok(window) };
@@ -409,7 +399,6 @@ impl<'s> Source<'s> {
     /// Returns the number of operations in each module; operations outside of all modules are under [`ScopeId::NONE`].
     ///
     /// # Errors
-    ///
     /// Fails if the file cannot be read, or if the part that is read is damaged.
     pub fn count_operations(&self) -> Result<HashMap<ScopeId, u64>> {
         match &self.kind {

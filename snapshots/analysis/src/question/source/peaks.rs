@@ -1,5 +1,4 @@
-//! Finds points of a recording, and the largest totals. In a file, the summaries locate them, so that few windows are
-//! read.
+//! Finds points of a recording, and the largest totals. In a file, the summaries locate them, so few windows are read.
 
 use std::ops::{ControlFlow, Range};
 
@@ -34,7 +33,6 @@ impl Source<'_> {
     /// Returns the state after event `event`, or before the first event if `None`.
     ///
     /// # Errors
-    ///
     /// Fails like [`Source::window_at`].
     pub fn moment(&self, device: DeviceId, metric: Metric, event: Option<u64>) -> Result<Moment> {
         Ok(self.window_at(event)?.moment(device, metric))
@@ -43,7 +41,6 @@ impl Source<'_> {
     /// The steps and phases, with the values of `device`.
     ///
     /// # Errors
-    ///
     /// Fails like [`Source::each_window`].
     pub fn stages(&self, device: DeviceId, metric: Metric, watch: Watch<'_>) -> Result<Vec<StageRow>> {
         let mut rows = Vec::new();
@@ -54,7 +51,6 @@ impl Source<'_> {
     /// The point at which `metric` is largest, chosen like [`Moment::peak`].
     ///
     /// # Errors
-    ///
     /// Fails if a window cannot be read.
     pub fn peak(&self, device: DeviceId, metric: Metric) -> Result<Moment> {
         let file = match &self.kind {
@@ -85,7 +81,6 @@ impl Source<'_> {
     /// its last. For a file, the parts divide all events, have the resolution of the summaries, and count all blocks.
     ///
     /// # Errors
-    ///
     /// Fails if a window cannot be read.
     pub fn samples(&self, device: DeviceId, metric: Metric, count: usize) -> Result<Vec<u64>> {
         let file = match &self.kind {
@@ -114,7 +109,6 @@ impl Source<'_> {
     /// `range` is empty.
     ///
     /// # Errors
-    ///
     /// Fails if a window cannot be read.
     pub fn largest(&self, device: DeviceId, metric: Metric, range: Range<u64>) -> Result<Option<(u64, u64)>> {
         let in_window = |range: Range<u64>| -> Result<Option<(u64, u64)>> {
@@ -167,8 +161,8 @@ impl Source<'_> {
         Ok(true)
     }
 
-    /// Returns a point in a later step with exactly the value of `first`, the peak of the first step, in the same
-    /// phase.
+    /// Returns a point in a later step and the same phase with exactly the value of `first`, the peak of the first
+    /// step.
     fn repeated(&self, file: &File, first: &Moment, step: u32, event: u64) -> Result<Option<Moment>> {
         let Some(after) = self.end_of_step(file, step, event)? else { return Ok(None) };
         let (device, metric) = (first.device, first.metric);

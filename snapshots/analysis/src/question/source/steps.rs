@@ -43,7 +43,6 @@ impl Source<'_> {
     /// The range of events from the first to the last of step `number`; `None` if there is no such step.
     ///
     /// # Errors
-    ///
     /// Fails like [`Self::find_step`].
     pub fn step_range(&self, number: u32) -> Result<Option<Range<u64>>> {
         match &self.kind {
@@ -65,7 +64,6 @@ impl Source<'_> {
     /// [`Trace::spans`](highwater_snapshots::Trace).
     ///
     /// # Errors
-    ///
     /// Fails if events cannot be read. Returns [`Error::Cancelled`] if `watch` breaks.
     pub fn find_step(&self, sought: SoughtStep, watch: Watch<'_>) -> Result<Option<FoundStep>> {
         match &self.kind {

@@ -39,7 +39,6 @@ impl KinetoTrace {
     /// Parses a file that is an object with `traceEvents`, or a list of events.
     ///
     /// # Errors
-    ///
     /// Returns an error if the text is neither.
     pub fn parse(text: &str) -> std::result::Result<Self, String> {
         let invalid = |why: serde_json::Error| format!("not a trace in Chrome's JSON: {why}");
@@ -68,7 +67,6 @@ impl KinetoTrace {
     /// The origin of a recording's times on the clock of this trace, in nanoseconds.
     ///
     /// # Errors
-    ///
     /// Fails if the recording has no times, or does not overlap with this trace in time.
     pub(super) fn offset_ns(&self, source: &Source<'_>) -> Result<i64> {
         let facts = source.facts();

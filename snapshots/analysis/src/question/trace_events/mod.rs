@@ -157,7 +157,6 @@ impl Slices {
 /// Writes the recording as a Perfetto trace. Returns a sentence about the data that the format cannot represent.
 ///
 /// # Errors
-///
 /// Fails if the recording cannot be read, or `out` cannot be written.
 pub fn write_perfetto(out: &mut dyn Write, source: &Source<'_>, watch: Watch<'_>) -> Result<String> {
     write_encoded(&mut Output::new(out, Perfetto), source, watch)?;
@@ -169,7 +168,6 @@ pub fn write_perfetto(out: &mut dyn Write, source: &Source<'_>, watch: Watch<'_>
 /// represent.
 ///
 /// # Errors
-///
 /// Fails if the recording cannot be read, does not overlap with `beside` in time, or if `out` cannot be written.
 pub fn write_chrome(
     out: &mut dyn Write,

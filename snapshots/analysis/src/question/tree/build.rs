@@ -91,8 +91,7 @@ impl Tree {
     }
 }
 
-/// The nodes in their final order (siblings together, largest first, parents before children), and the new position of
-/// each.
+/// The nodes in their final order (siblings together, largest first, parents before children), and the new positions.
 fn in_order(trace: &Trace, lines: &Lines, nodes: &[Node]) -> (Vec<Node>, Vec<NodeId>) {
     let mut first_of = vec![0_u32; nodes.len() + 1];
     for node in &nodes[1..] {

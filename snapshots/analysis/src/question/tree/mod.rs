@@ -117,8 +117,7 @@ impl Node {
     }
 }
 
-/// A tree of bytes. The bytes of each node are its own bytes plus those of its children; the root's bytes are the
-/// total.
+/// A tree of bytes. The bytes of each node are its own plus those of its children; the root's are the total.
 #[derive(Clone, Debug)]
 pub struct Tree {
     query: TreeQuery,

@@ -42,7 +42,7 @@ pub struct Run {
     pub phase: Phase,
     /// The first event.
     pub first: EventId,
-    /// One past the last event, which is the start of the next run. An optimizer that allocated no memory has an empty
+    /// One past the last event, which is the start of the next run. An optimizer that allocated nothing has an empty
     /// run.
     pub end: EventId,
     /// The last event that determined the phase.

@@ -31,7 +31,6 @@ pub fn blocks(trace: &Trace) -> Vec<(ScopeId, String)> {
 /// there are no patterns.
 ///
 /// # Errors
-///
 /// Returns the pattern that matches no module as an error.
 pub fn candidates_of(trace: &Trace, patterns: &[ScopePattern]) -> Result<Vec<(ScopeId, String)>, String> {
     if patterns.is_empty() {

@@ -1,5 +1,4 @@
-//! Finds the effects of recomputing each call of a module, from recorded references, or otherwise from lifetimes and
-//! uses.
+//! Finds the effects of recomputing each call of a module, from recorded references, or else from lifetimes and uses.
 
 use std::ops::Range;
 

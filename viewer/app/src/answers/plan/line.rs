@@ -35,7 +35,6 @@ impl PlanLine {
     /// `capacity` bytes.
     ///
     /// # Errors
-    ///
     /// Returns the reason `step` cannot be run.
     pub fn all(step: &dyn TrainingStep, setup: &Setup, capacity: u64) -> Result<Vec<Self>, String> {
         let unchanged = step.trial(&Setup { recomputed: Some(Vec::new()), ..Setup::default() }, None)?;

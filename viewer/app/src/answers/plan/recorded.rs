@@ -56,7 +56,6 @@ impl Recorded {
     /// repeated blocks of the model if there are no patterns.
     ///
     /// # Errors
-    ///
     /// Returns an error that names the pattern that matches no module, or the reason the device cannot be replayed.
     pub fn new(trace: Arc<Trace>, device: DeviceId, patterns: &[ScopePattern]) -> Result<Self, String> {
         let replayer = Replayer::of(&trace, device)?;

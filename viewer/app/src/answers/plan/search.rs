@@ -109,7 +109,6 @@ impl Search {
 /// Searches for the cheapest plan in each combination of changes.
 ///
 /// # Errors
-///
 /// Returns the reason the step cannot be run or predicted.
 pub fn search(step: &dyn TrainingStep, query: &Query) -> Result<Search, String> {
     let can_recompute = !query.forbidden.contains(&Forbidden::Recompute);
@@ -198,7 +197,6 @@ pub fn search(step: &dyn TrainingStep, query: &Query) -> Result<Search, String> 
 /// Returns a plan that needs the permission `allowance`: that of the first combination that fits, in order of class.
 ///
 /// # Errors
-///
 /// Returns the reason the step cannot be run or predicted.
 pub fn plan_with(step: &dyn TrainingStep, query: &Query, allowance: Allowance) -> Result<Option<Plan>, String> {
     let mut bench = Bench { step, query, trials: 0, is_optimal: true };

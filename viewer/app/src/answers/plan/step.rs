@@ -72,21 +72,18 @@ pub trait TrainingStep {
     /// Returns the memory use for all sets of recomputed modules, with `changes`.
     ///
     /// # Errors
-    ///
     /// Returns the reason the memory use is unknown.
     fn model(&self, changes: &[Change]) -> Result<Model, String>;
 
     /// Runs the step with `setup`: on a device of `capacity` bytes if given, else on a device that is large enough.
     ///
     /// # Errors
-    ///
     /// Returns the reason the step cannot be run. Running out of memory is not an error.
     fn trial(&self, setup: &Setup, capacity: Option<u64>) -> Result<Trial, String>;
 
     /// Returns the recording of the step with `setup`, on a device that is large enough.
     ///
     /// # Errors
-    ///
     /// Returns the reason no recording can be made.
     fn recording(&self, setup: &Setup) -> Result<Trace, String>;
 
@@ -94,14 +91,12 @@ pub trait TrainingStep {
     /// large enough.
     ///
     /// # Errors
-    ///
     /// Returns the reason no recording can be made.
     fn changed(&self, setup: &Setup, capacity: Option<u64>) -> Result<Changed, String>;
 
     /// Returns the code that applies `setup`.
     ///
     /// # Errors
-    ///
     /// Returns the reason the code is unknown.
     fn code(&self, setup: &Setup) -> Result<Code, String>;
 
@@ -188,7 +183,6 @@ impl Trial {
     /// reserved memory does not exceed `capacity`, after releasing cached memory if necessary.
     ///
     /// # Errors
-    ///
     /// Returns the reason the step cannot be run.
     pub fn within(step: &dyn TrainingStep, setup: &Setup, capacity: u64) -> Result<Self, String> {
         let within = step.trial(setup, Some(capacity))?;

@@ -27,7 +27,6 @@ impl Bound {
     /// Returns the requested device size, or else the size of the recorded device.
     ///
     /// # Errors
-    ///
     /// Fails if the recording cannot be read.
     pub(super) fn of(source: &Source<'_>, change: &Change) -> Result<Self> {
         let outside = used_outside(source, change.device)?;
@@ -74,7 +73,6 @@ impl Bound {
     /// Returns the size of the recorded device.
     ///
     /// # Errors
-    ///
     /// Fails like [`Self::of`].
     pub(super) fn recorded(source: &Source<'_>, device: DeviceId) -> Result<Self> {
         Self::of(source, &Change { device, ..Change::default() })
@@ -90,7 +88,6 @@ pub(super) fn recorded_total(trace: &Trace, device: DeviceId) -> Option<u64> {
 /// sampled. They reduce the usable size of a device, in plans as in what-if predictions.
 ///
 /// # Errors
-///
 /// Fails if the recording cannot be read.
 pub fn used_outside(source: &Source<'_>, device: DeviceId) -> Result<u64> {
     if source.count(device, EventKind::DeviceUsed) == 0 {
@@ -107,7 +104,6 @@ pub fn used_outside(source: &Source<'_>, device: DeviceId) -> Result<u64> {
 /// `enough`.
 ///
 /// # Errors
-///
 /// Fails if `fits` fails.
 pub(super) fn smallest_that_fits<E>(
     too_small: u64,

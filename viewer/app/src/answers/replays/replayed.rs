@@ -38,7 +38,6 @@ pub(super) struct Replays<'a> {
 
 impl<'a> Replays<'a> {
     /// # Errors
-    ///
     /// Fails if the recording cannot be read.
     pub(super) fn new(source: &'a Source<'a>) -> Result<Self> {
         let Some(windows) = source.windows() else { return Ok(Self { source, stream: None }) };
@@ -53,7 +52,6 @@ impl<'a> Replays<'a> {
     /// blocks. `note` is added to the header of the result.
     ///
     /// # Errors
-    ///
     /// Fails if the recording cannot be read, or the temporary file cannot be written.
     pub(super) fn by(&self, plan: &Plan<'_>, change: Option<&Change>, note: Option<&str>) -> Result<Replayed> {
         match &self.stream {

@@ -56,7 +56,6 @@ impl Replayer {
     /// Determines the settings of the allocator of `device`, and its tie-break rule.
     ///
     /// # Errors
-    ///
     /// Returns the reason the device has no such allocator.
     pub fn of(trace: &Trace, device: DeviceId) -> Result<Self, String> {
         let facts = trace.device_facts(device);
@@ -135,7 +134,6 @@ impl Replayer {
     /// Replays `recording` with additional `settings` on a device of `capacity` bytes.
     ///
     /// # Errors
-    ///
     /// Returns the problem with the settings.
     pub fn replay(&self, recording: &Edited, settings: Option<&str>, capacity: Option<u64>) -> Result<Replay, String> {
         let config = match settings {

@@ -31,7 +31,6 @@ const MAX_SIZES: u32 = 8;
 /// Replays every remedy for `request`, which failed on `device`.
 ///
 /// # Errors
-///
 /// Returns the reason the replays are impossible.
 pub(super) fn test(
     trace: &Trace,

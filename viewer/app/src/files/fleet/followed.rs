@@ -50,7 +50,6 @@ impl FollowedFleet {
     /// because `watch` breaks are left for the next call.
     ///
     /// # Errors
-    ///
     /// Fails if a folder cannot be listed, for example because it was deleted.
     pub fn read(
         &mut self,

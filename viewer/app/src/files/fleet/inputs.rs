@@ -34,7 +34,6 @@ impl Inputs {
     /// Lists the files of `folder`, and of subfolders named after a rank, such as `rank3`, `rank_3` or `rank=3`.
     ///
     /// # Errors
-    ///
     /// Fails if a folder cannot be listed.
     pub fn of_folder(folder: &Path) -> io::Result<Self> {
         Self::of(&[folder.to_owned()])
@@ -43,7 +42,6 @@ impl Inputs {
     /// Lists the files among `paths`, and the files in the folders among `paths`.
     ///
     /// # Errors
-    ///
     /// Fails if a folder cannot be listed.
     pub fn of(paths: &[PathBuf]) -> io::Result<Self> {
         let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();

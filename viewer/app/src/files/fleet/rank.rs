@@ -85,7 +85,6 @@ impl Rank {
     /// Summarizes the recording in `path`. A rank that is unknown is 0 until [`number`] assigns one.
     ///
     /// # Errors
-    ///
     /// Fails if the recording cannot be read.
     pub(super) fn of(path: PathBuf, name: String, source: &Source<'_>) -> Result<Self> {
         let trace = source.facts();

@@ -129,7 +129,6 @@ impl App {
     /// The table of a view as CSV, by the view's name.
     ///
     /// # Errors
-    ///
     /// Fails with a message if nothing is open, if there is no such view, or if its table is not complete. A view must
     /// be shown to have a table.
     pub fn table(&mut self, view: &str) -> Result<String, String> {

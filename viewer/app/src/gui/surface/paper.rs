@@ -24,7 +24,6 @@ impl Paper {
     /// large.
     ///
     /// # Errors
-    ///
     /// Fails with a message if the size or the scale is out of range.
     pub fn new([width, height]: [u32; 2], scale: f32, theme: Theme) -> Result<Self, String> {
         let pixels = u64::from(width) * u64::from(height);

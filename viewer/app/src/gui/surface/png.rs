@@ -7,7 +7,6 @@ use eframe::egui::ColorImage;
 /// Writes `picture` as PNG. The colours of translucent pixels are as accurate as eight bits permit.
 ///
 /// # Errors
-///
 /// Fails if `out` cannot be written.
 pub fn write(out: impl Write, picture: &ColorImage) -> std::io::Result<()> {
     let [width, height] = picture.size.map(|side| u32::try_from(side).unwrap_or(u32::MAX));

@@ -24,7 +24,6 @@ impl Format {
     /// The format for the file extension of `path`.
     ///
     /// # Errors
-    ///
     /// Fails with a message if the extension is missing or unsupported.
     pub fn of(path: &Path) -> Result<Self, String> {
         let ending = path.extension().and_then(OsStr::to_str).unwrap_or_default();
@@ -43,7 +42,6 @@ impl Surface {
     /// Writes the drawing; `title` becomes the title of an SVG.
     ///
     /// # Errors
-    ///
     /// Fails if writing to `out` fails.
     pub fn write(&self, out: impl Write, format: Format, title: &str) -> io::Result<()> {
         let mut out = BufWriter::with_capacity(1 << 16, out);
@@ -59,7 +57,6 @@ impl Surface {
 /// according to its file extension. Returns the file's length in bytes.
 ///
 /// # Errors
-///
 /// Fails if the extension is unsupported, if the picture is incomplete, or if the file cannot be written.
 pub fn save_view(path: &Path, paper: Paper, title: &str, draw: impl FnMut(&mut Ui) -> bool) -> Result<u64, Failure> {
     let format = Format::of(path).map_err(Failure::Usage)?;

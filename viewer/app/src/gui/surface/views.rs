@@ -60,7 +60,6 @@ impl SheetView {
     /// Returns the view with this name.
     ///
     /// # Errors
-    ///
     /// Fails with a message that lists all names if there is no such view.
     pub fn named(name: &str) -> Result<Self, String> {
         // A comparison is not a view of one recording, but is a valid name.

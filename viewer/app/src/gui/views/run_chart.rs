@@ -52,7 +52,6 @@ impl RunChart {
     /// Creates a chart of the total whose peak is `peak`.
     ///
     /// # Errors
-    ///
     /// Fails if the file cannot be read.
     pub fn new(
         run: Arc<Run>,

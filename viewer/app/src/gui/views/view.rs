@@ -25,7 +25,6 @@ pub trait RecordingView: Computed {
     /// Returns a closure that writes the view's table as CSV on any thread.
     ///
     /// # Errors
-    ///
     /// Fails with a message if the view has no table, or has not computed it yet.
     fn table(&mut self, context: &ViewContext<'_>) -> Result<WriteTable, String>;
 
@@ -42,7 +41,6 @@ pub trait RecordingView: Computed {
 /// Returns a closure that writes a complete table; `subject` names it in the error message.
 ///
 /// # Errors
-///
 /// Fails with a message if the table is not computed yet.
 pub(super) fn whole_table(csv: Option<String>, subject: &str) -> Result<WriteTable, String> {
     let csv = csv.ok_or_else(|| format!("{subject} still being computed; try again in a moment"))?;

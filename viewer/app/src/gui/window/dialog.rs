@@ -125,7 +125,6 @@ impl Task {
     /// Writes to `path`, adding the first extension if the path has none. Returns the path.
     ///
     /// # Errors
-    ///
     /// Fails with a message if the file cannot be written.
     pub(crate) fn write(self, path: &Path) -> Result<PathBuf, String> {
         let mut path = path.to_owned();

@@ -29,7 +29,6 @@ impl Tables<'_> {
     /// Writes the table of events.
     ///
     /// # Errors
-    ///
     /// Fails if a window cannot be read, or `out` cannot be written.
     pub(super) fn write_events(&self, out: impl Write + Send) -> Result<(), Error> {
         let mut file = self.begin(out, &self.columns(events::columns()))?;
@@ -44,7 +43,6 @@ impl Tables<'_> {
     /// for the rows.
     ///
     /// # Errors
-    ///
     /// Fails like [`Self::write_events`].
     pub(super) fn write_blocks(&self, out: impl Write + Send) -> Result<(), Error> {
         let mut ends = LaterEnds::default();

@@ -1,5 +1,4 @@
-//! Compares two recordings, or two moments of one recording. Timelines with linked axes are above, the differences
-//! below.
+//! Compares two recordings, or two moments of one recording. Linked timelines are above, the differences below.
 //!
 //! The app selects the recordings A and B; this module does not deal with files.
 
@@ -115,7 +114,6 @@ impl DiffView {
     /// The groups as CSV, with exact figures.
     ///
     /// # Errors
-    ///
     /// Fails with a message if the difference is still being computed.
     pub fn csv(&self) -> Result<String, String> {
         let answer = self.query.answer().ok_or("the difference is still being computed; try again in a moment")?;

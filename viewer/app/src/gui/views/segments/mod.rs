@@ -113,8 +113,7 @@ impl SegmentsView {
         failed.is_some_and(|failed| self.is_looked_at(context, failed.event))
     }
 
-    /// Shows the whole view, of which `visible` points are visible without scrolling; the map starts within these
-    /// points.
+    /// Shows the whole view, of which `visible` points are visible without scrolling; the map starts within these.
     fn whole_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, visible: f32) -> Vec<Action> {
         let mut actions = Vec::new();
         let known = self.known(context);

@@ -29,7 +29,7 @@ impl Timeline {
         self.failure_cause = cause;
     }
 
-    /// Returns the marks of the failed requests of the selected device. The pinned request, or else the last one, has a
+    /// Returns the marks of the failed requests of the selected device. The pinned request, or the last one, has a
     /// label.
     pub(super) fn failed_marks(&self, recording: &Recording, selection: &Selection) -> Vec<FailedMark> {
         let (trace, index) = (&recording.trace, &recording.devices[selection.device]);
