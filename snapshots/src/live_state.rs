@@ -36,8 +36,8 @@ impl Ended {
 #[derive(Clone, Debug, Default)]
 pub struct LiveState {
     segments: HashMap<u64, Range>,
-    /// The mapped ranges of expandable segments, each with its stream, its pool and an id, so that adjacent ranges are
-    /// not merged.
+    /// The mapped ranges of expandable segments, each with its stream, pool and id, so that adjacent ranges are not
+    /// merged.
     mappings: Ranges<(StreamId, Pool, u64)>,
     mappings_so_far: u64,
     blocks: LiveBlocks,

@@ -106,8 +106,7 @@ impl Others {
 struct Script<'p> {
     page: &'p mut dyn BufRead,
     offset: u64,
-    /// The preceding text, which has up to twice [`REMEMBERED`] bytes, and at least [`REMEMBERED`] once that many were
-    /// read.
+    /// The preceding text, of up to twice [`REMEMBERED`] bytes, and at least [`REMEMBERED`] once that many were read.
     recent: Vec<u8>,
 }
 

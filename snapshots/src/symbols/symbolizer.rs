@@ -43,8 +43,7 @@ impl Symbolizer {
         Self { places: Places { debug_folders, ..Places::default() }, ..Self::default() }
     }
 
-    /// Also searches these folders, two levels deep, for binaries and debug files of any name, which are identified by
-    /// build id.
+    /// Also searches these folders, two levels deep, for binaries and debug files of any name, identified by build id.
     pub fn with_copies_in(mut self, folders: Vec<PathBuf>) -> Self {
         self.places.copies = Copies::new(folders);
         self

@@ -208,8 +208,8 @@ const QUOTED: char = '\u{1e}';
 /// Replaces a comma within double quotes. This character occurs in no name.
 pub(crate) const QUOTED_COMMA: char = '\u{1f}';
 
-/// Splits the text at spaces outside double quotes. Also returns whether every quote is closed; if not, the last term
-/// is omitted.
+/// Splits the text at spaces outside double quotes. Also returns whether every quote is closed, else the last term is
+/// omitted.
 fn split_terms(text: &str) -> (Vec<String>, bool) {
     let mut terms = vec![String::new()];
     let mut is_quoted = false;

@@ -28,8 +28,7 @@ const ALLOCATORS: &[&str] = &[
 /// Path fragments of the files that contain such functions.
 const ALLOCATOR_FILES: &[&str] = &["/engine/allocator/src/", "/engine/src/alloc/", "/recorder/src/"];
 
-/// Returns whether `line` belongs to an allocator or a recorder, and therefore does not show the purpose of an
-/// allocation.
+/// Returns whether `line` belongs to an allocator or a recorder, and does not show the purpose of an allocation.
 pub(crate) fn is_allocating(tables: &Tables, line: &SourceLine) -> bool {
     let function = bare_name(tables.string(line.function));
     ALLOCATORS.iter().any(|prefix| function.starts_with(prefix))

@@ -262,8 +262,7 @@ pub(crate) fn is_runtime(function: &str, file: &str) -> bool {
         || is_pool(function, file)
 }
 
-/// Returns whether a line belongs to one of `crates`, according to the function's name, or to the file if the name has
-/// no path.
+/// Returns whether a line belongs to one of `crates`, by the function's name, or by the file if it has no path.
 fn is_of_crates(crates: &[&str], function: &str, file: &str) -> bool {
     match crate_of(bare_name(function)) {
         Some((name, _)) => is_listed(crates, name),
@@ -328,8 +327,7 @@ fn crate_of(function: &str) -> Option<(&str, &str)> {
     (!name.is_empty() && name.chars().all(is_snake)).then_some((name, rest))
 }
 
-/// The modules of the engine and of its earlier versions. A name without a path in one of their files belongs to the
-/// engine.
+/// The modules of the engine and of earlier versions. A name without a path in one of their files is the engine's.
 const ENGINE_MODULES: &[&str] = &[
     "alloc", "autograd", "backend", "device", "models", "nn", "ops", "optim", "replay", "scenario", "storage", "tensor",
 ];

@@ -217,8 +217,7 @@ impl MatchedBlocks {
         life
     }
 
-    /// Compares the blocks with the snapshot's active blocks, takes their sizes, and adds those that the trace never
-    /// refers to.
+    /// Compares the blocks with the snapshot's active blocks, takes their sizes, and adds those missing in the trace.
     fn resolve(&mut self, finals: &[SnapshotBlock]) {
         if self.unrequested > 0 && !self.has_requests {
             self.skipped = Skipped::Requests;

@@ -11,8 +11,7 @@ use super::start::Start;
 use highwater_snapshots::alloc_rules::{AllocRules, SMALL_REQUEST, SMALL_SEGMENT, SegmentKind};
 use highwater_snapshots::ranges::Ranges;
 
-/// Identifies a segment. Free blocks coalesce within a segment but not across segments, and adjacent mapped pages
-/// coalesce.
+/// Identifies a segment. Free blocks coalesce within a segment, not across segments. Adjacent mapped pages coalesce.
 type Segment = u32;
 
 /// Represents all mapped pages of expandable segments.

@@ -35,8 +35,7 @@ struct Line<'a> {
     address: u64,
     /// Bytes of the storage, which the tensor fills.
     bytes: u64,
-    /// The number of allocations on the device when the tensor was listed; `None` at the end of the recording, written
-    /// as `-`.
+    /// The number of allocations on the device when the tensor was listed; `None` at the end, written as `-`.
     position: Option<u64>,
     shape: &'a str,
 }

@@ -47,8 +47,7 @@ pub(super) enum Name {
 pub(super) struct LeftOut {
     /// Frees of blocks whose allocation was not recorded, and whose address is therefore unknown.
     pub(super) unmatched_frees: u64,
-    /// Number of blocks whose frees were not recorded. A free is added at the event that shows that the block was
-    /// freed.
+    /// Number of blocks whose frees were not recorded. A free is added at the event that shows it.
     pub(super) frees_added: u64,
 }
 

@@ -34,12 +34,10 @@ mod op {
     pub(super) const LONG_BINPUT: u8 = b'r';
 }
 
-/// Maximum number of items added to a dict or list at once, since PyTorch's viewer passes them as arguments of one
-/// call.
+/// Maximum number of items added to a dict or list at once, since PyTorch's viewer passes them in one call.
 const BATCH: u32 = 1000;
 
-/// Memo indices below this number are reserved for strings of the format, which occur in every event and get the short
-/// form.
+/// Memo indices below this number are reserved for strings of the format, which occur in every event, in short form.
 const WORD_PLACES: u32 = 128;
 
 /// Writes a document as a pickle.

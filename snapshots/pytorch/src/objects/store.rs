@@ -156,8 +156,7 @@ impl Store {
         Mark { lists, dicts, open_lists: open_lists.len(), open_dicts: open_dicts.len() }
     }
 
-    /// Discards the lists and dicts created since `mark`, which became parts of a row and must not be referred to. Rows
-    /// stay.
+    /// Discards the lists and dicts created since `mark`, which became parts of a row. Nothing may refer to them.
     #[inline]
     pub(crate) fn release(&mut self, mark: Mark) {
         self.lists.truncate(mark.lists);

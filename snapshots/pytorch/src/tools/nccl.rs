@@ -87,8 +87,7 @@ impl<'l> Message<'l> {
 struct Allocation<'l> {
     /// The label of the message, and whether the memory is pinned; `None` for a free.
     call: Option<(&'static str, bool)>,
-    /// Source location, such as `channel.cc:43`, or with the function, `channel.cc:43 (initChannel)`. It is empty if
-    /// unknown.
+    /// Source location, such as `channel.cc:43`, or with the function, `channel.cc:43 (initChannel)`. Empty if unknown.
     source_line: &'l str,
     bytes: u64,
     address: u64,

@@ -109,8 +109,7 @@ fn pid_of(process: i64) -> i64 {
 }
 
 impl Export<'_, '_> {
-    /// Calls `take` with each row of `table` and the positions of `columns` in it. Does nothing if the table does not
-    /// exist.
+    /// Calls `take` with each row of `table` and the positions of `columns` in it. Does nothing if there is no table.
     fn scan<const N: usize>(
         &mut self,
         table: &str,

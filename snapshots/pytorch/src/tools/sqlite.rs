@@ -14,8 +14,7 @@ pub(crate) const MAGIC: &[u8] = b"SQLite format 3\0";
 const HEADER_BYTES: usize = 100;
 /// Maximum number of columns of a table that are read. Tables of exports have fewer.
 const MAX_COLUMNS: usize = 256;
-/// Maximum depth of a table's tree. With the smallest pages, and two rows in each, it allows more rows than any file
-/// has.
+/// Maximum depth of a table's tree. With the smallest pages and two rows in each, this is more rows than any file has.
 const MAX_DEPTH: usize = 40;
 
 /// An SQLite database file, whose tables are read page by page.
@@ -125,7 +124,7 @@ impl<'a> Database<'a> {
         self.tables.iter().find(|table| table.name == name)
     }
 
-    /// Returns the bytes of the pages visited so far, which exceed the file's size if tables share pages or are scanned
+    /// Returns the bytes of the pages visited so far, more than the file's size if tables share pages or are scanned
     /// again.
     pub(super) fn bytes_read(&self) -> u64 {
         self.visited.get().saturating_mul(self.page_bytes as u64)

@@ -84,8 +84,7 @@ pub fn unchanged(prediction: &Prediction) -> String {
     }
 }
 
-/// Returns the result of `change` as a sentence, which states whether the program fits if the device's size was
-/// changed.
+/// Returns the result of `change` as a sentence, which states whether the program fits a device of another size.
 pub fn verdict(prediction: &Prediction, changed: &Changed, change: &str, changes_capacity: bool) -> String {
     let change = as_condition(change);
     if let Some(oom) = &changed.oom {

@@ -1,4 +1,4 @@
-//! Ranges named by the program or recognized from call stacks, laid out in rows without overlap; and marks and failed
+//! Ranges named by the program or recognized from call stacks, laid out in rows without overlap, marks, and failed
 //! requests.
 
 use std::ops::Range;

@@ -122,7 +122,7 @@ impl Usage {
     }
 }
 
-/// A segment at some point in the recording: a segment from the driver, or an expandable segment with all mapped parts.
+/// A segment at some point: a segment from the driver, or an expandable segment with all mapped parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReservedSegment {
     /// The range from the first to the last address, including an expandable segment's unmapped parts.

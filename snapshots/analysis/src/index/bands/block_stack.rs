@@ -89,8 +89,7 @@ impl BlockStack {
         self.bytes
     }
 
-    /// Returns the number of bytes from the bottom that have not changed since the last call, and whether nothing has
-    /// changed.
+    /// Returns the number of bytes from the bottom unchanged since the last call, and whether nothing has changed.
     pub(super) fn take_steady(&mut self) -> (u64, bool) {
         let unchanged_bytes = std::mem::replace(&mut self.unchanged_bytes, self.bytes);
         let painted = std::mem::replace(&mut self.painted, self.bytes);

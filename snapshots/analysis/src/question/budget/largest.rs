@@ -12,8 +12,7 @@ use crate::question::phases::CategoryTotals;
 /// One value for each category.
 type ByCategory<T> = [T; Category::ALL.len()];
 
-/// The largest total of a category, and the index of the first event that reaches it; `None` for the state before all
-/// events.
+/// The largest total of a category, and the first event that reaches it; `None` for the state before all events.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Largest {
     pub(super) bytes: u64,

@@ -96,8 +96,7 @@ impl Outcome {
         self.actual_bytes > self.limit_bytes
     }
 
-    /// Returns whether `doubt` means that the budget may not be met. Growth per step is independent of the end of the
-    /// run.
+    /// Returns whether `doubt` means that the budget may not be met. Growth per step needs no end of the run.
     pub fn is_concerned_by(&self, doubt: Doubt) -> bool {
         let is_until_end = !matches!(self.budget, Budget::StepGrowth(_) | Budget::ReservedGrowth(_));
         match doubt {

@@ -36,8 +36,7 @@ pub struct UnmatchedBlocks {
 }
 
 impl UnmatchedBlocks {
-    /// Compares the blocks that pass the query's filter at two points with the same metric, and lists the `top`
-    /// largest.
+    /// Compares the blocks that pass the query's filter at two points of one metric, and lists the `top` largest.
     pub fn of(sides: [Asked<'_>; 2], moments: &[Moment; 2], query: &Query<'_>, top: usize) -> Self {
         let metric = moments[0].metric;
         let found = [0, 1].map(|side| found_at(sides[side], &moments[side], query.filter).blocks);

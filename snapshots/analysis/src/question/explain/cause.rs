@@ -118,8 +118,7 @@ impl PeakCause {
     }
 }
 
-/// Returns the operation, or otherwise the line, that allocated the most bytes of `blocks`, and the blocks that it
-/// allocated.
+/// Returns the operation, or else the line, that allocated the most bytes of `blocks`, and its blocks.
 pub(super) fn largest_allocator(trace: &Trace, blocks: &[BlockId]) -> Option<(GroupKey, LiveGroup)> {
     [GroupKey::Op, GroupKey::Frame].into_iter().find_map(|key| {
         let groups = LiveGroups::of(trace, blocks, &[key], 2).groups;

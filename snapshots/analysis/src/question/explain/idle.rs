@@ -1,5 +1,4 @@
-//! Finds blocks that are live at a peak but not used again, and computes the peak if each block were freed after its
-//! last use.
+//! Finds blocks that are live at a peak but not used again, and the peak if each were freed after its last use.
 //!
 //! Needs a recording with use events; see [`LastUses`].
 

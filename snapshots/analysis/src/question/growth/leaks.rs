@@ -1,5 +1,4 @@
-//! Finds the source lines whose allocations stay live in every step, by call stack, regardless of the blocks'
-//! categories.
+//! Finds the source lines whose allocations stay live in every step, by call stack, whatever the category.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

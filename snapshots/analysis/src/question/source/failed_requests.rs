@@ -88,8 +88,7 @@ impl Source<'_> {
         }
     }
 
-    /// Returns the memory capacity of a device; `None` if it is neither recorded nor can be inferred from failed
-    /// requests.
+    /// Returns the memory capacity of a device; `None` if neither recorded nor inferable from failed requests.
     ///
     /// # Errors
     /// Fails if a window cannot be read.

@@ -1,5 +1,4 @@
-//! Activation checkpointing as a change to a recording, which shows the memory of the run if backward recomputed some
-//! modules.
+//! Activation checkpointing as a change to a recording, which shows the memory if backward recomputed some modules.
 //!
 //! A recomputed module keeps only its inputs and its result. For each [`Call`] of the module:
 //!

@@ -18,8 +18,7 @@ use super::step::{Changed, Model, Proof, Reach, TrainingStep, Trial, Work};
 use super::warnings::{NAME_MODULES, NO_MODULES, warnings};
 use crate::answers::replays::{Edited, Replay, Replayer};
 
-/// The assumption about a program whose references and uses of blocks are not recorded, and the advice for PyTorch
-/// programs.
+/// The assumption about a program without recorded references and uses of blocks, and advice for PyTorch programs.
 const MARGIN: &str = "the program may free blocks of forward in another order than the replay and reserve more: keep \
                       a margin with --reserve, such as a fifth of the budget";
 const AGAIN: &str = ", or record again with `highwater.record_memory_history` in Python, which follows references";

@@ -9,8 +9,7 @@ use highwater_snapshots::{DeviceId, EventId, Trace};
 use super::change::{Allowance, Change, Forbidden, Setup};
 use super::code::Code;
 
-/// Returns the step of a recording if it can be run again, which is preferred to replaying the recording; `None` if it
-/// cannot.
+/// Returns the step of a recording if it can be run again, which is preferred to replaying the recording.
 pub type RerunOf = fn(&Arc<Trace>) -> Option<Result<Box<dyn TrainingStep + Send>, String>>;
 
 /// The method by which a plan was verified.
@@ -114,8 +113,7 @@ pub trait TrainingStep {
     /// Returns the limits of a plan, one sentence each; `as_is` is the trial of the unchanged step.
     fn warnings(&self, as_is: &Trial) -> Vec<String>;
 
-    /// Returns the plan's assumptions about the recorded program, one clause each, without the assumptions of its
-    /// changes.
+    /// Returns the plan's assumptions about the recorded program, one clause each, without those of its changes.
     fn assumptions(&self, setup: &Setup) -> Vec<String>;
 
     /// Returns whether the allocator has settings to change.

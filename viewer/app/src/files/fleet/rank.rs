@@ -211,8 +211,7 @@ fn after_rank(path: &str) -> Option<u32> {
     numbers.last()
 }
 
-/// Returns the last number in a file name without its extensions such as `.pickle.gz`, and the path without that
-/// number.
+/// Returns the last number in a file name without extensions such as `.pickle.gz`, and the path without it.
 fn last_number(path: &str) -> Option<(String, u32)> {
     let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
     // Text after a dot is a file extension if it begins with a letter: `step.10.snap` has the number 10.

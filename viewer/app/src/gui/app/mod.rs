@@ -274,8 +274,7 @@ impl App {
         }
     }
 
-    /// Returns the reason `command` cannot be executed now, and a remedy, as a sentence; `None` if the reason is
-    /// obvious.
+    /// Returns the reason `command` cannot be executed now and a remedy, as a sentence; `None` if it is obvious.
     fn absence(&self, command: Command) -> Option<String> {
         if command == Command::OpenFolder && !command.is_offered() {
             return Some("A browser opens no folders: drop its recordings here.".to_owned());

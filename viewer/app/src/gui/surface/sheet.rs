@@ -29,8 +29,7 @@ pub struct Sheet {
     conditions: String,
     pub(super) filter: Filter,
     pub(super) timeline: Timeline,
-    /// The chart of the whole recording, which is drawn in place of the timeline if the recording is too long to be in
-    /// memory.
+    /// The chart of the whole recording, drawn in place of the timeline if the recording is too long for memory.
     pub whole: Option<RunChart>,
     /// The views that can be drawn.
     pub views: Views,

@@ -18,8 +18,7 @@ pub(crate) type WriteTable = Box<dyn FnOnce(&mut dyn io::Write) -> io::Result<()
 
 /// A view of a recording at the side of the timeline or below it. Its content is computed in the background.
 pub trait RecordingView: Computed {
-    /// Shows the view in the available space, with scroll bars if that is too small. Returns the actions that the user
-    /// requests.
+    /// Shows the view in the available space, with scroll bars if that is too small. Returns the requested actions.
     fn view_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action>;
 
     /// Returns a closure that writes the view's table as CSV on any thread.

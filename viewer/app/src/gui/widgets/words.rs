@@ -114,8 +114,7 @@ pub(crate) fn outside(event: &Outside) -> String {
     format!("{step}event {}", format_count(event.event))
 }
 
-/// Returns whether part of a recording was lost or is damaged; limits that apply to all recordings of its kind are
-/// ignored.
+/// Returns whether part of a recording was lost or is damaged; ignores limits of all recordings of its kind.
 pub(crate) fn has_losses(trace: &Trace) -> bool {
     !trace.trust.limits().is_empty() || !trace.problems.is_empty()
 }

@@ -16,8 +16,7 @@ use super::paper::Paper;
 use super::texture::Textures;
 use text::PROPORTIONAL;
 
-/// Returns the SVG document for `shapes`, given in points. One unit of the document is one point; its size is the
-/// paper's.
+/// Returns the SVG document for `shapes`, given in points. One unit is one point; the size is the paper's.
 pub(super) fn document(
     shapes: &[ClippedShape],
     textures: &Textures,

@@ -66,8 +66,7 @@ fn innermost_first(tree: &Tree, lines: &[NodeId]) -> Vec<NodeId> {
     lines
 }
 
-/// Returns distinct labels for `rows` whose stacks have the same innermost frame: each with the first caller that
-/// differs.
+/// Returns distinct labels for `rows` whose stacks have the same innermost frame, with the first caller that differs.
 pub(super) fn labels_apart(recording: &Recording, tree: &Tree, rows: &[NodeId]) -> HashMap<NodeId, String> {
     let stack = TreeKey::By(GroupKey::Stack);
     // Single blocks, of which there may be millions, are distinguished by their facts.
@@ -102,8 +101,7 @@ pub(super) fn labels_apart(recording: &Recording, tree: &Tree, rows: &[NodeId]) 
     labels
 }
 
-/// Returns the groups of at least two rows of identical modules, whose paths differ only in a number, each with a
-/// label.
+/// Returns the groups of at least two rows of modules whose paths differ only in a number, each with a label.
 pub(super) fn siblings(recording: &Recording, tree: &Tree, rows: &[NodeId]) -> Vec<(String, Vec<NodeId>)> {
     let is_module = |key: &TreeKey| matches!(key, TreeKey::By(GroupKey::Scope | GroupKey::ScopeTo(_)));
     let keys = &tree.query().keys;
