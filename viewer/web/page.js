@@ -61,7 +61,7 @@ var highwater = (() => {
     addEventListener(kind, (event) => (lastInput = event.timeStamp), { capture: true, passive: true });
   }
 
-  // Lets the browser draw a frame and handle input before what comes after `await turn()`.
+  // Lets the browser draw a frame and handle input before the code after `await turn()`.
   const waiting = [];
   const turns = new MessageChannel();
   turns.port1.onmessage = () => waiting.shift()();
@@ -122,7 +122,7 @@ var highwater = (() => {
   // Recordings that are followed, by name: each with what tells it from one that was closed and opened again.
   const followed = new Map();
 
-  // Fetches what is appended to a recording until its program has finished it. The connection may be interrupted.
+  // Fetches the data appended to a recording until its program has finished it. The connection may be interrupted.
   const follow = async ({ name, url }) => {
     let pause = 500;
     let file = "";
@@ -158,7 +158,7 @@ var highwater = (() => {
         page.grow(name, bytes);
       }
       if (response.headers.has("Highwater-Next")) {
-        // A rotation goes on in another file, which begins with what is live.
+        // A rotation goes on in another file, which begins with the live blocks.
         page.end(name);
         [have, file, pause] = [0, "", 500];
         continue;
@@ -360,7 +360,7 @@ var highwater = (() => {
       setTimeout(() => URL.revokeObjectURL(link.href), 60000);
     },
 
-    // What the app shows, as JSON: for programs that drive the page, as tests do.
+    // Returns the contents of the app as JSON, for programs that drive the page, such as tests.
     state: () => (page ? JSON.parse(page.state()) : null),
 
     // The table of a view that is shown, as CSV.

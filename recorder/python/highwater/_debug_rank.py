@@ -82,7 +82,7 @@ def _peak(path):
 
 
 def _record(request):
-    """Records the next steps; writes what is recorded already, if the program is being recorded."""
+    """Records the next steps. If the program is being recorded, writes that recording instead."""
     count, name = int(request.get_param("steps")), request.get_param("name")
     if count < 1 or _NAME.fullmatch(name) is None:
         raise ValueError(f"steps={count}, name={name!r}: expected a number from 1, and a word")

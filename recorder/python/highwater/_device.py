@@ -9,7 +9,7 @@ import sys
 
 import torch
 
-# What a module must have to be recorded.
+# The functions that a module must have to be recorded.
 _NEEDED = ("_record_memory_history", "_snapshot")
 
 OutOfMemoryError = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
@@ -94,7 +94,7 @@ def is_history_enabled():
 
 
 def recorders():
-    """Returns what the program's calls of the recorder end in, as pairs of owner and name."""
+    """Returns the functions that the program's calls of the recorder reach, as pairs of owner and name."""
     if name() == "cuda":
         # The program may have imported by name what calls these.
         names = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy")

@@ -57,14 +57,14 @@ class History:
             self._began = _Position([], _counts())
 
     def stop(self):
-        """Ends and forgets what was recorded."""
+        """Ends the recording and discards its events."""
         self._is_on = False
         self._began = _Position()
         if not self._is_programs:
             self._record(None)
 
     def restart(self):
-        """Forgets what the last snapshot has, and records on."""
+        """Discards the events of the last snapshot, and continues recording."""
         if self._is_programs:
             self._began = self.position()
             return
@@ -134,7 +134,7 @@ class History:
                     "the program started PyTorch's memory history during a recording: it has the recording's "
                     "settings, and continues after the recording"
                 )
-            # What the program ends is recorded until the end of the recording.
+            # If the program ends PyTorch's recording, it continues until the end of this one.
             return None
 
         return record

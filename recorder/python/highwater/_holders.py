@@ -49,7 +49,7 @@ class _Search:
         self._names, self._modules = _named_objects(), _module_dicts()
         self._parents = collections.defaultdict(list)
         self._seen = []
-        # Whether time or levels were too few, so that what has no name may have one.
+        # Whether time or levels were too few, so that unnamed objects may have a name.
         self._is_cut = False
 
     def clear(self):
@@ -184,7 +184,7 @@ def _named_objects():
 
 def _locals(frame):
     """Returns the variables of a function that is running."""
-    # A debugger writes back what it has read.
+    # A debugger writes back the values that it has read.
     if frame is None or not frame.f_code.co_flags & inspect.CO_OPTIMIZED or frame.f_trace is not None:
         return {}
     if sys.version_info >= (3, 13):
@@ -251,7 +251,7 @@ def _key_of(mapping, value):
 
 
 def _step(holder, held, path):
-    """Returns the text for the way from an object or a dict to what it holds."""
+    """Returns the text for the path from an object or a dict to an object in it."""
     if not isinstance(holder, dict):
         try:
             name = _key_of(vars(holder), held)

@@ -22,7 +22,7 @@ _process = None
 
 
 def begin():
-    """Begins what the environment asks for, the first time in a process."""
+    """Starts the recording requested by the environment, the first time in a process."""
     global _process
     if _process == os.getpid() or not _asked()[1]:
         return

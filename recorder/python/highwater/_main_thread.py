@@ -35,7 +35,7 @@ class Watch:
         self._thread.start()
 
     def stop(self):
-        """Ends the thread, after what it may be doing."""
+        """Ends the thread after its current task."""
         # In a process that was forked off there is no such thread, which may have been using the event.
         if self._process != os.getpid():
             return
@@ -123,7 +123,7 @@ class _Queued:
     """Called by `PyObject_IsTrue`: unlike a callback, it passes exceptions of signal handlers to the program."""
 
     def __bool__(self):
-        # What is asked for later has the main thread called again.
+        # A later request calls the main thread again.
         for work in list(_queue):
             if not work.run():
                 break

@@ -88,7 +88,7 @@ class ModuleNames:
         return id(root) in self._idle and any(map(_device.has, root.parameters()))
 
     def compiled_names(self):
-        """Returns the names of the modules that are compiled: what is in them has their name."""
+        """Returns the names of the compiled modules, whose submodules have their name."""
         names = set(self._compiled)
         for _, root in self.roots():
             for module in root.modules():
@@ -185,7 +185,7 @@ class ModuleNames:
 
 
 def _class_name(module):
-    """Returns the class of a module, or of what it wraps."""
+    """Returns the class of a module, or of the module that it wraps."""
     parts = module.__dict__.get("_modules", {})
     inner = parts.get("_orig_mod")
     if inner is None and type(module).__name__ in _PARALLEL:

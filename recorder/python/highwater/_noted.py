@@ -110,5 +110,5 @@ def is_autotuning():
         # Of `torch.cuda.Event`, by which programs log times, too.
         file = frame.f_back.f_code.co_filename
         return any(f"{os.sep}{name}{os.sep}" in file for name in ("_inductor", "triton"))
-    # What is left is measured in C++: kernels of cuDNN, and by DDP for its statistics.
+    # The rest is measured in C++, for kernels of cuDNN, and for the statistics of DDP.
     return not file.endswith(os.path.join("nn", "parallel", "distributed.py"))

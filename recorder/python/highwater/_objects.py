@@ -84,7 +84,7 @@ class Objects:
         self._allocate(device, len(pickle.dumps(objects)), 0)
         return self._torch.distributed.get_process_group_ranks(group or self._c10d._get_default_group())[source]
 
-    # What they have in common.
+    # Their common properties.
 
     def _exchange(self, group, part):
         """Returns the bytes of each rank of the group."""

@@ -57,7 +57,7 @@ class Part:
             self._whole.dump_quietly("oom", self)
 
     def dump(self, path):
-        """Writes what was recorded so far to `path`, by default the part's; returns the path of the file."""
+        """Writes the recording so far to `path`, by default the part's. Returns the path of the file."""
         if not self._whole.is_active() and self._written:
             warn(f"the recording of the whole program has ended, and with it this one: {self._written} has it")
             return self._written

@@ -100,7 +100,7 @@ class ProgramRecording:
         return self._recording is not None
 
     def finish(self):
-        """Ends the recording, as the program ends, and undoes what it has changed."""
+        """Ends the recording when the program ends, and undoes its changes."""
         recording, self._recording = self._recording, None
         if recording is None:
             return
@@ -128,7 +128,7 @@ class ProgramRecording:
             self.before_end(not self.is_stopped and _ends_out_of_memory(_device.OutOfMemoryError))
         # Kinds of devices without an observer do not count failed requests either.
         if kind is _device.OutOfMemoryError and _device.module().memory_stats().get("num_ooms", 2) > 1:
-            # What was written at the first failed request, which the program has handled, lacks the last.
+            # The file written at the first failed request, which the program has handled, lacks the last one.
             kind = RuntimeError
         with _warnings("always"):
             recording.__exit__(kind, None, None)

@@ -64,7 +64,7 @@ def _error(text):
 
 
 def _check_pytorch():
-    # Without what would load an earlier simulated GPU.
+    # Without the variables that would load an earlier simulated GPU.
     spec = importlib.machinery.PathFinder.find_spec("torch")
     if spec is None or not spec.origin:
         raise _error("PyTorch is not installed in this environment; run `pip install torch`")
@@ -120,7 +120,7 @@ class _Simulation:
         self._inexact_tests = set()
 
     def show_output(self):
-        """Has what the process prints from here on reach the terminal."""
+        """Makes the further output of the process reach the terminal."""
         self._config.pluginmanager.getplugin("capturemanager").suspend_global_capture(in_=True)
 
     def pytest_report_header(self):

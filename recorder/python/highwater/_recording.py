@@ -67,7 +67,7 @@ class record_memory_history(contextlib.AbstractContextManager):
         ImportError: PyTorch is not installed.
         RuntimeError: another recording is active.
         OSError: no file can have this path: its folder does not exist, or it is a folder itself.
-        TypeError, ValueError: an argument is not what is expected.
+        TypeError, ValueError: an argument has an unexpected type or value.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class record_memory_history(contextlib.AbstractContextManager):
             self._session.step()
 
     def dump(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Writes what was recorded so far to `path`, by default the recording's; returns the path of the file."""
+        """Writes the recording so far to `path`, by default the recording's. Returns the path of the file."""
         if self._session is None:
             raise RuntimeError("no recording is active: call dump() within the `with` statement")
         return self._session.dump(None if path is None else _files.resolve(path))

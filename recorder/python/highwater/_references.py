@@ -43,7 +43,7 @@ _next_node = _hooks._get_sequence_nr
 
 
 def is_available():
-    """Whether this PyTorch has what is needed, such as a way to tell whether the program has hooks of its own."""
+    """Whether this PyTorch has the needed functions, such as one that tells whether the program has its own hooks."""
     return _count is not None and _top_hooks is not None
 
 
@@ -125,7 +125,7 @@ class References:
 
     @contextlib.contextmanager
     def forward(self, args, kwargs):
-        """Follows what is saved within a call with these arguments."""
+        """Follows the tensors saved within a call with these arguments."""
         self._decide(args, kwargs)
         if not self._can_run():
             yield
@@ -285,7 +285,7 @@ class References:
         self._is_running = True
 
     def _pack(self, tensor):
-        # What a parameter holds may be exchanged until backward, as sharding does: the graph needs the parameter.
+        # The data of a parameter may be exchanged until backward, as in sharding, so the graph needs the parameter.
         is_parameter = isinstance(tensor, torch.nn.Parameter) or (tensor.is_leaf and tensor.requires_grad)
         saved = _Saved(tensor if is_parameter else tensor.detach())
         if self._is_running and _is_followed(tensor):
@@ -426,7 +426,7 @@ def _position(device):
 
 
 def _own_count():
-    """Returns what a storage's count is beyond the number of its tensors, once Python has seen the storage."""
+    """Returns by how much a storage's count exceeds the number of its tensors, once Python has seen the storage."""
     tensor = torch.empty(1, device="cpu")
     return _count(tensor.untyped_storage()._cdata) - 1
 

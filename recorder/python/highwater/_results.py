@@ -196,7 +196,7 @@ class Plan(_Answer):
 
 
 class Check(_Answer):
-    """Whether a recording keeps to its budgets; `broken` names what does not, `undecided` what is unconfirmed."""
+    """Whether a recording meets its budgets. `broken` lists exceeded budgets, and `undecided` unconfirmed ones."""
 
     passed: bool
     broken: list[dict[str, Any]]
@@ -217,7 +217,7 @@ class Check(_Answer):
 
 
 class Event(TypedDict):
-    """One event. What does not apply to its kind is None."""
+    """One event. Fields that do not apply to its kind are None."""
 
     index: int
     kind: str

@@ -87,7 +87,7 @@ class Session:
         self._last_step = -1
         # Recordings of the program's own.
         self.parts = []
-        # What a simulated GPU cannot answer exactly; None on a real one.
+        # The calls that a simulated GPU cannot answer exactly; None on a real GPU.
         self._noted = _simulated.observe()
         # A program that knows nothing of the recording is not warned.
         self._warnings = []
@@ -195,7 +195,7 @@ class Session:
         return self._history.events() if self.is_recording() and not self._is_writing else []
 
     def begin_file(self):
-        """Writes what was recorded so far, and continues in another file; returns whether it did.
+        """Writes the recording so far, and continues in another file. Returns whether it did.
 
         A recording of the program's own goes on to its end first.
         """
@@ -214,7 +214,7 @@ class Session:
         return self.write("save", self._path)
 
     def dump(self, path):
-        """Writes what was recorded so far to `path`, by default the recording's; returns the path of the file."""
+        """Writes the recording so far to `path`, by default the recording's. Returns the path of the file."""
         if _active is not self:
             raise RuntimeError("no recording is active in this process: it is active in the parent process")
         if not self._is_recording:
@@ -391,7 +391,7 @@ class Session:
             if was_collecting:
                 gc.enable()
             if self._termination.is_due():
-                # What was written just now is all, or that is written too.
+                # Either everything was just written, or the rest is written too.
                 is_all = is_whole or reason == "signal"
                 (self._note_terminated if is_all else self._write_before_exit)()
             self._termination.deliver()

@@ -7,7 +7,7 @@ import threading
 
 
 class Termination:
-    """Calls `write`, which returns whether it could, before such a signal does what it does otherwise."""
+    """Calls `write`, which returns whether it could, before such a signal has its usual effect."""
 
     def __init__(self, write):
         self._write, self._handler = write, self._handle

@@ -100,7 +100,7 @@ def gpu():
 
 
 def observe():
-    """Begins to count what the simulated GPU cannot answer exactly; None if nothing is simulated."""
+    """Begins to count the calls that the simulated GPU cannot answer exactly. None if nothing is simulated."""
     return None if _active is None else Noted(_active)
 
 
@@ -213,7 +213,7 @@ class _Simulation:
             return 0
         return torch._C._cuda_memoryStats(torch._C._cuda_getDevice())["allocation"]["all"]["allocated"]
 
-    # What the simulation cannot answer exactly.
+    # The calls that the simulation cannot answer exactly.
 
     def _listen(self, kind, name):
         if kind == TIME and not is_autotuning():
@@ -386,7 +386,7 @@ def _fake_process_group(torch, rank, ranks):
     import torch.distributed as distributed
 
     class AloneStore(distributed.Store):
-        """A store in which the other ranks have set what is asked for."""
+        """A store in which the other ranks have set every requested value."""
 
         def __init__(self):
             super().__init__()

@@ -68,7 +68,7 @@ class Tags:
         self.is_metadata, self.has_ranges = kind == "metadata", kind == "annotations"
 
     def begin_step(self, step):
-        """Tags what is allocated from now on with `step`."""
+        """Tags allocations from now on with `step`."""
         phases = ("forward", "backward", "recompute", "optimizer", "eval", "other")
         self._prefixes = {phase: '{"step":%d,"phase":"%s","scope":' % (step, phase) for phase in phases}
         thread = self.threads.current

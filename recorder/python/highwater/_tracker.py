@@ -127,7 +127,7 @@ class Tracker:
         return self.step_number if is_begun else self.step_number - 1
 
     def all_notes(self):
-        """Returns what is not known of the modules, as sentences."""
+        """Returns the limits of the knowledge about modules, as sentences."""
         if self._is_optimizer_compiled:
             yield "an optimizer is compiled: what it allocates has the phase 'other'"
         yield from self.notes.values()
@@ -288,7 +288,7 @@ class Tracker:
             del first_nodes[1 : _MAX_NODES // 2], scopes[1 : _MAX_NODES // 2]
             scopes[0] = ""
 
-    # Activation checkpointing: what a checkpointed function does outside of modules is recomputed too.
+    # Activation checkpointing: calls of a checkpointed function outside modules are recomputed too.
 
     def _patch_checkpoints(self):
         checkpoint = torch.utils.checkpoint
@@ -363,7 +363,7 @@ class Tracker:
     # Backward.
 
     def run_backward(self, engine, outputs, args, kwargs):
-        """Runs the engine on a graph whose nodes tag what they allocate."""
+        """Runs the engine on a graph whose nodes tag their allocations."""
         if _is_compiling() or not self._is_active:
             return engine.run_backward(outputs, *args, **kwargs)
         # gradients, keep_graph, create_graph, inputs
@@ -406,7 +406,7 @@ class Tracker:
         self._has_owners = True
 
     def _hook_nodes(self, thread, outputs, nodes, is_partial):
-        """Sets hooks on the nodes of a graph that tag what is allocated from them on; returns their handles.
+        """Sets hooks on the nodes of a graph, which tag the allocations from then on. Returns their handles.
 
         Of a partial graph, and where nodes run on several threads, each node has a hook: a node may run without the
         one before it.

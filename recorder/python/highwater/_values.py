@@ -15,7 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
-# Whether what is not known is assumed to be one.
+# Whether unknown values are assumed to be one.
 _ASSUMES_ONES = "HIGHWATER_SIMULATE_ASSUMES_ONES"
 # Larger storages have no shadow. Branches depend on masks, positions and sizes rather than on numbers with a fraction.
 _MAX_BYTES = 1 << 16
@@ -127,7 +127,7 @@ class Values(TorchDispatchMode):
         values = [value for value in values if isinstance(value, torch.Tensor)]
         for row, output in enumerate(outputs):
             if output.untyped_storage().data_ptr() in sources or not _is_small(output):
-                # A view has the shadow of what it views.
+                # A view has the shadow of the viewed tensor.
                 continue
             storage = output.untyped_storage()
             size = storage.nbytes()
@@ -146,7 +146,7 @@ class Values(TorchDispatchMode):
         storage = tensor.untyped_storage()
         size, flat, _ = self._shadows.get(storage.data_ptr(), (None, None, False))
         if size != storage.nbytes():
-            # What the host has copied there is known; else it is assumed to be zero.
+            # Values copied there from the host are known; others are assumed to be zero.
             buffer = ctypes.create_string_buffer(max(storage.nbytes(), 1))
             is_known = self._contents(storage.data_ptr(), buffer, storage.nbytes()) == 1
             flat = torch.frombuffer(bytearray(buffer.raw), dtype=torch.uint8)[: storage.nbytes()]
@@ -173,7 +173,7 @@ def _is_small(tensor):
 
 
 def _is_on_device(args, kwargs, name):
-    """Whether what is read stays on the device."""
+    """Whether the value that is read stays on the device."""
     if name == "aten::_to_copy":
         target = kwargs.get("device")
         return target is None or torch.device(target).type == "cuda"

@@ -34,7 +34,7 @@ def read():
     """Returns the options of the recording, and what else is asked for, both by name.
 
     Raises:
-        ValueError: a value makes no sense; the text has the variable, the value and what is expected.
+        ValueError: a value is invalid; the text has the variable, the value and the expectation.
     """
     options, others = {}, {}
     for name, (option, parse, expected) in _VARIABLES.items():
@@ -110,7 +110,7 @@ def _signal(text):
     return int(number)
 
 
-# What the variables set, how they are read, and what they may be.
+# The options that the variables set, their parsers, and their expected values.
 _VARIABLES = {
     "STEPS": ("steps", _steps, "the first step and the step after the last, such as 10..13"),
     "RING": ("max_entries", _count, "a number of events"),

@@ -51,7 +51,7 @@ _TEMPLATE = """
 
 
 class Memory(DebugHandler):
-    """Shows what each rank has allocated, and records the next steps of all ranks.
+    """Shows the allocated memory of each rank, and records the next steps of all ranks.
 
     Give it to `start_debug_server` on all ranks. Its page is `/memory`. If the server dumps periodically, and
     `enabled_dumps` has "memory", each dump has the totals, and records the next steps.

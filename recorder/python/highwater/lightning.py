@@ -44,7 +44,7 @@ class MemoryHistory(_Callback):
         self._run.__enter__()
 
     def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
-        # What follows a batch, such as a validation, belongs to it.
+        # Work after a batch, such as a validation, belongs to it.
         if self._run is not None and self._has_begun:
             self._run.step()
         self._has_begun = True

@@ -144,7 +144,7 @@ class Snapshot:
         return self._ask("growth", by=_keys(by), where=where, device=device)
 
     def oom(self) -> dict[str, Any]:
-        """Returns why requests failed, and what would have helped."""
+        """Returns the causes of failed requests, and the changes that would have prevented them."""
         return self._ask("oom")
 
     def diff(

@@ -34,7 +34,7 @@ class MemoryHistory(TrainerCallback):
         atexit.register(self._end)
 
     def on_step_begin(self, args, state, control, **kwargs):
-        # What follows a step, such as an evaluation, belongs to it.
+        # Work after a step, such as an evaluation, belongs to it.
         if self._run is not None and self._has_begun:
             self._run.step()
         self._has_begun = True

@@ -16,7 +16,7 @@ const FILTERS = { Recordings: ["snap", "pickle", "pkl", "gz", "json", "html"], "
 function activate(context) {
   const annotations = new Annotations();
   const editor = new RecordingEditor();
-  // The page keeps what is looked at while another tab is in front.
+  // The page keeps its view while another tab is in front.
   const options = { webviewOptions: { retainContextWhenHidden: true } };
   context.subscriptions.push(
     annotations,

@@ -8,7 +8,7 @@ const { run } = require("./program");
 const MAX_LINES = 1000;
 
 /**
- * A line of code and what it has live at the peak.
+ * A line of code and its live memory at the peak.
  * @typedef {{ file: string, line: number, functions: string[], bytes: number, blocks: number }} Line
  */
 

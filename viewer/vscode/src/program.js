@@ -59,7 +59,7 @@ function reason(name, why) {
 }
 
 /**
- * Runs a command on the recording `uri`, and returns what it prints.
+ * Runs a command on the recording `uri`, and returns its output.
  * @param {vscode.Uri} uri
  * @param {string[]} words
  * @param {vscode.CancellationToken} token
