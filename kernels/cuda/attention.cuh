@@ -92,7 +92,7 @@ struct Line {
     static const u32 length = WIDTH + CHUNK;
 };
 
-// Begins to fetch the first `count` of ROWS rows of at most WIDTH numbers into a tile; what is missing becomes zeros.
+// Begins to fetch the first `count` of ROWS rows of at most WIDTH numbers into a tile, and fills the rest with zeros.
 template <u32 ROWS, u32 WIDTH>
 __device__ inline void fetch(T* tile, const T* rows, u64 stride, u32 count, const Sight& sight) {
     if (sight.is_wide) {

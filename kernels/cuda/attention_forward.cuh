@@ -12,7 +12,7 @@ struct Softmax {
     Real sums[ROWS];
 };
 
-// Makes scores weights, and what was mixed so far less by as much as the largest score has grown.
+// Converts scores to weights, and scales the previous sums down by as much as the largest score has grown.
 template <class Warps, u32 COUNT, u32 WIDTH>
 __device__ inline void weigh(Real (&scores)[Warps::ROWS][COUNT], Real (&mixed)[Warps::ROWS][WIDTH],
                              Softmax<Warps::ROWS>& softmax, Real factor) {

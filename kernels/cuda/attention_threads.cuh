@@ -3,7 +3,7 @@
 #include "attention.cuh"
 
 // Eight neighbouring lanes share a row, of which each has every eighth column of scores, and of every 8 chunks along
-// the width one. So what the lanes read at a time lies in different banks.
+// the width one. The lanes therefore read from different banks at a time.
 struct ByThreads {
     // Each warp has its own rows.
     static const u32 PARTS = 1;

@@ -29,7 +29,7 @@ __device__ inline u64 packs_of(Count<n>, const Size& size) {
     return size.batch * size.places / n;
 }
 
-// Where what was measured goes. The running statistics may be null.
+// The destinations of the measured statistics. The running statistics may be null.
 struct Measured {
     Real* mean;
     Real* rstd;
@@ -162,7 +162,7 @@ KERNEL void end_measure(const Measured to, const Real* means, const Real* square
 }
 EXPORT(end_measure)
 
-// Means, and what is 1 / deviation or, if `is_variance`, the variance.
+// Means, and 1 / deviation or, if `is_variance`, the variance.
 struct Statistics {
     const Real* mean;
     const Real* spread;
@@ -268,7 +268,7 @@ KERNEL void slopes_of_columns(Real* parts, const T* grad, const T* in, const Sta
 }
 EXPORT(slopes_of_columns)
 
-// Adds each channel's sums to bias and weight, or, if `means` is not null, writes what they are over all its numbers.
+// Adds each channel's sums to bias and weight, or, if `means` is not null, writes the means over all its numbers.
 KERNEL void end_slopes(T* weight, T* bias, Real* means, const Real* parts, const Pieces pieces, u64 channels, u32 lanes) {
     Real all = (Real)(pieces.elements * pieces.in_one * pieces.columns);
     by_rows(lanes, [&](const auto& team) {

@@ -13,7 +13,7 @@ struct Sum {
     }
 };
 
-// The larger; what is not a number wins.
+// The larger number, or NaN if either is NaN.
 struct Largest {
     template <class R>
     __device__ static R of(R a, R b) {

@@ -22,7 +22,7 @@ __device__ inline f64 fold_elements(const T* in, u64 elements, u32 is_in_order, 
     return fold_block<Fold>(all);
 }
 
-// One block folds what it has into the total; several leave theirs in `parts` for `end_norm_…`.
+// A single block folds its result into the total; several blocks write theirs to `parts` for `end_norm_…`.
 #define ADD_NORM(NAME, FOLD, VALUE)                                                                                 \
     KERNEL void add_norm_##NAME(f64* total, f64* parts, const T* in, u64 elements, u32 is_in_order,                 \
                                 const Nest<1> nest, f64 order) {                                                    \

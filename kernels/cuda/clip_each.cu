@@ -27,7 +27,7 @@ __device__ inline f64 fold_chunk(const Tensors& tensors, Value value) {
     return fold_block<Fold>(all);
 }
 
-// Where blocks leave what they have, one each.
+// The destination of the partial results, one for each block.
 struct Norm {
     f64* parts;
     f64 order;

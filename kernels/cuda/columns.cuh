@@ -2,7 +2,7 @@
 //
 // A row of blocks stands before the columns, each block before `WARP` packs of them (or `WARP` single ones, where rows
 // do not begin alike), and each of its warps goes over every eighth row. Where matrices are long there are more rows of
-// blocks, each for a part of the rows: what they sum lies apart, and a second kernel puts it together in order.
+// blocks, each for a part of the rows. Their sums are stored separately, and a second kernel adds them in order.
 #pragma once
 #include "rows.cuh"
 
@@ -70,7 +70,7 @@ __device__ inline u64 place_of_part(u32 which, u32 part, u32 parts, u64 column, 
     return ((u64)which * parts + part) * columns + column;
 }
 
-// Where sums of columns go, if anywhere, and the factor of what is there, which is not read if that is 0.
+// The destination of sums of columns, if any, and the factor of its contents, which are not read if that is 0.
 struct Sums {
     T* out;
     f64 keep;

@@ -29,7 +29,7 @@ struct Exponents {
 
     __device__ static Exponents none() { return {least(), Real(0)}; }
 
-    // Measures from what is not smaller than the largest. Infinite numbers below have no distance from one another;
+    // Measures from a number that is not smaller than the largest. Infinite numbers below have no distance from one another;
     // from 0 on they add nothing, as they should. Without branches, so that a thread can go on to the next numbers.
     __device__ Real rise(Real to) {
         Real origin = to == least() ? Real(0) : to;

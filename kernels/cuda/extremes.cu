@@ -1,7 +1,7 @@
 // Extremes: the largest or smallest elements along an axis, and their indices. T is any floating-point type.
 //
 // They are found one after another, each as the best of those that come after the one before it, so that nothing but
-// the results is written. How threads share a line does not change what is found.
+// the results is written. The division of a line among threads does not change the result.
 #include "block.cuh"
 #include "nest.cuh"
 
@@ -24,7 +24,7 @@ struct Found {
 };
 const u64 NOWHERE = ~0ull;
 
-// Whether a is found before b: what is not a number before all, the larger, and of equal ones the first.
+// Whether a is found before b. NaN comes first, then the larger number, and of equal numbers the first.
 __device__ inline bool is_before(Found a, Found b) {
     bool none_a = a.value != a.value, none_b = b.value != b.value;
     if (none_a != none_b) {

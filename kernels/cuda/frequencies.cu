@@ -6,7 +6,7 @@
 __device__ inline Real speed_of(u32 octave) { return ldexp(Real(1), (i32)octave); }
 
 // Rows of `width` numbers become rows of `wide`. A block's threads lie along x within a row, along y over rows, so that
-// what a thread computes of its column it computes once.
+// a thread computes the values for its column only once.
 KERNEL void frequencies(T* out, const T* in, u64 rows, u32 width, u32 wide) {
     for (u32 column = blockIdx.x * blockDim.x + threadIdx.x; column < wide; column += gridDim.x * blockDim.x) {
         u32 place = column % width, wave = column / width;

@@ -1,7 +1,7 @@
 // Index: gathers rows of a table, and adds gradients back to them. T is any floating-point type.
 //
-// Adding costs about what the rows take to read and the rows of the table that they go to, to read and write; see
-// buckets.cuh for what finding equal indices costs. Halves are added in single precision and rounded once for each 256
+// Adding costs about as much as reading the rows, and reading and writing their rows of the table. See buckets.cuh for
+// the cost of finding equal indices. Halves are added in single precision and rounded once for each 256
 // rows that go to one place.
 #include "buckets.cuh"
 #include "nest.cuh"

@@ -23,7 +23,7 @@ struct Offsets {
     u64 of[operands];
 };
 
-// Of the first `axes` axes alone. The outermost needs no division: what is left is the position there.
+// Of the first `axes` axes alone. The outermost needs no division, because the remainder is the position there.
 template <class Index, u32 operands>
 __device__ inline Offsets<operands> offsets_in(const Nest<operands>& nest, u32 axes, u64 element) {
     Index at[operands] = {};

@@ -1,8 +1,8 @@
 // Norm: layer normalization of rows, and the gradients. T is any floating-point type; statistics are Real. Without
 // means, rows are only divided by their root mean square (RMS normalization).
 //
-// Gradients may be written over what they are made from: each place is read and written by the same thread, after sums
-// are known to all.
+// Gradients may overwrite their inputs, because each place is read and written by the same thread, after the sums are
+// known to all.
 #include "columns.cuh"
 
 __device__ inline Real middle_of(const Real* mean, u64 row) { return mean != nullptr ? mean[row] : Real(0); }

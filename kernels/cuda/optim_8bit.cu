@@ -135,7 +135,7 @@ struct State {
     }
 };
 
-// Parameters of a code block; what is null is not there.
+// Parameters of a code block. Missing parameters are null.
 struct Weights {
     T* parameter;
     U* rounded;

@@ -6,7 +6,8 @@
 #include "buckets.cuh"
 #include "nest.cuh"
 
-// The operands: what is written, what is read, places; of the one that is picked from, the first of each line.
+// The operands are the output, the input and the places. Of the operand that is indexed, the first element of each line
+// is given.
 KERNEL void gather(T* out, const T* in, const i64* places, u64 elements, u64 size, u64 stride, Fault* fault,
                    const Nest<3> nest) {
     for (u64 i = first_element(); i < elements; i += all_threads()) {

@@ -34,7 +34,7 @@ __device__ inline Piece piece_of_minimum(Real l, Real r, Real, Real) { return Pi
 
 typedef Piece (*Pieces)(Real l, Real r, Real low, Real high);
 
-// Operands of the nest: what is written, left, right. `is_packed`: all lie one after another, where four can be moved.
+// The operands of the nest are output, left and right. `is_packed`: all lie one after another, where four can be moved.
 template <Pieces piece_of>
 __device__ inline void cut(T* out, u8* slopes, const T* left, const T* right, u64 elements, const Nest<3>& nest,
                            u32 is_packed, Real low, Real high) {

@@ -1,12 +1,12 @@
 // Pool: the maximum or the mean of each window of an image. T is any floating-point type.
 //
-// A thread has an element of what is written: of the result, or backwards a pixel, which gathers from the windows that
+// A thread has an element of the output, which is the result, or in backward a pixel, which gathers from the windows that
 // it lies in, in their order.
 #include "block.cuh"
 #include "nest.cuh"
 #include "window.cuh"
 
-// Images `[batch, channels, height, width]`: their size, and where the elements of what is read lie.
+// Images `[batch, channels, height, width]`: their size, and the positions of the elements that are read.
 struct Images {
     u64 planes;
     u64 channels;
@@ -14,7 +14,7 @@ struct Images {
     u64 strides[4];
 };
 
-// An element of what is written: its plane, and the line and column in it.
+// An element of the output, with its plane, and the line and column in it.
 struct Spot {
     u64 plane;
     u64 down;
@@ -26,7 +26,7 @@ __device__ inline Spot spot_of(u64 element, const u64* size) {
     return {plane, line - plane * size[0], element - line * size[1]};
 }
 
-// Where the plane that an element belongs to begins in what is read.
+// The start in the input of the plane that an element belongs to.
 __device__ inline u64 plane_at(const Images& images, u64 plane) {
     u64 image = quotient(plane, images.channels);
     return image * images.strides[0] + (plane - image * images.channels) * images.strides[1];
@@ -97,8 +97,8 @@ KERNEL void __launch_bounds__(THREADS, 4) max_pool_backward(T* out, const T* gra
 }
 EXPORT_PLAIN(max_pool_backward)
 
-// Number of pixels of an axis that a mean counts: those in the image, or also those in its padding. What the window at
-// `place` has beyond the padding, where the last one is not full, never counts.
+// Number of pixels of an axis that a mean counts: those in the image, or also those in its padding. The part of the
+// window at `place` beyond the padding, where the last one is not full, never counts.
 __device__ inline u64 counted(const Window& window, u32 axis, u64 place, u64 size, u32 counts_padding) {
     if (!counts_padding) {
         Range pixels = pixels_under(window, axis, place, size);

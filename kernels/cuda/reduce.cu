@@ -10,7 +10,7 @@
 const u32 WIDTH = 16 / sizeof(T);
 typedef Pack<T, WIDTH> Row;
 
-// The division of sums over rows among the threads of a block. What is summed is cut into pieces of rows.
+// The division of sums over rows among the threads of a block. The elements are divided into pieces of rows.
 struct Rows {
     // Sums in all, rows that each is over, elements in a row and how far apart they are.
     u64 sums;
@@ -80,7 +80,7 @@ __device__ inline Real sum_piece(const T* in, u64 length, u64 stride, u32 first,
     return sum;
 }
 
-// Of a sum, and of what is there; where that is 0, what is there is not read.
+// The factors of a sum and of the previous contents, which are not read if their factor is 0.
 struct Factors {
     f64 scale;
     f64 keep;
@@ -91,7 +91,7 @@ __device__ inline void put_sum(T* out, const Factors& factors, Real sum) {
     *out = store<T>(factors.keep == 0 ? total : (Real)factors.keep * load(*out) + total);
 }
 
-// Sums over rows: what lies nearest in memory is summed. Without `parts`, they go to `out`.
+// Sums over rows, where the innermost axis in memory is summed. Without `parts`, they go to `out`.
 KERNEL void sum_rows(T* out, Real* parts, const T* in, const Rows shape, const Nest<2> kept, const Nest<1> summed,
                      const Factors factors) {
     u32 lane = threadIdx.x % shape.group, x = lane % shape.across, y = lane / shape.across;
@@ -146,7 +146,7 @@ __device__ inline void add_rows(Real* sums, const T* in, u64 row, u64 end, u64 s
     }
 }
 
-// Sums over columns: what lies nearest in memory is kept. Each thread has `width` columns.
+// Sums over columns, where the innermost axis in memory is kept. Each thread has `width` columns.
 template <u32 width>
 __device__ inline void sum_columns_of(T* out, Real* parts, const T* in, const Columns& shape, const Nest<2>& kept,
                                       const Nest<1>& summed, const Factors& factors) {

@@ -6,7 +6,7 @@
 #include "nest.cuh"
 #include "prefix.cuh"
 
-// The walk along lines. The strides are those of the written operand and of what is read.
+// The walk along lines. The strides are those of the output and of the input.
 struct Walk {
     u64 lines;
     u64 length;
@@ -123,8 +123,8 @@ KERNEL void scan_long(T* out, const T* in, const Walk walk, const Nest<2> nest) 
 }
 EXPORT(scan_long)
 
-// The input's gradient of running products. `out` holds the products of all factors before each; what it is multiplied
-// with, from the last to the first, is the sum over later results of their gradients times the factors between.
+// The input's gradient of running products. `out` holds the products of all factors before each. Its factor,
+// from the last to the first, is the sum over later results of their gradients times the factors between.
 KERNEL void product_backward_lines(T* out, const T* grad, const T* in, const Walk walk, const Nest<3> nest) {
     for (u64 line = first_element(); line < walk.lines; line += all_threads()) {
         Offsets<3> at = offsets_of(nest, line);

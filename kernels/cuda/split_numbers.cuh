@@ -4,7 +4,7 @@
 // the other three are added up as in Ootomo, Yokota: "Recovering single precision accuracy from tensor cores while
 // surpassing the FP32 theoretical peak performance", 2022, and `OpMultiplyAddFastF32` of NVIDIA's CUTLASS. Tensor cores
 // cut sums off where others round (tensor_cores.cuh), so that long ones would become too small: products with a small
-// part have their own sums, the rests, and what has been summed over a few matrices is added by threads.
+// part have their own sums, the rests, and threads add the sums over a few matrices.
 #pragma once
 #include "tensor_cores.cuh"
 
@@ -35,7 +35,7 @@ struct SplitRight {
 };
 
 // A rest as it is to be added. Where a factor is infinite its small part is NaN, and so is the rest: then the
-// big products alone tell what the sum is, and are not finite themselves.
+// big products alone determine the sum, and are not finite themselves.
 __device__ inline f32 checked_rest(f32 rest) { return fminf(rest, LARGEST); }
 
 // The average excess of a sum over the three products: small · small is 1.04 · 2⁻²³ of it, and what

@@ -2,7 +2,7 @@
 // and of single-precision elements of which they read the first 11 bits.
 //
 // Every lane of the warp takes part. Which numbers a lane has of a matrix is told in "Parallel Thread Execution ISA",
-// sections on `mma.m16n8k16`, `mma.m16n8k8` and `ldmatrix`. On the CPU lanes show one another what they have.
+// sections on `mma.m16n8k16`, `mma.m16n8k8` and `ldmatrix`. On the CPU, lanes exchange their numbers.
 #pragma once
 #include "block.cuh"
 

@@ -4,8 +4,8 @@
 // Elements that are taken together are loops of their own, `inner`, for each place of the loops `outer`. The threads of
 // a block stand before `across` places, a power of two, and those of one place share its elements. They stand in the
 // order that memory has: neighbours have neighbouring places where `is_across`, else neighbouring elements. Where
-// places are few there are several rows of blocks, each for a part of the elements: what they sum lies apart, in double
-// precision, and a second kernel puts it together in order.
+// places are few there are several rows of blocks, each for a part of the elements. Their sums are stored separately, in
+// double precision, and a second kernel adds them in order.
 #include "lines.cuh"
 #include "rows.cuh"
 
