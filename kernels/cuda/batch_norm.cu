@@ -268,7 +268,7 @@ KERNEL void slopes_of_columns(Real* parts, const T* grad, const T* in, const Sta
 }
 EXPORT(slopes_of_columns)
 
-// Adds each channel's sums to bias and weight, or, if `means` is not null, writes the means over all its numbers.
+// Adds each channel's sums to bias and weight, or writes their means if `means` is not null.
 KERNEL void end_slopes(T* weight, T* bias, Real* means, const Real* parts, const Pieces pieces, u64 channels, u32 lanes) {
     Real all = (Real)(pieces.elements * pieces.in_one * pieces.columns);
     by_rows(lanes, [&](const auto& team) {

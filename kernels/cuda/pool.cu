@@ -1,6 +1,6 @@
 // Pool: the maximum or the mean of each window of an image. T is any floating-point type.
 //
-// A thread has an element of the output, which is the result, or in backward a pixel, which gathers from the windows that
+// A thread has an element of the output (the result, or in backward a pixel), which gathers from the windows that
 // it lies in, in their order.
 #include "block.cuh"
 #include "nest.cuh"
