@@ -12,7 +12,7 @@ use crate::commands::diff::DiffArguments;
 use crate::output::{block_columns, problem_texts, trust};
 
 /// Returns the facts of a comparison, with individual blocks if requested. The differences of groups and rest sum to
-/// `delta_bytes`, with a filter to `filtered_delta_bytes`.
+/// `delta_bytes`, or with a filter to `filtered_delta_bytes`.
 pub(super) fn facts<'a>(
     traces: [&Trace; 2],
     arguments: &DiffArguments,

@@ -39,7 +39,7 @@ pub struct Leak {
     pub kept: Sum,
     /// Number of steps with such blocks.
     pub steps: usize,
-    /// Average bytes of these blocks per step that has such blocks, rounded up.
+    /// Average bytes of these blocks in a step that has any of them, rounded up.
     pub bytes_per_step: u64,
 }
 
