@@ -20,8 +20,8 @@ pub struct SgdStep {
     pub grad_scale: f64,
 }
 
-/// One step of Adam. With g = `grad_scale` · gradient + `weight_decay` · p, and p ← `keep` · p, it computes m ← β₁ · m
-/// + (1 − β₁) · g, then v ← β₂ · v + (1 − β₂) · g², then p ← p − `rate` · m / (√v · `square_scale` + `epsilon`).
+/// One step of Adam. With g = `grad_scale` · gradient + `weight_decay` · p, and p ← `keep` · p, it computes
+/// m ← β₁ · m + (1 − β₁) · g, then v ← β₂ · v + (1 − β₂) · g², then p ← p − `rate` · m / (√v · `square_scale` + `epsilon`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamStep {
     /// The learning rate divided by (1 − β₁ᵗ).
