@@ -117,7 +117,7 @@ pub fn format_nanos(nanos: u64) -> String {
 }
 
 /// Formats a long duration in nanoseconds in the largest unit of which it has at least two, such as `633 days` or
-/// `30 h`. Durations of up to two hours are formatted like in [`format_nanos`].
+/// `30 h`. Durations of up to two hours are formatted as by [`format_nanos`].
 pub fn format_duration(nanos: u64) -> String {
     const HOUR: u64 = 3_600_000_000_000;
     match nanos / HOUR {
