@@ -119,9 +119,6 @@ pub(crate) fn at_text(moment: &Moment, is_peak: bool) -> String {
     }
 }
 
-/// The opacity of an entry without bytes.
-const ABSENT: f32 = 0.35;
-
 /// Maximum widths of names in a legend, in points, in the order in which they are tried. Only the first has room for
 /// the functions of source lines.
 const NAME_WIDTHS: [f32; 6] = [Chip::MAX_NAME, 150.0, 125.0, 110.0, 97.0, 84.0];
@@ -179,10 +176,7 @@ pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize,
                 others.push(entry.colour, *bytes, exact);
                 continue;
             }
-            let sign = |painter: &Painter, rect: Rect| {
-                let colour = if *bytes > 0 { entry.colour } else { entry.colour.gamma_multiply(ABSENT) };
-                painter.rect_filled(rect, 2.0, colour);
-            };
+            let sign = |painter: &Painter, rect: Rect| _ = painter.rect_filled(rect, 2.0, entry.colour);
             match &entry.condition {
                 Some(condition) => {
                     let shown = chip.show_as(ui, sign, Sense::click()).on_hover_cursor(CursorIcon::PointingHand);
@@ -278,7 +272,8 @@ fn rows_of(widths: impl Iterator<Item = f32>, available: f32) -> usize {
 /// The name of the entry for all lines without an entry.
 const MORE: &str = "more";
 
-/// Shows the legend of the totals, with their values at some moment after the text `when`, in one row; entries that do
+/// Shows the legend of the totals, with their values at some moment, in one row below the entries that follow the text
+/// `when`; entries that do
 /// not fit are listed when the last one is hovered. `summary` describes the whole device; `bands` is the total of the
 /// bands, and `is_drawn` returns whether a total is drawn.
 pub(crate) fn lines_ui(
@@ -310,7 +305,7 @@ pub(crate) fn lines_ui(
     });
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
-        lead_ui(ui, when);
+        ui.add_space(lead.unwrap_or(0.0));
         let mut others = Others::default();
         for ((chip, (name, stroke, bytes, _)), is_shown) in chips.into_iter().zip(&lines).zip(shown) {
             if !is_shown {

@@ -309,6 +309,14 @@ fn paint_strip(
     Some(peak)
 }
 
+/// Formats a number of events in millions: with a decimal below a hundred millions.
+fn millions(events: u64) -> String {
+    match events {
+        ..100_000_000 => format!("{}.{}", events / 1_000_000, events / 100_000 % 10),
+        _ => format_count(events / 1_000_000),
+    }
+}
+
 /// Paints the size of the peak, the meaning of pale areas, and the length of the run next to the columns.
 fn paint_legend(painter: &Painter, whole: Rect, rect: Rect, run: &Run, peak: Option<RunColumn>, shades: &Shades) {
     let font = FontId::proportional(11.0);
@@ -319,5 +327,5 @@ fn paint_legend(painter: &Painter, whole: Rect, rect: Rect, run: &Run, peak: Opt
     text(0.0, peak.map_or_else(String::new, |peak| format_bytes(peak.bytes)));
     text(1.0, "pale: above".to_owned());
     text(2.0, "the smallest".to_owned());
-    text(3.0, format!("{} M events", format_count(run.events() / 1_000_000)));
+    text(3.0, format!("{} M events", millions(run.events())));
 }

@@ -7,8 +7,8 @@ use std::time::SystemTime;
 
 use eframe::egui::load::SizedTexture;
 use eframe::egui::{
-    Align, Button, ColorImage, Context, CursorIcon, FontId, Image, Label, Layout, ProgressBar, Response, RichText,
-    Role, ScrollArea, Sense, TextStyle, TextureHandle, TextureOptions, Ui, WidgetInfo, vec2,
+    Align, Button, Color32, ColorImage, Context, CursorIcon, FontId, Image, Label, Layout, ProgressBar, Response,
+    RichText, Role, ScrollArea, Sense, TextStyle, TextureHandle, TextureOptions, Ui, WidgetInfo, vec2,
 };
 use highwater_snapshots::format_bytes;
 use png::{Decoder, Transformations};
@@ -17,7 +17,7 @@ use crate::Command;
 use crate::example::{Example, Running};
 use crate::files::file_name;
 use crate::files::loader::Loading;
-use crate::gui::widgets::{fit, fitted, keys, labelled_button_ui};
+use crate::gui::widgets::{fit, fitted, keys, labelled_button_ui, theme};
 use crate::gui::window::recents::{Fact, Recents};
 
 /// The user's choice on the page.
@@ -49,10 +49,10 @@ const PICTURE_WIDTH: f32 = 270.0;
 
 /// Ways to record a PyTorch program: a description of each, and its code.
 const PYTORCH: [(&str, &str); 2] = [
-    ("With modules, without a change to the program", "highwater run -- python train.py"),
+    ("With modules, without changing the program", "highwater run -- python train.py"),
     (
-        "In the program, before and after the steps",
-        "torch.cuda.memory._record_memory_history()\ntorch.cuda.memory._dump_snapshot(\"s.pickle\")",
+        "Inside the program",
+        "torch.cuda.memory._record_memory_history()\n# … training steps …\ntorch.cuda.memory._dump_snapshot(\"s.pickle\")",
     ),
 ];
 
@@ -198,7 +198,8 @@ fn head_ui(ui: &mut Ui, action: &mut Option<WelcomeAction>) {
     ui.label(RichText::new("Shows where GPU memory goes").size(16.0).weak());
     ui.add_space(12.0);
     ui.horizontal(|ui| {
-        let open = Button::new(RichText::new("Open a recording…").size(16.0)).min_size(vec2(0.0, 30.0));
+        let text = RichText::new("Open a recording…").size(16.0).color(Color32::WHITE);
+        let open = Button::new(text).fill(theme::PRIMARY).min_size(vec2(0.0, 32.0));
         if ui.add(open).on_hover_text(Command::Open.tooltip()).clicked() {
             *action = Some(WelcomeAction::Ask);
         }

@@ -9,11 +9,11 @@ use crate::{Recording, Selection, View, drawn_metric};
 
 /// A line is omitted if it is everywhere closer than this to the drawn total, in points.
 const APART: f64 = 1.5;
-/// A line is interrupted where it rises or falls by more than this from one column to the next, in points.
+/// A line is steep where it rises or falls by more than this from one column to the next, in points.
 const STEEP: f64 = 4.0;
-/// Minimum number of columns of a line segment; shorter segments on a slope would look like noise.
+/// Minimum number of columns between steep places; shorter parts on a slope would look like noise.
 const SHORTEST: usize = 6;
-/// A line is drawn only if its segments have at least this many columns on average.
+/// A line is drawn only if its parts between steep places have at least this many columns on average.
 const PIECE: usize = 40;
 
 impl Timeline {
@@ -28,8 +28,9 @@ impl Timeline {
         let summary = &recording.devices[selection.device].summary;
         let mut lines = Vec::new();
         for metric in Metric::ALL.into_iter().rev() {
-            for part in self.line_parts(recording, selection, look.paint.has_lines, metric) {
-                let line = Line::new(metric.name(), PlotPoints::new(part));
+            let points = self.line_points(recording, selection, look.paint.has_lines, metric);
+            if !points.is_empty() {
+                let line = Line::new(metric.name(), PlotPoints::new(points));
                 lines.push(line.stroke(shades.metric(metric)).allow_hover(false));
             }
         }
@@ -42,15 +43,15 @@ impl Timeline {
         lines
     }
 
-    /// Returns the parts of a total's line. There are none if it was not recorded or is not requested, if it coincides
-    /// with the upper edge of the bands, or if it would be too fragmented.
-    fn line_parts(
+    /// Returns the points of a total's line. There are none if it was not recorded or is not requested, if it coincides
+    /// with the upper edge of the bands, or if it has many steep places.
+    fn line_points(
         &self,
         recording: &Recording,
         selection: &Selection,
         has_lines: bool,
         metric: Metric,
-    ) -> Vec<Vec<[f64; 2]>> {
+    ) -> Vec<[f64; 2]> {
         let Some(shown) = self.detail.as_ref().or(self.whole.as_ref()) else { return Vec::new() };
         let is_known = recording.devices[selection.device].summary.peak(metric).is_some();
         let drawn = drawn_metric(selection.metric);
@@ -73,10 +74,10 @@ impl Timeline {
         }
         // The edges of the bands show the same as the lines that follow them.
         let steepest = if metric.is_of_blocks() { STEEP } else { f64::INFINITY };
-        let parts: Vec<_> = level_parts(&points, steepest / scale).map(<[_]>::to_vec).collect();
+        let parts: Vec<_> = level_parts(&points, steepest / scale).map(<[_]>::len).collect();
         // In pieces, a line says less than the edges that it follows.
-        let is_long = parts.iter().map(Vec::len).sum::<usize>() >= points.len() / 5 * 4;
-        if is_long && parts.len() <= points.len() / PIECE + 1 { parts } else { Vec::new() }
+        let is_long = parts.iter().sum::<usize>() >= points.len() / 5 * 4;
+        if is_long && parts.len() <= points.len() / PIECE + 1 { points } else { Vec::new() }
     }
 
     /// Returns whether a total is drawn, as bands or as a line.
@@ -87,7 +88,8 @@ impl Timeline {
         has_lines: bool,
         metric: Metric,
     ) -> bool {
-        metric == drawn_metric(selection.metric) || !self.line_parts(recording, selection, has_lines, metric).is_empty()
+        metric == drawn_metric(selection.metric)
+            || !self.line_points(recording, selection, has_lines, metric).is_empty()
     }
 
     /// Points per byte on the screen.

@@ -82,22 +82,25 @@ pub(crate) fn ink(colour: Color32) -> Color32 {
     if light > 0.179 { Color32::BLACK } else { Color32::WHITE }
 }
 
+/// The background of the main button of a page, below white text.
+pub(crate) const PRIMARY: Color32 = Color32::from_rgb(0x1c, 0x62, 0xa8);
+
 /// Varies `colour` for block `row` if its band is tall enough, so that neighbours in a stack differ slightly in
 /// lightness. The variation is pseudo-random, so that blocks at regular intervals do not all look the same.
 pub(crate) fn instance(colour: Color32, row: usize) -> Color32 {
-    const LIGHTNESS: [f32; 4] = [1.0, 0.88, 0.96, 0.92];
+    const LIGHTNESS: [f32; 4] = [1.0, 0.95, 0.985, 0.965];
     let scattered = (row as u32).wrapping_mul(0x9e37_79b9) >> 30;
     scale(colour, LIGHTNESS[scattered as usize])
 }
 
 /// Varies `colour` for every second layer of a model, so that neighbouring layers can be distinguished.
 pub(crate) fn second_layer(colour: Color32) -> Color32 {
-    scale(colour, 0.88)
+    scale(colour, 0.95)
 }
 
 /// The variant of `colour` for the edge between two bands.
 pub(crate) fn edge(colour: Color32) -> Color32 {
-    scale(colour, 0.72)
+    scale(colour, 0.8)
 }
 
 /// The variant of `colour` for a block that does not match the filter.
