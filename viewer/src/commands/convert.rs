@@ -345,7 +345,7 @@ impl Report for ConvertReport<'_> {
                 })
             }
             Kind::Perfetto | Kind::Chrome => page.hint("Next: open it in Perfetto's viewer, ui.perfetto.dev"),
-            Kind::Snap => page.hint(&FilesAndOptions::of(out).next("info", &[], "for what is in it")),
+            Kind::Snap => page.hint(&FilesAndOptions::of(out).next("info", &[], "for its contents")),
             Kind::Pickle | Kind::Json => page.hint(&FilesAndOptions::of(out).next(
                 "peak",
                 &[],

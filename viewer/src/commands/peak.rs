@@ -210,7 +210,7 @@ impl<'a> PeakReport<'a> {
             return FilesAndOptions::of(&self.arguments.source.file).next(
                 "peak",
                 &[],
-                "for what is using memory at the peak",
+                "to see what is using memory at the peak",
             );
         }
         let keys = &self.arguments.by.0;

@@ -293,10 +293,8 @@ impl Report for RecordReport<'_> {
         }
         caveats::print(trace, page)?;
         page.gap()?.hint(&match &report.oom {
-            Some(_) => {
-                FilesAndOptions::of(file).next("oom", &[], "for why it ran out of memory, and what would have helped")
-            }
-            None => FilesAndOptions::of(file).next("peak", &[], "for what is using memory at the peak"),
+            Some(_) => FilesAndOptions::of(file).next("oom", &[], "for the cause of the failure, and possible fixes"),
+            None => FilesAndOptions::of(file).next("peak", &[], "to see what is using memory at the peak"),
         })
     }
 }

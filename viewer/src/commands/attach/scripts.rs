@@ -250,7 +250,8 @@ fn by_debugger(pid: u32, script: &Path) -> Result<(), String> {
     if lines.len() >= BYTES {
         return Err(format!("the path of {} is too long", script.display()));
     }
-    let has_library = || std::fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|all| all.contains("libpython"));
+    let has_library =
+        || std::fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|all| all.contains("libpython"));
     let runs_python = is_python(pid) || has_library();
     let pid = pid.to_string();
     let done = match by_gdb(&pid, &lines, script) {

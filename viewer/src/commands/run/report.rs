@@ -114,9 +114,9 @@ fn next_of(file: &Path, input: &Input) -> String {
     }
     let ends_out_of_memory = input.ask(|source, _| source.final_oom()).is_ok_and(|failed| failed.is_some());
     if ends_out_of_memory {
-        return FilesAndOptions::of(file).next("oom", &[], "for why the request failed, and what would have helped");
+        return FilesAndOptions::of(file).next("oom", &[], "for the cause of the failure, and possible fixes");
     }
-    FilesAndOptions::of(file).next("explain", &[], "for what makes the peak, and what would lower it")
+    FilesAndOptions::of(file).next("explain", &[], "for the composition of the peak, and ways to lower it")
 }
 
 /// Returns whether PyTorch's recorder made the recording, rather than the preloaded library.

@@ -126,7 +126,7 @@ impl Sheet {
             if has_bars { column.with_bars() } else { column }
         };
         let columns = self.columns.iter().enumerate().map(column);
-        ShownTable { sums: self.sums, ..ShownTable::new(self.lines.len(), columns) }
+        ShownTable::new(self.lines.len(), columns).with_sums(self.sums)
     }
 
     fn value(&self, row: usize, column: usize) -> &Value {

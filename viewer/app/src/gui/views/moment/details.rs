@@ -30,8 +30,8 @@ pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) -
         Column::text("block", "largest blocks", |row| title(recording, blocks[row].0))
             .wide(0.0, "Category and operation of the block. A click selects it.")
             .look(|row, cell| Cell { swatch: answer.colour(blocks[row].0), ..cell }),
-        Column::text("made_by", "made by", |row| names::maker(trace, blocks[row].0))
-            .wide(0.0, "The line of your program, or the module.")
+        Column::text("allocated_by", "allocated by", |row| names::maker(trace, blocks[row].0))
+            .wide(0.0, "Source line that allocated the block, or its module.")
             .look(|_, cell| Cell { is_faint: true, ..cell }),
         Column::count("blocks", "blocks", |row| blocks[row].1).wide(48.0, "Number of blocks of this kind and size."),
         Column::bytes("bytes", "bytes", |row| size(row) * blocks[row].1).wide(82.0, "Sum of their bytes."),

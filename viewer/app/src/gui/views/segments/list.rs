@@ -87,10 +87,10 @@ fn rows(state: &State) -> ShownTable<'_> {
         bytes(["free_bytes", "free"], |usage| usage.free)(80.0, "Sum of all free ranges."),
         bytes(["waiting_bytes", "waiting"], |usage| usage.waiting)(
             66.0,
-            "Bytes of freed blocks that wait for a stream.",
+            "Bytes of freed blocks awaiting free, because another stream still uses them.",
         ),
         Column::count("blocks", "blocks", move |row| of(row).usage.blocks)
-            .wide(54.0, "Number of live and waiting blocks.")
+            .wide(54.0, "Number of blocks that are live or awaiting free.")
             .look(move |row, cell| Cell { is_faint: of(row).usage.blocks == 0, ..cell }),
     ];
     ShownTable::new(state.order.len(), columns)

@@ -120,6 +120,11 @@ impl<'a> ShownTable<'a> {
         Self { columns, count, sums: 0, files: Vec::new(), files_sums: 0 }
     }
 
+    /// Keeps the last `sums` rows in their place when the others are sorted.
+    pub(crate) fn with_sums(self, sums: usize) -> Self {
+        Self { sums, ..self }
+    }
+
     /// Adds `columns`, and `sums` rows after the others, to files.
     pub(crate) fn with_files(self, columns: impl IntoIterator<Item = Column<'a>>, sums: usize) -> Self {
         Self { files: columns.into_iter().collect(), files_sums: sums, ..self }
