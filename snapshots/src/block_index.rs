@@ -29,8 +29,7 @@ impl BlockIndex {
         }
     }
 
-    /// Maps `key` to row `block`, which was live at the start. Such keys may be far below later ones, so the array does
-    /// not begin with them.
+    /// Maps `key` to row `block`, which was live at the start. Such keys may be far below later ones.
     pub(crate) fn insert_starting(&mut self, key: BlockKey, block: BlockId) {
         let slot = key.checked_sub(self.first).and_then(|slot| self.dense.get_mut(usize::try_from(slot).ok()?));
         match slot.filter(|former| former.is_some()) {

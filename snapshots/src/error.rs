@@ -123,8 +123,7 @@ impl std::error::Error for Error {
 const NO_PATH: &str = "the input";
 
 impl Error {
-    /// Returns the cause of a failed read: the error of this crate that a lower layer wrapped, or the operating
-    /// system's error.
+    /// Returns the cause of a failed read: a wrapped error of this crate, or the operating system's error.
     pub fn from_input(source: std::io::Error) -> Self {
         Self::Io { doing: "read the recording", source, path: NO_PATH.into() }.unwrapped()
     }
@@ -168,8 +167,7 @@ pub struct Problem {
     pub offset: Option<u64>,
     /// The problem, as a sentence.
     pub what: String,
-    /// Whether only the index at the end of the file, or a summary, is missing or damaged, so that the recording was
-    /// read in full.
+    /// Whether only the index or a summary is missing or damaged, so that the recording was read in full.
     #[serde(skip)]
     pub is_index_only: bool,
     /// Whether totals are inconsistent, because blocks do not fit into the segments, or sums in the file are wrong.
@@ -197,8 +195,7 @@ impl Problem {
         Self { is_of_sums: true, ..Self::new(what) }
     }
 
-    /// Creates the problem that the index at the end of a file is missing or damaged at byte `offset`; the rest is
-    /// complete.
+    /// Creates the problem that the index at the end of a file is missing or damaged at byte `offset`.
     pub(crate) fn of_index(offset: u64) -> Self {
         let what = "only the index at the end of the file is missing or damaged";
         Self { is_index_only: true, ..Self::at(offset, what) }

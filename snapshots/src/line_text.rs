@@ -28,8 +28,7 @@ impl<'a> LineText<'a> {
         }
     }
 
-    /// Splits the text at the first `:digits` that ends it or precedes a space into the path before and the function
-    /// after.
+    /// Splits the text at the first `:digits` at its end or before a space into the path before and the function after.
     fn with_number(text: &'a str) -> Option<Self> {
         let mut colons = text.match_indices(':').map(|(at, _)| at).filter(|at| *at > 0);
         colons.find_map(|at| {

@@ -27,8 +27,8 @@ const RECENT: usize = 4096;
 /// The value of an empty entry.
 const NONE: u32 = u32::MAX;
 
-/// Blocks by key. Rows of removed blocks are reused, starting with the last one removed, so that short-lived blocks
-/// occupy few rows.
+/// Blocks by key. Rows of removed blocks are reused, starting with the last, so that short-lived blocks occupy few
+/// rows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LiveBlocks {
     rows: Vec<LiveBlock>,

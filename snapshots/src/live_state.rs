@@ -184,8 +184,7 @@ impl LiveState {
         self.mappings.iter().map(range).collect()
     }
 
-    /// Adds a block that is live or awaiting free. Returns the earlier block with the same key, if any, which must have
-    /// been freed.
+    /// Adds a block that is live or awaiting free. Returns the earlier block with the same key, if any.
     pub fn add(&mut self, live: &LiveBlock) -> Option<Ended> {
         let StartingBlock { alloc, free_requested, .. } = live.block;
         let former = self.blocks.insert(live);

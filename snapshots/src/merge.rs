@@ -21,8 +21,7 @@ pub struct MergedTables {
     ops: Vec<Op>,
 }
 
-/// The identity of a frame: its module, address and source lines, since the lines may be known in only one of the
-/// recordings.
+/// The identity of a frame: its module, address and source lines, since the lines may be known in only one recording.
 type FrameKey = (ModuleId, u64, Vec<SourceLine>);
 
 /// The merged row of each row of one recording.

@@ -78,8 +78,7 @@ impl FromStr for References {
     }
 }
 
-/// Returns the attribute `name` with `value` as readable facts with names: several for references, otherwise the
-/// attribute itself.
+/// Returns the attribute `name` with `value` as readable named facts: several for references, otherwise one.
 pub fn readable(name: &str, value: &str) -> Vec<(String, String)> {
     match value.parse::<References>() {
         Ok(references) if name == ATTRIBUTE => references.facts(),

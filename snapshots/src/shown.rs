@@ -1,5 +1,4 @@
-//! Makes text from files safe to display: on one line, of limited length, and without characters that would affect the
-//! text around it.
+//! Makes text from files safe to display: on one line, of limited length, and without control characters.
 
 use std::borrow::Cow;
 
@@ -37,8 +36,7 @@ pub fn shown(text: &str, most: usize) -> Cow<'_, str> {
     }
 }
 
-/// Returns a text as a spreadsheet cell, which is printable, and preceded by an apostrophe if it would be interpreted
-/// as a formula.
+/// Returns a text as a printable spreadsheet cell, preceded by an apostrophe if it would be a formula.
 pub fn spreadsheet_text(text: &str) -> Cow<'_, str> {
     const BEGIN_FORMULAS: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
     let text = printable(text);

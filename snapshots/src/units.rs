@@ -35,8 +35,7 @@ pub fn format_required_bytes(bytes: u64) -> String {
     }
 }
 
-/// Formats a size without spaces such that [`parse_bytes`] returns it exactly, such as `24GiB`, `28.6GiB`, `40974MiB`
-/// or `1000B`.
+/// Formats a size without spaces so that [`parse_bytes`] returns it exactly, such as `24GiB` or `28.6GiB`.
 pub fn format_exact_bytes(bytes: u64) -> String {
     let (number, unit) = STEPS[2..]
         .iter()

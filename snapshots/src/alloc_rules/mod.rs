@@ -22,8 +22,7 @@ const LARGE_SEGMENT: u64 = 20 << 20;
 const OWN_SEGMENT_REQUEST: u64 = 10 << 20;
 /// The size of a segment for a single request is a multiple of this many bytes.
 const SEGMENT_UNIT: u64 = 2 << 20;
-/// Number of size intervals with a separate rounding setting: one per power of two from 1 MiB on; the last one includes
-/// all larger sizes.
+/// Number of size intervals with a separate rounding setting: one per power of two from 1 MiB; the last is unbounded.
 const INTERVALS: usize = 16;
 
 /// The rules of PyTorch's caching allocator, which the engine's allocator also follows, under the settings of one

@@ -116,8 +116,7 @@ impl Assembler {
         self.measured = Some(Vec::new());
     }
 
-    /// Returns the measurements since the last call, for runs of events, with the number of events up to the end of
-    /// each run.
+    /// Returns the measurements since the last call, for runs of events, with the event number at the end of each.
     pub(super) fn take_measured(&mut self) -> Vec<(u64, LiveBytes)> {
         self.measured.as_mut().map(std::mem::take).unwrap_or_default()
     }

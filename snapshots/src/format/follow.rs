@@ -53,8 +53,7 @@ impl Follower {
         self.assembler.window(live, start, uses)
     }
 
-    /// Adds the next bytes of the file, and returns the number of events they completed. Fails if the file is not a
-    /// recording.
+    /// Adds the next bytes of the file, and returns the number of completed events. Fails if this is no recording.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<usize> {
         self.pending.extend_from_slice(bytes);
         self.fed += bytes.len() as u64;

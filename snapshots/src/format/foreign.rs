@@ -107,8 +107,7 @@ fn first_bytes(bytes: &[u8]) -> String {
     }
 }
 
-/// Decodes `bytes` as text, without leading white space. The last character may be incomplete. `None` if they are not
-/// text.
+/// Decodes `bytes` as text, without leading white space. The last character may be incomplete. `None` if not text.
 fn text_of(bytes: &[u8]) -> Option<&str> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let text = match std::str::from_utf8(bytes) {

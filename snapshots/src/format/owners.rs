@@ -1,5 +1,4 @@
-//! Resolves the rows of the trace to which a file's annotations and attributes belong, once the whole file has been
-//! read.
+//! Resolves the rows of the trace to which a file's annotations and attributes belong, after the whole file is read.
 //!
 //! A file refers to events, blocks and segments by their indices in the file. If some were lost to damage, the indices
 //! of later rows in the trace differ. Annotations and attributes of lost items are dropped; all others are mapped to
@@ -91,8 +90,7 @@ impl Owners {
         self.states = number.saturating_add(1);
     }
 
-    /// Records that the events with indices from `first` up to `end` in the file became the rows from `row` up to
-    /// `end_row`.
+    /// Records that the events with indices `first` to `end` in the file became the rows `row` to `end_row`.
     pub(super) fn took_events(&mut self, first: u64, end: u64, row: usize, end_row: usize) {
         let is_whole = end - first == (end_row - row) as u64;
         match self.runs.last_mut() {

@@ -13,8 +13,7 @@ pub const VERSION_MAJOR: u16 = 1;
 /// The minor version that this program writes. Files of newer minor versions are read without their additions.
 pub const VERSION_MINOR: u16 = 8;
 
-/// The length of the preamble in bytes, which contains the magic, major and minor version, and the CRC-32 of these
-/// twelve bytes.
+/// The length of the preamble: the magic, major and minor version, and the CRC-32 of these twelve bytes.
 pub const PREAMBLE_BYTES: usize = 16;
 
 /// Whether `bytes` start with the magic of `.snap` files, of any version.

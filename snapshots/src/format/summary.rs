@@ -53,8 +53,7 @@ pub struct DeviceSummary {
     pub largest: [Extreme; Metric::ALL.len()],
     /// The minimum of each total over the same states.
     pub smallest: [Extreme; Metric::ALL.len()],
-    /// Requested bytes by category when their total first reached its maximum, according to the categories known at
-    /// that time.
+    /// Requested bytes by category when their total first reached its maximum, by the categories known then.
     pub by_category: [u64; Category::ALL.len()],
     /// The totals after the last event.
     pub end: Totals,
@@ -107,13 +106,11 @@ pub struct Summarizer {
 struct Device {
     live: LiveState,
     summary: DeviceSummary,
-    /// The smallest and the largest time of the row's events, ignoring steps and phases; [`NO_TIMES`] if there are
-    /// none.
+    /// The smallest and largest time of the row's events, ignoring steps and phases; [`NO_TIMES`] if there are none.
     times_ns: (u64, u64),
     /// Whether the latest change reached a new maximum of the requested total, whose categories are not recorded yet.
     is_rising: bool,
-    /// The steps of the row in which the device is active, and the number of the device's active events before the
-    /// current step.
+    /// The steps of the row in which the device is active, and its number of active events before the current step.
     active_steps: ActiveSteps,
     active_before: u32,
 }

@@ -41,8 +41,7 @@ pub(super) fn inspect(path: &Path) -> Result<Facts, Unread> {
     read().map_err(|error| Unread::Unparsed(format!("cannot read {}: {error}", path.display())))
 }
 
-/// Opens a regular file. Other files are rejected, since a recording may contain the path of a pipe, whose opening
-/// would block.
+/// Opens a regular file. Other files are rejected, since opening a pipe named by a recording would block.
 fn open(path: &Path) -> io::Result<File> {
     if std::fs::metadata(path)?.is_file() { File::open(path) } else { Err(io::Error::other("not a regular file")) }
 }

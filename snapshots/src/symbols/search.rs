@@ -15,8 +15,7 @@ pub const SYSTEM_DEBUG_FOLDER: &str = "/usr/lib/debug";
 /// The places that are searched for symbols, in addition to the binaries themselves.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    /// Folders that contain debug files under names such as `.build-id/ab/cdef.debug`, or under the name in a debug
-    /// link.
+    /// Folders that contain debug files under names such as `.build-id/ab/cdef.debug`, or the name in a debug link.
     pub(super) debug_folders: Vec<PathBuf>,
     /// Folders with binaries and debug files under any name.
     pub(super) copies: Copies,

@@ -39,8 +39,7 @@ impl Events {
         id.index().and_then(|index| self.time_ns.get(index)).copied()
     }
 
-    /// Returns the last event at or before `time_ns`, assuming that recorded times never decrease; `None` if there is
-    /// none.
+    /// Returns the last event at or before `time_ns`, if any, assuming that recorded times never decrease.
     pub fn at_time(&self, time_ns: u64) -> Option<EventId> {
         let after = self.time_ns.partition_point(|&time| time <= time_ns);
         after.checked_sub(1).map(EventId::from_index)

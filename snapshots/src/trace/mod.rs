@@ -171,8 +171,7 @@ impl Trace {
         self.start.events + u64::from(id.0)
     }
 
-    /// Returns the index, in the whole recording, of the event that allocated block `id`; `None` if it is from before
-    /// the recording.
+    /// Returns the index, in the whole recording, of the event that allocated block `id`, if it is not from before.
     pub fn alloc_number(&self, id: BlockId) -> Option<u64> {
         let row = id.0 as usize;
         let alloc = self.blocks.alloc[row];
@@ -203,8 +202,7 @@ impl Trace {
         self.failed_requests().filter(move |(_, at)| *at == device).map(|(event, _)| event)
     }
 
-    /// Returns whether the recording has memory but no events, and therefore only shows the state of its devices at one
-    /// time.
+    /// Returns whether the recording has memory but no events, and only shows the state of its devices at one time.
     pub fn is_state(&self) -> bool {
         self.event_count() == 0 && !(self.blocks.is_empty() && self.segments.is_empty())
     }

@@ -207,8 +207,7 @@ impl Spans {
         self.is_tagged
     }
 
-    /// Returns whether steps are named, by events or by the names of annotations. If not, steps are only delimited by
-    /// the optimizer.
+    /// Returns whether steps are named, by events or by the names of annotations. If not, the optimizer delimits steps.
     pub fn names_steps(&self) -> bool {
         self.names_steps
     }

@@ -56,8 +56,7 @@ impl Checkpoints {
         self.places.truncate(self.places.partition_point(|place| place.events <= events));
     }
 
-    /// Returns the state at the start of file `file`; `None` for the first. `at_start` is the state before the first
-    /// event.
+    /// Returns the state at the start of file `file`; `None` for the first. `at_start` is the initial state.
     pub(super) fn boundary<'a>(
         &self,
         files: &'a Files,

@@ -69,8 +69,8 @@ impl Computed {
         Ok(out)
     }
 
-    /// Decodes the output of [`Self::encode`] for `events`; `None` if it is for other events or another version of the
-    /// format, or damaged.
+    /// Decodes the output of [`Self::encode`] for `events`; `None` if it is for other events or another version, or
+    /// damaged.
     pub(super) fn decode(bytes: Vec<u8>, events: &Range<u64>) -> Option<Self> {
         if !bytes.starts_with(&preamble()) {
             return None;
@@ -107,8 +107,7 @@ impl Computed {
     }
 }
 
-/// Returns one past the last event summarized by `rows`, which start at event `first`; `None` if they have a gap or are
-/// invalid.
+/// Returns one past the last event summarized by `rows`, which start at event `first`; `None` if they are invalid.
 pub(super) fn end_of(rows: &[Summary], first: u64) -> Option<u64> {
     rows.iter().try_fold(first, |next, row| {
         (row.first == next && row.is_plausible()).then(|| next.saturating_add(u64::from(row.events)))

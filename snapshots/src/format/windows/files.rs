@@ -250,8 +250,7 @@ impl FilePart {
         row.first = row.first.saturating_add(self.first);
     }
 
-    /// Converts a checkpoint's event indices to those of the whole recording, and its row numbers to those of the
-    /// merged tables.
+    /// Converts a checkpoint's event indices to those of the recording, and row numbers to those of merged tables.
     pub(super) fn renumber_checkpoint(&self, part: &mut Checkpoint, boundary: Option<&Boundary>) {
         part.events = part.events.saturating_add(self.first);
         part.stage = self.renumber_stage(part.stage, boundary);

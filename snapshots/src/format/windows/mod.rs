@@ -192,8 +192,7 @@ impl Windows {
         ids
     }
 
-    /// Returns the event indices at which there are checkpoints, in order. Windows that start at one of these are the
-    /// fastest to read.
+    /// Returns the event indices of checkpoints, in order. Windows that start at one of these are the fastest to read.
     pub fn checkpoints(&self) -> Vec<u64> {
         (0..).map_while(|number| self.checkpoints.events(number)).collect()
     }

@@ -17,8 +17,7 @@ use crate::stage::{Outside, Stage};
 use crate::trace::{Start, Trace};
 use crate::transition::{Named, Transition, transition};
 
-/// Maximum number of events for which memory is reserved in advance, since a malicious file may claim to have any
-/// number.
+/// Maximum number of events for which memory is reserved in advance, since a malicious file may claim any number.
 const MAX_ROOM: u64 = 1 << 21;
 
 /// The blocks that are live at the end of a window, by device and key.
@@ -63,8 +62,7 @@ impl Windows {
         Ok(trace)
     }
 
-    /// Restores the last intact checkpoint at or before the event with index `number`, or the state before the first
-    /// event.
+    /// Restores the last intact checkpoint at or before event `number`, or the state before the first event.
     pub(super) fn at_checkpoint(&self, number: u64) -> Summarizer {
         let earlier = (0..self.checkpoints.before(number).map_or(0, |last| last + 1)).rev();
         let mut restored =
@@ -128,8 +126,7 @@ impl Windows {
     }
 }
 
-/// Maximum number of checkpoints that are searched individually for deaths of blocks before those of all checkpoints
-/// are read.
+/// Maximum number of checkpoints searched individually for deaths of blocks before those of all are read.
 const FEW_CHECKPOINTS: usize = 8;
 
 impl Windows {
