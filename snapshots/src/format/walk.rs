@@ -12,6 +12,7 @@ pub enum WalkItem<'a> {
     Damaged {
         /// Offset of the section's header.
         offset: u64,
+        /// The header.
         header: SectionHeader,
     },
     /// Bytes that do not belong to any readable section.
