@@ -57,6 +57,11 @@ pub fn of_process(path: &Path) -> PathBuf {
     with_part(path, &format!("pid{}", std::process::id()))
 }
 
+/// Returns a path for a further file of this process, which has become another program: `run.pid123.2.snap`.
+pub fn of_process_again(path: &Path, number: u32) -> PathBuf {
+    with_part(&of_process(path), &number.to_string())
+}
+
 /// Returns a unique path in `folder`, made of program, host, time in seconds, process id and rank.
 pub(crate) fn in_folder(folder: &Path, host: &str, rank: Rank) -> PathBuf {
     let program = std::env::args_os().next().map(PathBuf::from);

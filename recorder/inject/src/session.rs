@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -107,22 +107,25 @@ fn own_name() -> OsString {
     name
 }
 
-/// Returns the file that this process writes. It is `file` for the first process of a run, `file.rank3` for one of
-/// several ranks, and `file.pid123` for others and if there is no `claims` folder. The claim contains the file's path,
-/// for the process that started the run.
+/// Returns the file that this process writes: `file` for the first process of a run, `file.rank3` for ranks of several,
+/// `file.pid123` for others and if there is no `claims` folder, then `file.pid123.2` for a process that has replaced
+/// itself. The claim contains the file's path, for the process that started the run.
 fn claim(file: &Path, claims: Option<&Path>, rank: Rank) -> PathBuf {
     let first = naming::for_rank(file, rank);
-    let is_mine = |path: &Path| {
-        let claim = claims?.join(path.file_name()?);
-        let mut claim = OpenOptions::new().write(true).create_new(true).open(claim).ok()?;
-        claim.write_all(path.as_os_str().as_bytes()).ok()
+    let take = |path: &Path| {
+        let claim = claims.zip(path.file_name()).map(|(claims, name)| claims.join(name)).ok_or(ErrorKind::NotFound)?;
+        let mut claim = OpenOptions::new().write(true).create_new(true).open(claim)?;
+        claim.write_all(path.as_os_str().as_bytes())
     };
-    if is_mine(&first).is_some() {
+    if take(&first).is_ok() {
         return first;
     }
-    let other = naming::of_process(file);
-    // The name is unique, so the file is written whether or not it can be claimed.
-    let _ = is_mine(&other);
+    let (mut other, mut number) = (naming::of_process(file), 1);
+    // No other process has this name, so that the file is written whether or not it can be claimed.
+    while take(&other).is_err_and(|why| why.kind() == ErrorKind::AlreadyExists) {
+        number += 1;
+        other = naming::of_process_again(file, number);
+    }
     other
 }
 
@@ -158,10 +161,14 @@ mod tests {
         let claims = Some(folder.path());
         let file = Path::new("/recordings/run.snap");
         let own = format!("/recordings/run.pid{}.snap", std::process::id());
+        let again = format!("/recordings/run.pid{}.2.snap", std::process::id());
         let third = Rank { rank: Some(3), world_size: Some(8) };
-        for (rank, expected) in
-            [(Rank::default(), "/recordings/run.snap"), (Rank::default(), &own), (third, "/recordings/run.rank3.snap")]
-        {
+        for (rank, expected) in [
+            (Rank::default(), "/recordings/run.snap"),
+            (Rank::default(), &own),
+            (Rank::default(), &again),
+            (third, "/recordings/run.rank3.snap"),
+        ] {
             assert_eq!(claim(file, claims, rank), Path::new(expected));
             let name = Path::new(expected).file_name().expect("a name");
             assert_eq!(std::fs::read_to_string(folder.path().join(name)).ok().as_deref(), Some(expected));

@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -315,7 +314,8 @@ def test_of_a_killed_program_the_lost_recording_is_reported(launch):
 
 def test_of_a_killed_program_what_was_saved_is_reported(launch):
     loop = SHORT + "import time\nwhile True:\n    model(torch.zeros(32, 64, device='cuda'))\n    time.sleep(0.01)\n"
-    killed = "import os, signal\n" + loop + "    os.path.exists('train.snap') and os.kill(os.getpid(), signal.SIGKILL)\n"
+    kill = "    os.path.exists('train.snap') and os.kill(os.getpid(), signal.SIGKILL)\n"
+    killed = "import os, signal\n" + loop + kill
     done = launch(killed, environment={"HIGHWATER_SAVE": "1s"})
     assert (done.returncode, launch.files()) == (128 + signal.SIGKILL, ["train.snap"])
     assert launch.answer("info", "train.snap")["devices"][0]["allocs"] > 4
