@@ -22,8 +22,8 @@ class ProgramRecording:
     `on_terminated` when it is written because a signal ends the program.
     `name_file` returns the path of a file of this process from the asked one, the rank and the number of ranks.
     `gives_hints` tells whether warnings reach the program, `keeps_empty` whether a recording without allocations is
-    written, and `is_for_oom` whether only a failed request writes it. `is_within_step` tells whether it may begin within
-    a training step.
+    written, and `is_for_oom` whether only a failed request writes it. `is_within_step` tells whether it may begin
+    within a training step.
     """
 
     def __init__(self, path, **options):

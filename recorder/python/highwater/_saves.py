@@ -30,7 +30,8 @@ class Saves:
         # The clock may be set while the program runs.
         self._clock = time.time() - time.monotonic()
         self._saved_s = self._now()
-        self._look_s = self._next_look(self._saved_s)
+        # Short programs save nothing.
+        self._look_s = self._next_look(self._saved_s + self._intervals_s[0])
         self._turn = threading.Lock()
         # The file of the last save, unless the recording has been written there since.
         self.path = None

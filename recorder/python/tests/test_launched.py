@@ -307,7 +307,8 @@ if len(sys.argv) < 3:
 
 
 def test_of_a_killed_program_the_lost_recording_is_reported(launch):
-    done = launch(SHORT + "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    killed = SHORT + "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    done = launch(killed, environment={"HIGHWATER_SAVE": "never"})
     assert (done.returncode, launch.files()) == (128 + signal.SIGKILL, [])
     assert done.stderr.startswith("highwater: the recording of a process is lost: "), done.stderr
 
