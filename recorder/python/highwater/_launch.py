@@ -107,7 +107,8 @@ class _Launch:
         recording.name_file, recording.on_path = name_file, note
         recording.on_begin, recording.on_end, recording.on_terminated = names.begin, names.end, names.end
         save_s = self._others.get("save_s")
-        if not (self._is_for_oom or save_s == 0 or "every_s" in self._others):
+        # A switch may end its recording within a save, which would replace the whole.
+        if number is None and not (self._is_for_oom or save_s == 0 or "every_s" in self._others):
             from ._saves import Saves
 
             recording.saves = Saves(save_s, names.note_saved)

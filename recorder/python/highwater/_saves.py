@@ -32,7 +32,8 @@ class Saves:
         self._saved_s = self._now()
         # Short programs save nothing.
         self._look_s = self._next_look(self._saved_s + self._intervals_s[0])
-        self._turn = threading.Lock()
+        # A handler of a signal may end the program, and with it the recording, within a save.
+        self._turn = threading.RLock()
         # The file of the last save, unless the recording has been written there since.
         self.path = None
 
@@ -59,7 +60,8 @@ class Saves:
             events = sum(session.events())
             if self.is_due(now, events) and not _device.is_capturing():
                 self._save(session, events)
-            self._look_s = self._next_look(now)
+            if self._look_s < float("inf"):
+                self._look_s = self._next_look(now)
         except Exception as error:  # noqa: BLE001
             self._look_s = float("inf")
             print(f"highwater: cannot save the recording so far: {error}", file=sys.stderr)
@@ -78,12 +80,14 @@ class Saves:
         if path is not None:
             self._on_saved(path)
 
-    def end(self, is_written):
-        """Ends the saves; the last one is removed if the recording `is_written` to another file."""
+    def stop(self):
+        """Ends the saves, after one that another thread may be making."""
         with self._turn:
             self._look_s = float("inf")
-            if is_written:
-                self._remove_unless(None)
+
+    def remove(self):
+        """Removes the last save, if the recording has been written to another file since."""
+        self._remove_unless(None)
 
     def _remove_unless(self, path):
         if self.path not in (None, path):

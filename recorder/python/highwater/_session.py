@@ -115,6 +115,8 @@ class Session:
         if _active is not self:
             # In a process that was forked off: the recording is its parent's.
             return
+        if self._saves is not None:
+            self._saves.stop()
         written_before = self._files_written
         is_oom = error is not None and issubclass(error, _device.OutOfMemoryError) and self._has_dumped_oom
         try:
@@ -134,8 +136,8 @@ class Session:
                 if not (self._files_written or self._is_recording or self._is_over):
                     warn(f"no file was written: no step was in {self._options['steps']}")
         finally:
-            if self._saves is not None:
-                self._saves.end(is_oom or self._files_written > written_before)
+            if self._saves is not None and (is_oom or self._files_written > written_before):
+                self._saves.remove()
             self._close()
 
     def discard(self):
