@@ -202,7 +202,6 @@ fn with_fact(name: &str, value: &str) -> Trace {
 
 #[test]
 fn a_state_is_not_called_a_peak() {
-    let of_ring = trace().edited(|of_ring| of_ring.trust.events_lost = 1234);
     let state = || trace_from_text("baseline w 4096 parameter\nbaseline_segment 0x0 2097152").unwrap();
     for command in ["peak", "explain"] {
         let text = answer(state(), &format!("{command} a.snap")).unwrap();

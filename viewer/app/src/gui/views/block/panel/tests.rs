@@ -135,7 +135,7 @@ const SOURCE: &str = "import torch\n\ndef forward(x):\n    y = torch.relu(x)\n  
 /// Block 1 with stacks of which each line is line 4 of `path`, in a recording that has `sources`.
 fn harness_at_line_4(path: &str, sources: Vec<SourceText>) -> Harness<'static, Play> {
     let mut stage: Play = ViewHarness::new(STEPS, (BlockPanel::default(), BlockId(1)));
-    let trace = Trace::clone(&stage.recording.trace).edited(|trace| {
+    let trace = highwater_snapshots::Trace::clone(&stage.recording.trace).edited(|trace| {
         let file = trace.tables.strings.len() as u32;
         trace.tables.strings.push(path.to_owned());
         for line in &mut trace.tables.lines {
