@@ -243,7 +243,7 @@ impl Report for PeakReport<'_> {
             ("reached_elsewhere", elsewhere_table(&self.elsewhere).into()),
             ("filter", Fact::or_absent(filter)),
             ("filtered_bytes", Fact::or_absent(filter.map(|_| breakdown.total))),
-            // Bytes of blocks that earlier steps left, from lines that leave some in every step; null where it is not
+            // Bytes of blocks that outlive their step, of lines that leave some in every step; null where it is not
             // searched: without whole steps, and at a given event of a long recording.
             ("leaked_bytes", self.leaks.as_ref().map(|leaks| leaks.at_moment.total).into()),
             ("groups", self.table().into()),
@@ -327,11 +327,7 @@ impl Report for PeakReport<'_> {
         }
         if let Some(leaks) = self.leaks() {
             let bytes = leaks.at_moment.total;
-            page.line(&format!(
-                "Of these, {} ({}) leak from earlier steps:",
-                format_bytes(bytes),
-                percent(bytes, moment.bytes)
-            ))?;
+            page.line(&format!("Of these, {} ({}) leak:", format_bytes(bytes), percent(bytes, moment.bytes)))?;
             for text in leak_lines(&leaks.leaks.lines, "step") {
                 page.broken(2, &text).iter().try_for_each(|line| page.line(line))?;
             }

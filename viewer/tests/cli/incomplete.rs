@@ -224,11 +224,11 @@ fn what_leaks_is_named_at_the_peak_beside_its_category() {
     };
     let leaking = || trace_from_text(&(0..5).map(step).collect::<String>()).unwrap();
     let text = answer(leaking(), "peak a.snap").unwrap();
-    assert!(text.contains("Of these, 40 KiB (") && text.contains("cache.py:7 put leaks 10 KiB a step"), "{text}");
+    assert!(text.contains("Of these, 50 KiB (") && text.contains("cache.py:7 put leaks 10 KiB a step"), "{text}");
     let row = text.lines().find(|line| line.trim_start().starts_with("unknown")).unwrap();
-    assert!(row.trim_end().ends_with("40 KiB"), "{text}");
+    assert!(row.trim_end().ends_with("50 KiB"), "{text}");
     let figures = json(leaking(), "peak a.snap --json");
-    assert_eq!((&figures["leaked_bytes"], &figures["groups"][0]["leaked_bytes"]), (&40960.into(), &40960.into()));
+    assert_eq!((&figures["leaked_bytes"], &figures["groups"][0]["leaked_bytes"]), (&51200.into(), &51200.into()));
     assert_eq!(figures["groups"][0]["key"], "unknown", "no category is made up");
     assert_eq!(json(trace(), "peak a.snap --json")["leaked_bytes"], 0);
     assert!(!answer(trace(), "peak a.snap").unwrap().contains("leaking"));

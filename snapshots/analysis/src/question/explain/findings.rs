@@ -30,10 +30,12 @@ pub(super) fn is_at_least(bytes: u64, peak: u64, percent: u64) -> bool {
 /// Leaked blocks, and their share of the peak.
 pub(super) struct LeakAtPeak {
     pub(super) leaks: Leaks,
-    /// Bytes live at the peak that leaked from earlier steps.
+    /// Leaked bytes that are live at the peak, and those of them that are from earlier steps.
     pub(super) bytes: u64,
-    /// The first and the last step that allocated leaked blocks.
+    pub(super) earlier_bytes: u64,
+    /// The first and the last of the earlier steps.
     pub(super) steps: (u32, u32),
+    /// The peak without what earlier steps leaked: the step of the peak may use its own.
     pub(super) without: Moment,
 }
 
@@ -123,15 +125,18 @@ fn find_leak(
     (trace, peak, at_peak): (&Trace, &Moment, &[BlockId]),
 ) -> Result<Option<LeakAtPeak>> {
     let Some(leaks) = recorded.leaks()? else { return Ok(None) };
-    let kept = leaks.kept_at(trace, at_peak, peak.step);
+    let mut kept = leaks.among(trace, at_peak);
     let step = |id: &BlockId| step_of(trace, &trace.blocks.get(*id));
-    let bytes = kept.iter().map(|id| bytes_of(trace, peak.metric, *id)).sum();
-    if !is_at_least(bytes, peak.bytes, MIN_PERCENT) {
+    let sum = |blocks: &[BlockId]| blocks.iter().map(|id| bytes_of(trace, peak.metric, *id)).sum();
+    let bytes = sum(&kept);
+    kept.retain(|id| step(id).is_some_and(|at| Some(at) != peak.step));
+    let earlier_bytes = sum(&kept);
+    if !is_at_least(earlier_bytes, peak.bytes, MIN_PERCENT) {
         return Ok(None);
     }
     let steps = kept.iter().filter_map(step);
     let steps = steps.fold((u32::MAX, 0), |(first, last), step| (first.min(step), last.max(step)));
     let events: HashSet<u64> = kept.iter().filter_map(|id| trace.alloc_number(*id)).collect();
     let without = *recorded.without(&[Selection::Allocated(events)])?[0].without_all();
-    Ok(Some(LeakAtPeak { leaks, bytes, steps, without }))
+    Ok(Some(LeakAtPeak { leaks, bytes, earlier_bytes, steps, without }))
 }

@@ -22,8 +22,12 @@ impl PeakContext<'_> {
             more => lines.push(format!("{more} more lines leak")),
         }
         let (bytes, without) = (leak.bytes, Some(leak.without));
+        let of_these = match leak.earlier_bytes == bytes {
+            true => format!("They were kept from {steps}"),
+            false => format!("{} of these were kept from {steps}", format_bytes(leak.earlier_bytes)),
+        };
         let text = format!(
-            "{} at the peak were kept from {steps}: {}; {}. `highwater growth` shows where.",
+            "{} at the peak leak: {}. {of_these}; {}. `highwater growth` shows where.",
             self.with_share(bytes),
             lines.join(", "),
             self.peak_without(&leak.without),

@@ -397,7 +397,7 @@ fn what_an_exception_frees_is_not_reported_as_unused() {
 }
 
 #[test]
-fn a_leak_comes_first_with_what_earlier_steps_left_at_the_peak() {
+fn a_leak_comes_first_with_what_leaks_at_the_peak_and_what_earlier_steps_left_of_it() {
     let step = |step: u32| {
         format!(
             "step {step}\nphase forward\nalloc a{step} 500 activation < model.py:3 forward < main\n\
@@ -408,9 +408,9 @@ fn a_leak_comes_first_with_what_earlier_steps_left_at_the_peak() {
     let (_, explanation) = explain(&text, &[GroupKey::Category], "");
     // In step 4, the logs of four earlier steps and its own are live.
     let [leak, ..] = &explanation.advice[..] else { panic!("a leak: {:?}", explanation.advice) };
-    assert_eq!((leak.remedy, leak.bytes, explanation.peak.bytes), (Remedy::FixLeak, 400, 1000));
-    let told = "400 B (40%) at the peak were kept from steps 0 to 3: train.py:9 log leaks 100 B a step; without \
-                them the peak is 600 B, 400 B less. `highwater growth` shows where.";
+    assert_eq!((leak.remedy, leak.bytes, explanation.peak.bytes), (Remedy::FixLeak, 500, 1000));
+    let told = "500 B (50%) at the peak leak: train.py:9 log leaks 100 B a step. 400 B of these were kept from steps \
+                0 to 3; without them the peak is 600 B, 400 B less. `highwater growth` shows where.";
     assert_eq!(leak.text, told);
     let frees: String = (0..5).map(|number| step(number) + &format!("free log{number}\n")).collect();
     let (_, explanation) = explain(&frees, &[GroupKey::Category], "");

@@ -23,7 +23,7 @@ use highwater_snapshots::units::count_of;
 
 use super::ends::Ends;
 use super::steps::Steps;
-use super::window::{StepRange, StepWindow};
+use super::window::{Between, StepRange, StepWindow};
 
 /// A source line whose blocks survive from every step of a window of at least two steps, and exceed the line's blocks
 /// that are freed.
@@ -52,6 +52,8 @@ pub struct Leaks {
     pub blocks: HashSet<BlockId>,
     /// The origins of these blocks.
     places: HashSet<Place>,
+    /// The last whole step; `None` between idle moments.
+    last_step: Option<u32>,
 }
 
 /// The origin of blocks: their stack, or without one their module and operation.
@@ -156,7 +158,7 @@ impl Leaks {
         filter: &Filter,
     ) -> Result<Self> {
         let Ends { before, freed, after, born, .. } = Ends::of(source, (device, metric), filter, &window.events())?;
-        Ok(Self::among(metric, window, [(&after.trace, &born), (&before.trace, &freed)]))
+        Ok(Self::of_survivors(metric, window, [(&after.trace, &born), (&before.trace, &freed)]))
     }
 
     /// The leaks of the device of `live` among `matches`, in a trace that contains the whole window.
@@ -168,12 +170,11 @@ impl Leaks {
             blocks.retain(|id| matches.contains(*id));
             blocks
         };
-        Self::among(metric, window, [(trace, &chosen(Question::Born)), (trace, &chosen(Question::Freed))])
+        Self::of_survivors(metric, window, [(trace, &chosen(Question::Born)), (trace, &chosen(Question::Freed))])
     }
 
-    /// Returns the leaks among the survivors of a window and the older blocks freed in it, each given with a trace that
-    /// contains them.
-    pub(crate) fn among(
+    /// The leaks among the survivors of a window and the older blocks freed in it, each with a trace that contains it.
+    pub(crate) fn of_survivors(
         metric: Metric,
         window: &StepWindow,
         [(trace, survivors), (trace_of_freed, freed)]: [(&Trace, &[BlockId]); 2],
@@ -203,7 +204,8 @@ impl Leaks {
         for (place, tally) in by_place {
             by_line.entry(name_of(trace, place)).or_default().push((place, tally));
         }
-        let mut leaks = Self::default();
+        let last_step = (window.between == Between::Steps).then(|| window.to());
+        let mut leaks = Self { last_step, ..Self::default() };
         let mut others = Vec::new();
         for (line, mut tallies) in by_line {
             if tallies.iter().any(|(_, tally)| tally.leaks(window)) {
@@ -293,39 +295,36 @@ impl Leaks {
     /// Returns whether block `id` leaks, which means that it has the same origin as the leaks, and outlives the step
     /// that allocated it, even if that step is not in the window.
     pub fn has(&self, trace: &Trace, id: BlockId) -> bool {
-        let outlives = |id| matches!(Lifetime::of(trace, &trace.blocks.get(id)), Lifetime::Steps | Lifetime::Kept);
-        self.has_origin_of(trace, id) && outlives(id)
+        let block = trace.blocks.get(id);
+        let outlives = || match Lifetime::of(trace, &block) {
+            Lifetime::Steps => true,
+            Lifetime::Kept => self.last_step.is_none_or(|last| step_of(trace, &block).is_none_or(|step| step <= last)),
+            _ => false,
+        };
+        !self.lines.is_empty() && self.places.contains(&place(trace, id)) && outlives()
+    }
+
+    /// Those of `blocks` that leak.
+    pub fn among(&self, trace: &Trace, blocks: &[BlockId]) -> Vec<BlockId> {
+        blocks.iter().copied().filter(|id| self.has(trace, *id)).collect()
     }
 
     /// Returns the bytes of leaks among `blocks`, which are live at `peak`; `None` if they are less than a hundredth of
     /// the peak, or if the total is not a sum over blocks.
     pub fn bytes_at(&self, trace: &Trace, peak: &Moment, blocks: &[BlockId]) -> Option<u64> {
-        let leaking = blocks.iter().filter(|id| peak.metric.is_of_blocks() && self.has(trace, **id));
-        let bytes = leaking.map(|id| bytes_of(trace, peak.metric, *id)).sum();
+        let leaking = if peak.metric.is_of_blocks() { self.among(trace, blocks) } else { Vec::new() };
+        let bytes = leaking.iter().map(|id| bytes_of(trace, peak.metric, *id)).sum();
         (bytes > peak.bytes / 100).then_some(bytes)
     }
 
-    fn has_origin_of(&self, trace: &Trace, id: BlockId) -> bool {
-        !self.lines.is_empty() && self.places.contains(&place(trace, id))
-    }
-
-    /// Groups the leaked memory from steps before `moment` by the keys of `query`, with all groups listed and modules
-    /// not combined.
+    /// Groups the leaks that are live at `moment` by the keys of `query`, with all groups listed and modules not
+    /// combined.
     pub fn breakdown(&self, trace: &Trace, live: &LiveIndex, moment: &Moment, query: &Query<'_>) -> Breakdown {
-        let blocks = live.before_position(trace, moment.metric, moment.position());
-        let mut leaking = self.kept_at(trace, &blocks, moment.step);
+        let mut leaking = self.among(trace, &live.before_position(trace, moment.metric, moment.position()));
         let mut filter = query.filter.on(trace);
         leaking.retain(|&id| filter.matches(id));
         let grouping = Grouping { keys: query.keys, beside: &[], top: usize::MAX, siblings: Siblings::Each };
         Breakdown::of(trace, moment.metric, &leaking, &grouping)
-    }
-
-    /// Returns the elements of `blocks`, which are live in `step`, that leak from earlier steps. A block that is live
-    /// in a later step outlives its own, so its end need not be known.
-    pub fn kept_at(&self, trace: &Trace, blocks: &[BlockId], step: Option<u32>) -> Vec<BlockId> {
-        let is_from_before = |id: &BlockId| step_of(trace, &trace.blocks.get(*id)).is_some_and(|at| Some(at) != step);
-        let leaking = blocks.iter().copied().filter(|id| self.has_origin_of(trace, *id));
-        leaking.filter(is_from_before).collect()
     }
 
     fn push(&mut self, line: String, tallies: &[(Place, Tally)]) {

@@ -158,7 +158,7 @@ impl Growth {
             let code = query.keys.iter().map(|&key| coder.code(id, key)).collect();
             sums.add_freed(code, bytes_of(trace_of_freed, metric, id));
         }
-        let Leaks { lines: leaks, blocks: leaked, .. } = Leaks::among(metric, &sums.window, [born, gone]);
+        let Leaks { lines: leaks, blocks: leaked, .. } = Leaks::of_survivors(metric, &sums.window, [born, gone]);
         let grew = |id: &BlockId| sums.rows[number_of[id]].grew();
         let is_listed = |id: &BlockId| if leaked.is_empty() { grew(id) } else { leaked.contains(id) };
         let listed: Vec<BlockId> = survivors.iter().copied().filter(is_listed).collect();
