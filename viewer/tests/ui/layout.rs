@@ -112,6 +112,7 @@ fn in_a_small_window_the_analysis_of_a_failed_request_is_in_full_above_the_map()
 fn a_failed_request_has_a_label_in_the_timeline_that_leads_to_its_analysis() {
     let (mut harness, _) = small(FAILED);
     let flag = harness.get_by_label("Why it failed").rect();
+    harness.get_by_label_contains("Out of memory: 50 MiB requested at forward\n");
     let plot = harness.state().current().unwrap().timeline.frame().unwrap().rect;
     assert!(plot.contains_rect(flag), "{flag:?} in {plot:?}");
     harness.get_by_label("Why it failed").click();
@@ -163,6 +164,15 @@ fn in_a_small_panel_the_columns_of_statistics_are_scrolled_beside_the_step() {
     assert_eq!(after[0], before[0], "the column of steps stays");
     // A column that is partly behind the first is not drawn.
     assert!(after[1].left() < before[2].left() && after[1].left() >= after[0].right(), "{before:?} {after:?}");
+}
+
+#[test]
+fn the_tabs_of_statistics_share_one_row() {
+    let (mut harness, _) = small(STEPS);
+    run(&mut harness, Command::ShowStatistics);
+    let tabs =
+        ["Steps", "Kept", "Sizes", "Freed", "Lifetimes", "Recording"].map(|tab| harness.get_by_label(tab).rect());
+    assert!(tabs.windows(2).all(|two| two[0].top() == two[1].top() && two[0].right() <= two[1].left()), "{tabs:?}");
 }
 
 #[test]

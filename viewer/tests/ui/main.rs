@@ -10,6 +10,7 @@ mod direct;
 mod finding;
 mod seen;
 mod layout;
+mod keyboard;
 mod long;
 mod effects;
 mod commands;

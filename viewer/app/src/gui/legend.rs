@@ -159,14 +159,20 @@ pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize,
         NAME_WIDTHS[..cut].iter().map(move |room| (rows, *room))
     });
     let fitting = forms.map(|(rows, room)| (rows, chips(room))).find(|(rows, chips)| fits(chips, &all, *rows));
-    let shown = match &fitting {
-        Some(_) => all,
+    let (chips, shown) = match fitting {
+        Some((_, chips)) => (chips, all),
         None => {
-            let least = chips(NAME_WIDTHS[NAME_WIDTHS.len() - 1]);
-            largest_that_fit(&sums, |shown| fits(&least, shown, most_rows))
+            // As many entries as possible, and names as long as these leave room for.
+            let forms = NAME_WIDTHS.map(|room| {
+                let chips = chips(room);
+                let shown = largest_that_fit(&sums, |shown| fits(&chips, shown, most_rows));
+                (chips, shown)
+            });
+            let count = |shown: &[bool]| shown.iter().filter(|is_shown| **is_shown).count();
+            let best = forms.into_iter().rev().max_by_key(|(_, shown)| count(shown));
+            best.unwrap_or_default()
         }
     };
-    let chips = fitting.map_or_else(|| chips(NAME_WIDTHS[NAME_WIDTHS.len() - 1]), |(_, chips)| chips);
     let mut clicked = None;
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
@@ -305,7 +311,8 @@ pub(crate) fn lines_ui(
     });
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
-        ui.add_space(lead.unwrap_or(0.0));
+        // The colours above say of which moment.
+        ui.add_space(lead.unwrap_or_default());
         let mut others = Others::default();
         for ((chip, (name, stroke, bytes, _)), is_shown) in chips.into_iter().zip(&lines).zip(shown) {
             if !is_shown {

@@ -307,8 +307,8 @@ impl OpenFile {
         let (id, height) = bottom.of(views).panel();
         let least_timeline = if shows_failure { theme::TIMELINE_ABOVE_FAILURE } else { theme::MIN_TIMELINE };
         let most = (ui.available_height() - least_timeline).max(120.0);
-        let half = (ui.ctx().content_rect().height() / 2.0).min(most);
-        let (id, height) = if shows_failure { ("failure", half) } else { (id, height) };
+        let failure = (ui.ctx().content_rect().height() * theme::FAILURE_PART).min(most);
+        let (id, height) = if shows_failure { ("failure", failure) } else { (id, height) };
         let panel = Panel::bottom(id).default_size(height).size_range(100.0..=most);
         let panel = panel.frame(Frame::side_top_panel(ui.style()).inner_margin(8)).resizable(true);
         panel.show(ui, |ui| self.bottom_ui(ui, bottom, settings)).inner

@@ -80,6 +80,12 @@ pub fn column_of(sizes: impl IntoIterator<Item = u64>) -> impl Fn(u64) -> String
     move |bytes| if has_decimals { with_decimals(format_bytes(bytes)) } else { format_bytes(bytes) }
 }
 
+/// Formats two sizes that are compared, and the second minus the first, with one number of decimals.
+pub fn compared([a, b]: [u64; 2]) -> [String; 3] {
+    let texts = [format_bytes(a), format_bytes(b), format_signed_bytes(i128::from(b) - i128::from(a))];
+    if texts.iter().any(|text| text.contains('.')) { texts.map(with_decimals) } else { texts }
+}
+
 /// The way in which the cells of a column are shortened if a text table is too wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
@@ -274,12 +280,25 @@ impl<'a> Column<'a> {
 
     /// The value of a row as text, for tables.
     pub fn cell(&self, row: usize) -> String {
-        let text = |row: usize| match &self.shown {
-            Some(shown) => shown(row),
-            None => self.unit.text(&self.value(row)),
-        };
-        let has_decimals = self.has_decimals.get_or_init(|| self.unit.has_decimals(self.rows, text));
-        if *has_decimals { with_decimals(text(row)) } else { text(row) }
+        if self.has_decimals() { with_decimals(self.shown_text(row)) } else { self.shown_text(row) }
+    }
+
+    fn shown_text(&self, row: usize) -> String {
+        self.shown.as_ref().map_or_else(|| self.unit.text(&self.value(row)), |shown| shown(row))
+    }
+
+    fn has_decimals(&self) -> bool {
+        *self.has_decimals.get_or_init(|| self.unit.has_decimals(self.rows, |row| self.shown_text(row)))
+    }
+
+    /// Gives the sizes of all `columns` the same number of decimals if there are differences among them.
+    pub(crate) fn align(mut columns: Vec<&mut Self>) {
+        if columns.iter().any(|column| column.unit == Unit::Difference) {
+            let are_sizes = |column: &Self| matches!(column.unit, Unit::Bytes | Unit::Difference);
+            let has_decimals = columns.iter().any(|column| are_sizes(column) && column.has_decimals());
+            let sizes = columns.iter_mut().filter(|column| are_sizes(column));
+            sizes.for_each(|column| column.has_decimals = OnceCell::from(has_decimals));
+        }
     }
 
     /// The value of a row as Markdown.

@@ -9,7 +9,7 @@ mod wrap;
 mod text;
 mod markdown;
 
-pub use column::{Column, Fit, Unit, column_of, with_decimals};
+pub use column::{Column, Fit, Unit, column_of, compared, with_decimals};
 pub use facts::{Content, Fact, Facts};
 pub use markdown::code;
 pub use table::{Rows, Table};

@@ -21,6 +21,7 @@ impl<'a> Table<'a> {
     pub fn new(rows: usize, columns: impl IntoIterator<Item = Column<'a>>) -> Self {
         let mut columns: Vec<Column<'a>> = columns.into_iter().collect();
         columns.iter_mut().for_each(|column| column.rows = rows);
+        Column::align(columns.iter_mut().collect());
         Self { columns, rows, sums: 0 }
     }
 
@@ -184,6 +185,9 @@ mod tests {
         let grown = |row: usize| [-(64_i128 << 20), 1536, 0][row];
         let table = Table::new(3, [Column::difference("delta_bytes", "change", grown)]);
         assert_eq!([0, 1, 2].map(|row| table.columns()[0].cell(row)), ["−64.00 MiB", "+1.50 KiB", "0 B"]);
+        let sizes = Column::bytes("bytes", "size", |_| 64_u64 << 20);
+        let table = Table::new(3, [sizes, Column::difference("delta_bytes", "change", grown)]);
+        assert_eq!(table.columns()[0].cell(0), "64.00 MiB", "what is compared has one number of decimals");
     }
 
     #[test]

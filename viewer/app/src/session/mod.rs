@@ -177,7 +177,11 @@ impl DeviceIndex {
                     leaking += if leaks.has(trace, id) { bytes } else { 0 };
                 }
             }
-            let of_unknown = (leaking > unknown / 10 * 9).then(|| leaks.name());
+            let of_unknown = match leaking {
+                all if all == unknown && all > 0 => Some(leaks.name()),
+                most if most > unknown / 10 * 9 => Some(format!("mostly {}", leaks.name())),
+                _ => None,
+            };
             Some((leaks, of_unknown))
         };
         self.leaks.get_or_init(find).as_ref().map(|(leaks, _)| leaks)

@@ -27,7 +27,9 @@ pub enum Freed {
     Range(Range<u64>),
     /// Whole segments, and pages of expandable segments, which can be released to the driver.
     Segments {
+        /// Number of segments.
         segments: u64,
+        /// Number of pages.
         pages: u64,
         /// Total bytes of both.
         bytes: u64,

@@ -8,13 +8,14 @@ use eframe::egui::{Label, Rect, Response, Role, Sense, Ui, WidgetInfo};
 use highwater_analysis::DiffTree;
 use highwater_analysis::diff::{Change, DiffNode};
 use highwater_snapshots::line_text::readable_line;
-use highwater_snapshots::{Category, format_bytes, format_count, format_signed_bytes};
+use highwater_snapshots::{Category, format_count, format_signed_bytes};
 
 use super::job::Answer;
 use crate::gui::identity::Identity;
 use crate::gui::widgets::flame::{Bar, Part, flame_ui, width_of};
 use crate::gui::widgets::tile::Emphasis;
 use crate::gui::widgets::{Memo, flame, theme, tile};
+use crate::report::compared;
 
 /// The content of a bar.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -218,8 +219,9 @@ fn facts(tree: &DiffTree, leak: Option<&str>, what: What) -> (String, [u64; 2], 
     }
 }
 
-fn words_of([a, b]: [u64; 2]) -> String {
-    format!("A {}, B {}, {}", format_bytes(a), format_bytes(b), format_signed_bytes(i128::from(b) - i128::from(a)))
+fn words_of(bytes: [u64; 2]) -> String {
+    let [a, b, delta] = compared(bytes);
+    format!("A {a}, B {b}, {delta}")
 }
 
 /// Shows the meaning of colours and widths.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use eframe::egui::{self, CentralPanel, Frame, Margin, Panel, RichText, Role, Ui, WidgetInfo};
 use highwater_analysis::{DiffAt, GroupKey, Metric, Moment};
-use highwater_snapshots::{format_bytes, format_count, format_signed_bytes};
+use highwater_snapshots::format_count;
 
 pub use alignment::Align;
 pub(crate) use choices::{DiffAction, Files};
@@ -26,6 +26,7 @@ use crate::gui::filter::search::{self, Light};
 use crate::gui::identity::Identity;
 use crate::gui::views::timeline::{Paint, Timeline, TimelineStyle};
 use crate::gui::widgets::{Computed, Memo, Query, Shades, choice_ui, computed, place_ui, theme};
+use crate::report::compared;
 use crate::{Axis, NO_TIMES, Recording, Selection, background};
 use alignment::Alignment;
 use below::Below;
@@ -394,23 +395,24 @@ impl DiffView {
             (Err(why), _) => return drop(ui.colored_label(Shades::in_ui(ui).warning, why)),
             (_, Some(why)) => return drop(ui.colored_label(Shades::in_ui(ui).warning, why)),
         };
-        let [a, b] = moments.map(|moment| moment.bytes);
         let metric = total_name(self.choices.metric);
-        let delta = |[a, b]: [u64; 2]| format_signed_bytes(i128::from(b) - i128::from(a));
-        let words = format!("A {}  ·  B {}  ·  B − A: {} {metric}", format_bytes(a), format_bytes(b), delta([a, b]));
+        let [a, b, delta] = compared(moments.map(|moment| moment.bytes));
+        let words = format!("A {a}  ·  B {b}  ·  B − A: {delta} {metric}");
+        let shades = Shades::in_ui(ui);
         ui.horizontal_wrapped(|ui| {
-            let response = ui.label(RichText::new(&words).strong().size(15.0));
+            let response = ui.label(RichText::new(delta).strong().size(20.0));
             response.widget_info(|| WidgetInfo::labeled(Role::Label, true, &words));
+            ui.label(RichText::new(format!("{metric} from A to B")).size(15.0));
+            for (name, bytes) in [("A", a), ("B", b)] {
+                ui.add_space(8.0);
+                ui.label(RichText::new(name).strong().size(15.0).color(shades.mark));
+                ui.label(RichText::new(bytes).strong().size(15.0));
+            }
             let Some(answer) = self.query.answer() else { return };
             let diff = &answer.comparison.diff;
             if answer.is_filtered {
-                let (a, b) = (diff.bytes[0], diff.bytes[1]);
-                ui.label(format!(
-                    "Of it in found blocks: A {}, B {}, {}",
-                    format_bytes(a),
-                    format_bytes(b),
-                    delta([a, b])
-                ));
+                let [a, b, delta] = compared(diff.bytes);
+                ui.label(format!("Of it in found blocks: A {a}, B {b}, {delta}"));
             }
             if let Some(words) = &self.below.match_kind {
                 ui.colored_label(Shades::in_ui(ui).warning, words);

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use eframe::egui::{Align, Label, Layout, Rect, RichText, Role, Ui, WidgetInfo, vec2};
 use highwater_analysis::{Metric, Moment};
-use highwater_snapshots::{format_bytes, format_signed_bytes};
 
 use super::alignment::Alignment;
 use crate::figures::moment::total_name;
@@ -14,6 +13,7 @@ use crate::gui::identity::Identity;
 use crate::gui::legend::{Asked, Shares, at_text};
 use crate::gui::views::timeline::{Timeline, TimelineStyle};
 use crate::gui::widgets::{Shades, computed, place_ui, theme, when};
+use crate::report::compared;
 use crate::selection::{FLATTEST, MIN_ROOM, NARROWEST, within};
 use crate::{Pin, Recording, Selection, View};
 
@@ -279,8 +279,8 @@ impl Pair {
             ui.add(Label::new(RichText::new(&recording.name).strong()).truncate());
             if let Some(moments) = shown.moments {
                 let moment = &moments[row];
-                let metric = total_name(shown.metric);
-                ui.label(format!("{} {metric}", format_bytes(moment.bytes)));
+                let [a, b, _] = compared(moments.map(|moment| moment.bytes));
+                ui.label(format!("{} {}", [a, b][row], total_name(shown.metric)));
                 ui.weak(when(moment));
             }
             if is_low {
@@ -318,16 +318,13 @@ impl Pair {
         let words = match self.under_cursor(shown) {
             None => "Move the pointer over either timeline to compare both totals there; a click pins it.".to_owned(),
             Some(moments) => {
+                let [a, b, delta] = compared(moments.map(|moment| moment.map_or(0, |moment| moment.bytes)));
                 let one = |side: usize| match &moments[side] {
-                    Some(moment) => format!("{} {} ({})", ["A", "B"][side], format_bytes(moment.bytes), when(moment)),
+                    Some(moment) => format!("{} {} ({})", ["A", "B"][side], [&a, &b][side], when(moment)),
                     None => format!("{} has no events here", ["A", "B"][side]),
                 };
-                let delta = match moments {
-                    [Some(a), Some(b)] => {
-                        format!("  ·  B − A: {}", format_signed_bytes(i128::from(b.bytes) - i128::from(a.bytes)))
-                    }
-                    _ => String::new(),
-                };
+                let has_both = moments.iter().all(Option::is_some);
+                let delta = if has_both { format!("  ·  B − A: {delta}") } else { String::new() };
                 format!("At the cursor, {metric}: {}  ·  {}{delta}", one(0), one(1))
             }
         };

@@ -98,6 +98,9 @@ impl Choices {
     }
 }
 
+/// Width of the panel below which tabs and keys do not fit into one row, in points.
+const NARROW: f32 = 372.0;
+
 /// Shows the tabs of the forms, the grouping keys, and for stacks the choice of frames and of their order.
 pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices, recording: &Recording) {
     ui.horizontal_wrapped(|ui| {
@@ -105,6 +108,10 @@ pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices, recording: &Recordi
             if ui.selectable_label(choices.look == look, look.name()).clicked() {
                 choices.show_as(look);
             }
+        }
+        // In a narrow panel, both keys are in a row of their own.
+        if ui.max_rect().width() < NARROW {
+            ui.end_row();
         }
         let keys: Vec<TreeKey> = tree_keys(recording.deepest_scope).collect();
         let chosen = (&mut choices.first, &mut choices.second);

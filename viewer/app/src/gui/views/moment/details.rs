@@ -26,12 +26,14 @@ pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) -
     let (recording, trace, blocks) = (&source.recording, &source.recording.trace, &answer.blocks);
     let ask = answer.chosen.as_ref().and_then(|chosen| chosen_ui(ui, answer, chosen));
     let size = |row: usize| bytes_of(trace, source.metric, blocks[row].0);
+    // A line is shorter than a category and an operation.
+    let maker = ((ui.available_width() - 140.0) * 0.4).max(90.0);
     let columns = [
         Column::text("block", "largest blocks", |row| title(recording, blocks[row].0))
             .wide(0.0, "Category and operation of the block. A click selects it.")
             .look(|row, cell| Cell { swatch: answer.colour(blocks[row].0), ..cell }),
         Column::text("allocated_by", "allocated by", |row| names::maker(trace, blocks[row].0))
-            .wide(0.0, "Source line that allocated the block, or its module.")
+            .wide(maker, "Source line that allocated the block, or its module.")
             .look(|_, cell| Cell { is_faint: true, ..cell }),
         Column::count("blocks", "blocks", |row| blocks[row].1).wide(48.0, "Number of blocks of this kind and size."),
         Column::bytes("bytes", "bytes", |row| size(row) * blocks[row].1).wide(82.0, "Sum of their bytes."),

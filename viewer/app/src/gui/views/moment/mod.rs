@@ -24,8 +24,11 @@ pub use choosers::MomentLook;
 
 use crate::figures::moment::{peak_name, total_name};
 use crate::gui::legend::peak_cause;
+use crate::gui::views::timeline::failure_at;
 use crate::gui::views::view::{Action, Reason, RecordingView, ViewContext, WriteTable, whole_table};
-use crate::gui::widgets::{Query, Shades, TableState, computed, least_height_ui, moment_text, place_ui, theme, when};
+use crate::gui::widgets::{
+    Query, Shades, TableState, computed, fit, least_height_ui, moment_text, place_ui, theme, when,
+};
 use details::Ask;
 use flame::Flame;
 use job::{Answer, Answerer, OfTimeline, Place, Request, Source, When};
@@ -246,9 +249,18 @@ impl MomentPanel {
         let has_reserved = metric.is_of_blocks() && reserved > 0;
         let of_reserved = if has_reserved { format!(" of {} reserved", format_bytes(reserved)) } else { String::new() };
         let moment = if context.moment.is_state { String::new() } else { format!(" · {}", when(&context.moment)) };
-        let response = ui.weak(format!("{}{of_reserved}{moment}", total_name(metric)));
+        let mut text = format!("{}{of_reserved}{moment}", total_name(metric));
+        if fit::width(ui, &text, &egui::TextStyle::Body.resolve(ui.style())) > ui.available_width() {
+            text = text.replace(" · ", "\n");
+        }
+        let response = ui.weak(text);
         response.on_hover_text(moment_text(&context.moment));
-        if context.moment == context.index().peak(&recording.trace, metric)
+        let known = context.under.and_then(|under| under.failure_cause);
+        let failure = failure_at(recording, context.selection, &context.moment, known);
+        if let Some(text) = &failure {
+            let text = RichText::new(text).strong().color(Shades::in_ui(ui).warning);
+            ui.label(text).on_hover_text("The failed request; see Segments.");
+        } else if context.moment == context.index().peak(&recording.trace, metric)
             && let Some(text) = peak_cause(recording, context.selection.device, metric)
         {
             ui.strong(text).on_hover_text("The cause of the peak; see Explain.");

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
-use eframe::egui::{Checkbox, Grid, Response, Role, Ui, WidgetInfo, vec2};
+use eframe::egui::{Checkbox, Grid, Response, Role, Stroke, Ui, WidgetInfo, vec2};
 
 use super::job::{Chosen, Found};
 use crate::answers::plan::{Change, PlanLine, Proof, Setup, name, recomputed};
 use crate::figures::planned::{costs, shares};
+use crate::gui::widgets::Shades;
 use crate::report::column_of;
 
 /// Minimum width in points at which the column for the phase of the peak is shown.
@@ -87,7 +88,7 @@ impl Switches {
             let sizes = |line: &PlanLine| [requested(line.trial.requested), reserved(line.trial.reserved)];
             line.map(|line| (line, found.proof, sizes(line))).ok_or(if is_on { "…" } else { "off" })
         };
-        Grid::new("changes").num_columns(columns).spacing(vec2(12.0, 3.0)).striped(true).show(ui, |ui| {
+        Grid::new("changes").num_columns(columns).spacing(vec2(12.0, 3.0)).show(ui, |ui| {
             for name in ["Change", "Requested", "Reserved", "Peak in"].into_iter().take(columns) {
                 ui.weak(name);
             }
@@ -134,7 +135,7 @@ impl Switches {
         for (path, is_on) in &mut self.modules {
             ui.horizontal(|ui| {
                 ui.add_space(INDENT);
-                is_switched |= ui.checkbox(is_on, path.as_str()).changed();
+                is_switched |= outlined(ui).checkbox(is_on, path.as_str()).changed();
                 let share = shares.get(path).map(|share| format!("about +{:.1} % FLOPs", share * 100.0));
                 ui.weak(share.unwrap_or_default());
             });
@@ -172,7 +173,7 @@ fn row_ui(
     switch: Checkbox<'_>,
 ) -> bool {
     let is_switched = name_ui(ui, width, |ui| {
-        let is_switched = ui.add(switch).changed();
+        let is_switched = ui.scope(|ui| outlined(ui).add(switch).changed()).inner;
         match &line {
             Ok((line, proof, _)) => {
                 let (costs, class) = (costs(*proof, line.class, line.shares), line.class.about());
@@ -194,6 +195,14 @@ fn row_ui(
     is_switched
 }
 
+/// Draws switches as outlines, so that those that are off look empty.
+fn outlined(ui: &mut Ui) -> &mut Ui {
+    let shades = Shades::in_ui(ui);
+    let inactive = &mut ui.visuals_mut().widgets.inactive;
+    (inactive.bg_fill, inactive.bg_stroke) = (shades.canvas, Stroke::new(1.0, shades.faint));
+    ui
+}
+
 /// Shows unobtrusive text below a switch.
 pub(super) fn below_ui(ui: &mut Ui, text: &str) -> Response {
     let below = |ui: &mut Ui| {
@@ -212,7 +221,7 @@ pub(super) fn others_ui(ui: &mut Ui, found: &Found, now: &Setup) -> Option<Setup
     }
     let mut picked = None;
     let width = name_width(ui, false);
-    Grid::new("plans").num_columns(3).spacing(vec2(12.0, 3.0)).striped(true).show(ui, |ui| {
+    Grid::new("plans").num_columns(3).spacing(vec2(12.0, 3.0)).show(ui, |ui| {
         for name in ["Plans", "Requested", "Reserved"] {
             ui.weak(name);
         }
@@ -222,7 +231,7 @@ pub(super) fn others_ui(ui: &mut Ui, found: &Found, now: &Setup) -> Option<Setup
         for plan in &search.plans {
             let is_shown = plan.setup == *now;
             let is_picked = name_ui(ui, width, |ui| {
-                let is_picked = ui.radio(is_shown, name(&plan.setup)).clicked();
+                let is_picked = ui.scope(|ui| outlined(ui).radio(is_shown, name(&plan.setup)).clicked()).inner;
                 below_ui(ui, &costs(found.proof, plan.class, shares(search, plan)));
                 is_picked
             });

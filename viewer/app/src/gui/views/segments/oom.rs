@@ -20,6 +20,9 @@ use crate::gui::widgets::{Shades, fit, theme};
 /// Height of margins and border around the analysis, in points.
 const FRAME: f32 = 14.0;
 
+/// Maximum number of free ranges with a bar.
+const SHOWN_HOLES: usize = 3;
+
 /// The actions that the user requests in the analysis.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
@@ -127,7 +130,7 @@ fn facts_ui(ui: &mut Ui, failed: &FailedRequest) {
     let bytes = format_bytes;
     let guessed = if failed.stream_is_guessed { ", a guess" } else { "" };
     let stream = failed.stream.map_or_else(|| "unknown".to_owned(), |stream| format!("{}{guessed}", stream.0));
-    let outside = failed.outside.map(|outside| {
+    let outside = failed.outside.filter(|outside| *outside > 0).map(|outside| {
         let of = failed.capacity.map_or_else(String::new, |all| format!(" of {}", bytes(all)));
         ("outside the allocator", format!("{}{of}", bytes(outside)))
     });
@@ -138,12 +141,15 @@ fn facts_ui(ui: &mut Ui, failed: &FailedRequest) {
         ("needed from the driver", needed),
         ("free on the device", free),
         ("allocated", format!("{} of {} reserved", bytes(failed.allocated), bytes(failed.reserved))),
-        ("awaiting free", bytes(failed.waiting)),
-        ("free in its pool", bytes(failed.free_in_pool)),
-        ("free elsewhere", bytes(failed.free_elsewhere)),
     ];
+    let rest = [
+        ("awaiting free", failed.waiting),
+        ("free in its pool", failed.free_in_pool),
+        ("free elsewhere", failed.free_elsewhere),
+    ];
+    let rest = rest.into_iter().filter(|(_, size)| *size > 0).map(|(name, size)| (name, bytes(size)));
     Grid::new("failed facts").num_columns(2).spacing(vec2(12.0, 1.0)).show(ui, |ui| {
-        for (name, value) in rows.into_iter().chain(outside) {
+        for (name, value) in rows.into_iter().chain(rest).chain(outside) {
             ui.weak(name);
             ui.label(value);
             ui.end_row();
@@ -153,6 +159,7 @@ fn facts_ui(ui: &mut Ui, failed: &FailedRequest) {
 
 /// Shows the largest users of memory, and the smallest set of live blocks to free.
 fn blocks_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>, is_picture: bool, asked: &mut Asked) {
+    ui.spacing_mut().item_spacing.y = 1.0;
     if let Some(analysis) = analysis {
         ui.strong("Live blocks (allocated bytes)");
         holders_ui(ui, &analysis.holders);
@@ -223,10 +230,15 @@ fn bars_ui(ui: &mut Ui, failed: &FailedRequest, paint: &Paint<'_>) {
         &format!("{} requested", format_bytes(failed.rounded)),
         shades,
     );
-    for hole in &failed.holes {
+    let (shown, more) = failed.holes.split_at(failed.holes.len().min(SHOWN_HOLES));
+    for hole in shown {
         let home = if several { format!(", {}", hole.home.text()) } else { String::new() };
         let text = format!("{} free at {:#x}{home}", format_bytes(hole.bytes), hole.address);
         bar_ui(ui, (hole.bytes, longest), shades.bar, &text, shades);
+    }
+    if let Some(largest) = more.first() {
+        let count = count_of(more.len() as u64, "more range");
+        ui.weak(format!("{count} listed, of at most {}", format_bytes(largest.bytes)));
     }
     let device = format!("{} free on the device", format_bytes(failed.device_free));
     bar_ui(ui, (failed.device_free.min(longest), longest), Color32::TRANSPARENT, &device, shades);

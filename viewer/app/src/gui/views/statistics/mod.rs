@@ -12,7 +12,7 @@ use highwater_analysis::{Between, Matches, Metric, Statistics};
 
 use crate::gui::views::sheet::Sheet;
 use crate::gui::views::view::{Action, OfDevice, RecordingView, ViewContext, WriteTable, whole_table};
-use crate::gui::widgets::{Query, Shades, SortedTable, computed, least_height_ui, theme};
+use crate::gui::widgets::{Query, Shades, SortedTable, computed, least_height_ui, tabs_ui, theme};
 
 /// The key of the statistics: device, total and matching blocks.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,8 +61,8 @@ const SHEETS: [(&str, &str); 6] = [
     ("Steps", "Memory of each step. Double click or Enter shows the step in the timeline."),
     ("Kept", "Blocks allocated and never freed, and growth per step. Double click or Enter shows only these."),
     ("Sizes", "Block sizes, in powers of two. Double click or Enter shows only blocks of that size."),
-    ("Freed when", "How long the blocks are live, in phases and steps. Double click or Enter shows only these."),
-    ("Lifetime in events", "Lifetimes of blocks, in events."),
+    ("Freed", "How long the blocks are live, in phases and steps. Double click or Enter shows only these."),
+    ("Lifetimes", "Lifetimes of blocks, in events."),
     ("Recording", "The origin of the recording, the allocator settings, and what limits the accuracy of the numbers."),
 ];
 
@@ -106,12 +106,10 @@ impl StatisticsView {
         };
         let mut actions = Vec::new();
         ui.horizontal_wrapped(|ui| {
-            for (index, sheet) in counted.sheets.iter().enumerate() {
-                let tooltip = SHEETS.get(index).map_or("", |(_, tooltip)| tooltip);
-                if ui.selectable_label(self.shown == index, sheet.name).on_hover_text(tooltip).clicked() {
-                    self.shown = index;
-                }
-            }
+            ui.spacing_mut().item_spacing.x = 2.0;
+            let sheets = std::array::from_fn::<_, { SHEETS.len() }, _>(|sheet| sheet);
+            let clicked = tabs_ui(ui, &sheets, Some(self.shown), |sheet| SHEETS[sheet].0, |sheet| SHEETS[sheet].1);
+            self.shown = clicked.unwrap_or(self.shown);
             if self.query.is_busy() {
                 ui.weak("counting");
             } else if !context.matches.is_all() {

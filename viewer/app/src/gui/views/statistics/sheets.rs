@@ -127,12 +127,7 @@ pub(super) fn lifetimes(statistics: &Statistics) -> Sheet {
         let action = format!("lifetime={}", row.life.word());
         of_bin(row.life.name().to_owned(), &row.bin, &statistics.blocks, Some(action))
     });
-    bins(
-        "Freed when",
-        words("Freed when", "How long the blocks are live, in phases and steps.", 124.0),
-        lines.collect(),
-        4,
-    )
+    bins("Freed", words("Freed when", "How long the blocks are live, in phases and steps.", 124.0), lines.collect(), 4)
 }
 
 /// Returns the sheet of blocks by lifetime in events.
@@ -148,7 +143,7 @@ pub(super) fn lived(statistics: &Statistics) -> Sheet {
     lines.push(of_bin("not known".to_owned(), &statistics.lived.open, &statistics.blocks, None));
     let tooltip = "Events from a block's allocation to the request of its free; unknown for blocks allocated before \
                    the recording or not freed in it.";
-    bins("Lifetime in events", words("Lifetime in events", tooltip, 118.0), lines, 1)
+    bins("Lifetimes", words("Lifetime in events", tooltip, 118.0), lines, 1)
 }
 
 /// All facts about the recording, its device and its allocator.

@@ -138,7 +138,7 @@ fn without_steps_the_bursts_of_a_server_are_compared() {
 
 #[test]
 fn every_condition_of_a_row_is_met_by_as_many_blocks_as_the_row_shows() {
-    for sheet in ["Sizes", "Freed when", "Kept"] {
+    for sheet in ["Sizes", "Freed", "Kept"] {
         for metric in [Metric::Requested, Metric::Active] {
             let mut harness = harness(LEAKING);
             let recording = Arc::clone(&harness.state().recording);
@@ -165,7 +165,7 @@ fn conditions_narrow_what_is_counted() {
     harness.state_mut().narrow("category=buffer");
     settle(&mut harness);
     harness.get_by_label("only blocks that meet the search conditions");
-    show(&mut harness, "Freed when");
+    show(&mut harness, "Freed");
     let kept = rows(&harness).into_iter().find(|row| row.starts_with("kept to the end")).unwrap();
     assert_eq!(kept, "kept to the end · 3 · 40 B · 3 · 40 B · 100%");
     assert_eq!(rows(&harness).iter().filter(|row| row.contains(" · 0 · 0 B · 0 · 0 B · 0%")).count(), 5);
@@ -187,7 +187,7 @@ fn trust_is_reported_in_words_and_settings_as_facts() {
 #[test]
 fn an_empty_recording_shows_empty_sheets() {
     let mut harness = harness("");
-    for sheet in ["Steps", "Kept", "Sizes", "Freed when", "Lifetime in events", "Recording"] {
+    for sheet in ["Steps", "Kept", "Sizes", "Freed", "Lifetimes", "Recording"] {
         show(&mut harness, sheet);
     }
 }

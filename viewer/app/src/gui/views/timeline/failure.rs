@@ -1,5 +1,6 @@
 //! The marks of failed requests, one of which has a label.
 
+use highwater_analysis::Moment;
 use highwater_snapshots::EventId;
 
 use super::Timeline;
@@ -23,6 +24,39 @@ pub(crate) fn labelled_failure(recording: &Recording, selection: &Selection) -> 
     pinned.or_else(|| failures.next_back())
 }
 
+/// The failed request that has a label, where the moment `at` is its own, or the peak before it.
+pub(crate) fn failure_at(
+    recording: &Recording,
+    selection: &Selection,
+    at: &Moment,
+    cause: Option<&(EventId, String)>,
+) -> Option<String> {
+    let moment = labelled_failure(recording, selection)?;
+    let failure = RequestFailure::of(&recording.trace, EventId::from_index(moment.checked_sub(1)?))?;
+    let peak = recording.devices[selection.device].peak(&recording.trace, selection.metric);
+    let is_there = (moment - 1..=moment).contains(&at.position()) || (at == &peak && at.position() < moment);
+    let text = || {
+        format!(
+            "{}\n{}",
+            failure_title(&recording.trace, &failure),
+            cause_of(recording, selection, (&failure, moment), cause)
+        )
+    };
+    is_there.then(text)
+}
+
+/// The cause of a failed request at a moment, or before that is known the memory that was free.
+fn cause_of(
+    recording: &Recording,
+    selection: &Selection,
+    (failure, moment): (&RequestFailure, usize),
+    cause: Option<&(EventId, String)>,
+) -> String {
+    let totals = recording.devices[selection.device].series.before_position(&recording.trace, moment);
+    let free = || free_text(failure, totals.reserved.saturating_sub(totals.active));
+    cause.filter(|(event, _)| *event == failure.event).map_or_else(free, |(_, cause)| cause.clone())
+}
+
 impl Timeline {
     /// Sets the cause of the failed request at an event, once it is known.
     pub(crate) fn set_failure_cause(&mut self, cause: Option<(EventId, String)>) {
@@ -39,27 +73,13 @@ impl Timeline {
             let total = index.moment(trace, drawn_metric(selection.metric), moment).bytes as f64;
             let asked = failure.map(|failure| [total, total + failure.requested as f64]);
             let failure = failure.filter(|_| Some(moment) == labelled);
-            let label = failure.map(|failure| self.failure_label(recording, selection, &failure, moment));
+            let label = failure.map(|failure| {
+                let cause = cause_of(recording, selection, (&failure, moment), self.failure_cause.as_ref());
+                let place = when(&index.moment(trace, selection.metric, moment));
+                (failure_title(trace, &failure), format!("{cause}\n{place}"))
+            });
             FailedMark { x: selection.middle_of(trace, moment), asked, label }
         };
         failures(recording, selection).map(mark).collect()
-    }
-
-    /// Returns the title and the lines of the label of a failed request at `moment`: its cause, or the free memory
-    /// until the cause is known, and its source line.
-    fn failure_label(
-        &self,
-        recording: &Recording,
-        selection: &Selection,
-        failure: &RequestFailure,
-        moment: usize,
-    ) -> (String, String) {
-        let index = &recording.devices[selection.device];
-        let totals = index.series.before_position(&recording.trace, moment);
-        let free = || free_text(failure, totals.reserved.saturating_sub(totals.active));
-        let cause = self.failure_cause.as_ref().filter(|(event, _)| *event == failure.event);
-        let cause = cause.map_or_else(free, |(_, cause)| cause.clone());
-        let place = when(&index.moment(&recording.trace, selection.metric, moment));
-        (failure_title(&recording.trace, failure), format!("{cause}\n{place}"))
     }
 }

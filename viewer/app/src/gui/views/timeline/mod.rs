@@ -20,7 +20,7 @@ use highwater_analysis::bands::{Across, BandWindow, Stack};
 use highwater_analysis::{Matches, Metric, Totals};
 use highwater_snapshots::{BlockId, EventId, format_count};
 
-pub(crate) use failure::labelled_failure;
+pub(crate) use failure::{failure_at, labelled_failure};
 pub(crate) use frame::PlotFrame;
 pub(crate) use labels::Labels;
 pub(crate) use marks::{
@@ -97,7 +97,7 @@ pub struct Timeline {
     stack: Option<((Metric, usize), Arc<Stack>)>,
     flags: [Option<egui::Rect>; 2],
     /// The cause of a failed request, if it is known.
-    failure_cause: Option<(EventId, String)>,
+    pub(super) failure_cause: Option<(EventId, String)>,
     /// The memory that steps leave allocated, for the overview.
     kept: Memo<overview::KeptKey, Vec<[f64; 2]>>,
     /// The part of the overview being dragged.

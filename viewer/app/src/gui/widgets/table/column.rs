@@ -117,6 +117,7 @@ impl<'a> ShownTable<'a> {
     pub(crate) fn new(count: usize, columns: impl IntoIterator<Item = ShownColumn<'a>>) -> Self {
         let mut columns: Vec<ShownColumn<'a>> = columns.into_iter().collect();
         columns.iter_mut().for_each(|column| column.data.rows = count);
+        Column::align(columns.iter_mut().map(|column| &mut column.data).collect());
         Self { columns, count, sums: 0, files: Vec::new(), files_sums: 0 }
     }
 

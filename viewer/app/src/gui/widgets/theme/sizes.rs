@@ -96,6 +96,8 @@ pub(crate) const LANES_MIN: f32 = 90.0;
 pub(crate) const LANES_MAX: f32 = 260.0;
 /// Minimum height at which the analysis of a failed request and the map share a view, in points.
 pub(crate) const FAILURE_MIN: f32 = 170.0;
+/// Initial share of the window's height for the analysis of a failed request and the map.
+pub(crate) const FAILURE_PART: f32 = 0.55;
 /// Minimum height of the timeline above the analysis of a failed request, in points.
 pub(crate) const TIMELINE_ABOVE_FAILURE: f32 = 165.0;
 /// Minimum height at which the sums of the segments are above the analysis of a failed request, in points.
