@@ -10,7 +10,6 @@ mod direct;
 mod finding;
 mod seen;
 mod layout;
-mod keyboard;
 mod long;
 mod effects;
 mod commands;
