@@ -22,11 +22,11 @@ fn check_says_which_budgets_are_kept_and_who_broke_the_others() {
         &expect![[r#"
             Failed: 2 of 4 budgets exceeded.
 
-                        rule                what                            limit     actual    headroom
-              exceeded  max-peak            peak of requested              20 KiB  20.98 KiB     −1000 B
-              met       max-reserved        peak of reserved                4 MiB   4.00 MiB         0 B
-              met       max gradient        peak of gradient                4 KiB   4.00 KiB         0 B
-              exceeded  max-phase backward  peak of requested in backward   1 KiB  11.91 KiB  −10.91 KiB
+                        rule                what                               limit     actual    headroom
+              exceeded  max-peak            peak of requested              20.00 KiB  20.98 KiB     −1000 B
+              met       max-reserved        peak of reserved                4.00 MiB   4.00 MiB         0 B
+              met       max gradient        peak of gradient                4.00 KiB   4.00 KiB         0 B
+              exceeded  max-phase backward  peak of requested in backward   1.00 KiB  11.91 KiB  −10.91 KiB
 
             max-peak: 1000 B over the limit, at event 11, step 0, optimizer.
               optimizer states of scope `layer` take 8 KiB of the 20.98 KiB at the peak (38%).
@@ -133,8 +133,8 @@ fn check_ends_with_0_or_1_and_writes_markdown_and_reads_budgets() {
 
         | | rule | what | limit | actual | headroom | baseline |
         |---|---|---|--:|--:|--:|--:|
-        | **exceeded** | `max-peak` | peak of requested | 1 KiB | 20.98 KiB | −19.98 KiB | 20.98 KiB |
-        | met | `max-phase backward` | peak of requested in backward | 1 GiB | 11.91 KiB | 1023.99 MiB | 11.91 KiB |
+        | **exceeded** | `max-peak` | peak of requested | 1.00 KiB | 20.98 KiB | −19.98 KiB | 20.98 KiB |
+        | met | `max-phase backward` | peak of requested in backward | 1.00 GiB | 11.91 KiB | 1023.99 MiB | 11.91 KiB |
 
         - **max-peak**: 19.98 KiB over the limit, at event 11, step 0, optimizer: optimizer states of scope `layer` take 8 KiB of the 20.98 KiB at the peak (38%).
     "#]].assert_eq(&markdown);

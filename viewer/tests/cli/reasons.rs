@@ -170,9 +170,9 @@ fn diff_says_what_makes_the_difference() {
 
             Peaks of the whole recordings:
               total              A          B  difference
-              requested  20.98 KiB  16.98 KiB      −4 KiB
-              allocated  21.00 KiB  17.00 KiB      −4 KiB
-              active     21.00 KiB  17.00 KiB      −4 KiB
+              requested  20.98 KiB  16.98 KiB   −4.00 KiB
+              allocated  21.00 KiB  17.00 KiB   −4.00 KiB
+              active     21.00 KiB  17.00 KiB   −4.00 KiB
               reserved    4.00 MiB   4.00 MiB         0 B
 
             Peaks of 3 differing phases.
@@ -183,12 +183,12 @@ fn diff_says_what_makes_the_difference() {
 
             Differences:
               category                 A          B  difference
-              temporary         4.00 KiB        0 B      −4 KiB  only in A
+              temporary         4.00 KiB        0 B   −4.00 KiB  only in A
               optimizer_state   8.00 KiB   8.00 KiB         0 B
               gradient          4.00 KiB   4.00 KiB         0 B
               parameter         4.00 KiB   4.00 KiB         0 B
               input               1000 B     1000 B         0 B
-              total            20.98 KiB  16.98 KiB      −4 KiB
+              total            20.98 KiB  16.98 KiB   −4.00 KiB
 
             Next: highwater diff step.snap wide.snap --by scope,op   for the modules and operations behind it
         "#]],
@@ -209,9 +209,9 @@ fn diff_matches_stacks_through_a_function_that_was_put_in_and_says_so() {
 
             Peaks of the whole recordings:
               total              A          B  difference
-              requested  20.98 KiB  16.98 KiB      −4 KiB
-              allocated  21.00 KiB  17.00 KiB      −4 KiB
-              active     21.00 KiB  17.00 KiB      −4 KiB
+              requested  20.98 KiB  16.98 KiB   −4.00 KiB
+              allocated  21.00 KiB  17.00 KiB   −4.00 KiB
+              active     21.00 KiB  17.00 KiB   −4.00 KiB
               reserved    4.00 MiB   4.00 MiB         0 B
 
             Peaks of 3 differing phases.
