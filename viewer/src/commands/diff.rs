@@ -143,7 +143,7 @@ fn members_of(group: &DiffGroup, keys: &[GroupKey]) -> Option<Vec<Value>> {
 }
 
 /// Maximum number of differing phases to list.
-const TOLD_PHASES: usize = 12;
+const MAX_PHASES: usize = 12;
 
 /// The report, which can be printed as text and as JSON.
 #[derive(Debug)]
@@ -258,7 +258,7 @@ impl<'a> DiffReport<'a> {
         }
         let mut largest: Vec<usize> = (0..differing.len()).collect();
         largest.sort_by_key(|row| std::cmp::Reverse(size(differing[*row].1)));
-        largest.truncate(TOLD_PHASES);
+        largest.truncate(MAX_PHASES);
         largest.sort_unstable();
         page.gap()?;
         let which = match differing.len() - largest.len() {

@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &OomArguments, page: &mut Page<'_>) -> Result<Statu
 }
 
 /// Maximum number of additional failed requests whose event indices are listed.
-const TOLD_EVENTS: usize = 20;
+const MAX_EVENTS: usize = 20;
 
 /// If a recording is read in windows, the replay starts this many events before the failed request.
 const EVENTS_BEFORE: u64 = 1 << 17;
@@ -270,8 +270,8 @@ fn not_one(number: u64, known: &[u64]) -> Failure {
 
 /// Formats event numbers, such as `event 15,059` or `events 3; 15,059; …`.
 fn event_numbers(events: &[u64]) -> String {
-    let numbers: Vec<String> = events.iter().take(TOLD_EVENTS).map(|event| format_count(*event)).collect();
-    let more = if events.len() > TOLD_EVENTS { "; …" } else { "" };
+    let numbers: Vec<String> = events.iter().take(MAX_EVENTS).map(|event| format_count(*event)).collect();
+    let more = if events.len() > MAX_EVENTS { "; …" } else { "" };
     format!("{} {}{more}", if events.len() == 1 { "event" } else { "events" }, numbers.join("; "))
 }
 

@@ -5,9 +5,8 @@ use super::*;
 use crate::{LiveIndex, Series};
 use highwater_notation::trace_from_text;
 use highwater_snapshots::alloc_rules::AllocRules;
-use highwater_snapshots::event::EventKind;
 use highwater_snapshots::trace::{DeviceFacts, SegmentRole};
-use highwater_snapshots::{BlockId, DeviceId, EventId, Pool, Trace};
+use highwater_snapshots::{BlockId, DeviceId, EventId, EventKind, Pool, Trace};
 
 const DEVICE: DeviceId = DeviceId(0);
 
