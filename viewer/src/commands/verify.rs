@@ -148,6 +148,6 @@ impl Report for VerifyReport {
         if self.is_unreadable {
             return Ok(());
         }
-        page.gap()?.hint(&FilesAndOptions::of(&self.file).next("info", &[], "for what is in it"))
+        page.gap()?.hint(&FilesAndOptions::of(&self.file).next("info", &[], "for its contents"))
     }
 }

@@ -58,9 +58,9 @@ fn check_compares_with_a_baseline() {
 
             Differences from the baseline at the peak:
               category       scope    baseline        now  difference
-              temporary      (none)        0 B   4.00 KiB      +4 KiB
+              temporary      (none)        0 B   4.00 KiB   +4.00 KiB
               4 more groups          16.98 KiB  16.98 KiB         0 B
-              total                  16.98 KiB  20.98 KiB      +4 KiB
+              total                  16.98 KiB  20.98 KiB   +4.00 KiB
 
             Next: highwater diff wide.snap step.snap --by scope,op   for all that differs from the baseline
         "#]],
@@ -76,9 +76,9 @@ fn check_compares_with_a_baseline() {
 
             Differences from the baseline at the peak:
               category       scope    baseline        now  difference
-              temporary      (none)        0 B   4.00 KiB      +4 KiB
+              temporary      (none)        0 B   4.00 KiB   +4.00 KiB
               4 more groups          16.98 KiB  16.98 KiB         0 B
-              total                  16.98 KiB  20.98 KiB      +4 KiB
+              total                  16.98 KiB  20.98 KiB   +4.00 KiB
 
             Next: highwater diff wide.snap step.snap --by scope,op   for all that differs from the baseline
         "#]],

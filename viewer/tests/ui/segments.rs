@@ -145,9 +145,9 @@ fn the_headline_and_the_table_say_how_segments_are_used() {
     let lines: Vec<&str> = csv.lines().collect();
     assert_eq!(
         lines[0],
-        "\"pool\",\"stream\",\"address\",\"bytes\",\"use\",\"largest free\",\"free\",\"waiting\",\"blocks\""
+        "\"pool\",\"stream\",\"address\",\"bytes\",\"used_share\",\"largest_free_bytes\",\"free_bytes\",\"waiting_bytes\",\"blocks\""
     );
-    assert_eq!(lines[2], format!("\"large\",0,\"0x0\",{},0.625,{},{},{},6", 64 * MIB, 8 * MIB, 16 * MIB, 8 * MIB));
+    assert_eq!(lines[2], format!("\"large\",0,0,{},0.625,{},{},{},6", 64 * MIB, 8 * MIB, 16 * MIB, 8 * MIB));
     // An earlier moment has other segments.
     go_to(&mut harness, 1);
     harness.get_by_label("Segments: 1 rows");
@@ -158,7 +158,7 @@ fn the_headline_and_the_table_say_how_segments_are_used() {
 #[test]
 fn segments_are_sorted_and_walked_by_keyboard() {
     let mut harness = harness(crowded(), FIRST_OOM - 1);
-    press(&mut harness, "Sort Segments by bytes");
+    press(&mut harness, "Sort Segments by Bytes");
     let rows = |harness: &Harness<'_, Stage>| -> Vec<String> {
         let rows = harness.get_all_by_role(eframe::egui::Role::Row);
         rows.filter_map(|row| row.accesskit_node().label()).filter(|label| label.contains("0x")).collect()

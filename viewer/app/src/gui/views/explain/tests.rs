@@ -249,7 +249,7 @@ fn other_keys_make_other_groups_and_numbers_are_sorted_as_numbers() {
     press(&mut harness, "Explain also by phase");
     press(&mut harness, "no second key");
     assert_eq!(csv(&harness)[0][0], "size");
-    press(&mut harness, "Sort Groups of the peak by size");
+    press(&mut harness, "Sort Groups of the peak by Size");
     let sizes: Vec<String> = csv(&harness).into_iter().skip(1).map(|line| line[0].clone()).collect();
     assert_eq!(sizes, ["20000 B", "1000 B", "10 B", "total"]);
 }

@@ -68,15 +68,16 @@ impl Frame<'_> {
             let response = ui.interact(place, self.id.with(("head", index)), sense);
             let order = state.sort.filter(|(by, _)| *by == index).map(|(_, is_falling)| is_falling);
             // Words instead of symbols: the built-in fonts lack arrows.
+            let title = capital(column.data.title);
             let text = match order {
-                Some(true) => format!("{} (largest first)", column.data.title),
-                Some(false) => format!("{} (smallest first)", column.data.title),
-                None => column.data.title.to_owned(),
+                Some(true) => format!("{title} (largest first)"),
+                Some(false) => format!("{title} (smallest first)"),
+                None => title.clone(),
             };
             if column.is_sortable {
                 response.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("Sort {label} by {text}")));
             } else {
-                response.widget_info(|| WidgetInfo::labeled(Role::ColumnHeader, true, column.data.title));
+                response.widget_info(|| WidgetInfo::labeled(Role::ColumnHeader, true, &title));
             }
             if column.is_sortable && response.clicked() {
                 state.sort = Some((index, order != Some(true)));
@@ -90,7 +91,7 @@ impl Frame<'_> {
             let colour = if order.is_some() || response.hovered() { shades.strong } else { shades.faint };
             let painter = ui.painter().with_clip_rect(place);
             let format = egui::TextFormat::simple(FontId::proportional(12.0), colour);
-            let text = format!("{}{mark}", capital(column.data.title));
+            let text = format!("{title}{mark}");
             let galley = fit::line(&painter, text, format, (whole.width() - 8.0).max(8.0));
             let (anchor, at) = match column.data.unit.is_numeric() {
                 true => (Align2::RIGHT_CENTER, pos2(figure_right(column, whole), whole.center().y)),
@@ -101,7 +102,7 @@ impl Frame<'_> {
                 painter.rect_stroke(place, 2.0, Stroke::new(1.0, shades.strong), StrokeKind::Inside);
             }
             let has_none = column.tooltip.is_empty();
-            response.on_hover_text(if has_none { column.data.title } else { column.tooltip });
+            response.on_hover_text(if has_none { &title } else { column.tooltip });
         }
         ui.painter().hline(rect.x_range(), head.bottom(), Stroke::new(1.0, shades.grid));
         is_resorted

@@ -123,13 +123,13 @@ fn tab_visits_headings_and_table_but_not_every_row() {
 #[test]
 fn headings_sort_by_click_and_by_key_and_say_so() {
     let mut harness = harness(50);
-    harness.get_by_label("Sort Rows by bytes").click();
+    harness.get_by_label("Sort Rows by Bytes").click();
     harness.run_steps(2);
     assert_eq!(harness.state().state.sort, Some((1, true)));
-    harness.get_by_label("Sort Rows by bytes (largest first)").focus();
+    harness.get_by_label("Sort Rows by Bytes (largest first)").focus();
     harness.run_steps(2);
     press(&mut harness, Key::Enter);
-    harness.get_by_label("Sort Rows by bytes (smallest first)");
+    harness.get_by_label("Sort Rows by Bytes (smallest first)");
     assert_eq!((harness.state().state.sort, harness.state().sorts), (Some((1, false)), 2));
 }
 
