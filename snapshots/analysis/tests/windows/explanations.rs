@@ -28,7 +28,8 @@ fn compare(whole: &Source<'_>, windows: &Source<'_>) -> Vec<Remedy> {
                 // When the free of a block that waits for a stream was requested is not known in a window.
                 let is_compared = |advice: &Advice| {
                     advice.remedy != Remedy::FreeAfterLastUse
-                        && (metric != Metric::Active || advice.remedy != Remedy::StepInBackward)
+                        && (metric != Metric::Active
+                            || !matches!(advice.remedy, Remedy::StepInBackward | Remedy::FixLeak))
                 };
                 let [expected, found] = [whole, windows].map(|source| {
                     let mut explanation = Explanation::of(source, device, metric, &query, watch()).unwrap();
