@@ -161,7 +161,7 @@ fn a_file_that_is_not_the_recorded_one_is_refused_with_the_reason() {
     let rebuilt = problem_of(&library.binary.path, &[1, 2, 3]);
     assert!(rebuilt.contains("010203") && rebuilt.contains("rebuilt"), "{rebuilt}");
     let unnamed = problem_of(&library.binary.path, &[]);
-    assert!(unnamed.contains("the recorded one had (none)"), "{unnamed}");
+    assert!(unnamed.contains("the recorded file had (none)"), "{unnamed}");
     let garbage = library.path("garbage");
     std::fs::write(&garbage, [0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 9, 9]).expect("a file");
     assert!(problem_of(&garbage, &[1, 2, 3]).contains("cannot read"));
