@@ -71,8 +71,8 @@ fn check_compares_with_a_baseline() {
         &expect![[r#"
             Passed: 1 budget met.
 
-                   rule        what                                                    limit     actual  headroom   baseline
-              met  max-growth  peak of requested, at most 1 MiB above the baseline  1.02 MiB  20.98 KiB  1020 KiB  16.98 KiB
+                   rule        what                                                    limit     actual     headroom   baseline
+              met  max-growth  peak of requested, at most 1 MiB above the baseline  1.02 MiB  20.98 KiB  1020.00 KiB  16.98 KiB
 
             Differences from the baseline at the peak:
               category       scope    baseline        now  difference
