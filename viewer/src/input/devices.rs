@@ -121,7 +121,7 @@ mod tests {
                     ..DeviceFacts::default()
                 })
                 .into_iter()
-                .collect()
+                .collect();
         })
     }
 

@@ -19,7 +19,7 @@ fn three() -> Trace {
              free a0\noom 20000000 free=1000000 device=1 < gather < main\n";
     let trace = trace_from_text(&text).unwrap().edited(|trace| {
         trace.devices =
-            vec![DeviceFacts { device: DeviceId(255), driver: PINNED_DRIVER.to_owned(), ..DeviceFacts::default() }]
+            vec![DeviceFacts { device: DeviceId(255), driver: PINNED_DRIVER.to_owned(), ..DeviceFacts::default() }];
     });
     // Facts are known before a trace is built; writing and reading builds it.
     let bytes = write_trace(Vec::new(), &trace).unwrap();
