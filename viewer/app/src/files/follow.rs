@@ -344,7 +344,7 @@ mod tests {
         assert!(cut.contains("the file was truncated to 20 of"), "{cut}");
         let anew = reason_after(|path| {
             let other = trace_from_text(TEXT).unwrap().edited(|other| {
-                other.header.program = "another run, whose header is longer than what the first has in all".repeat(40)
+                other.header.program = "another run, whose header is longer than what the first has in all".repeat(40);
             });
             std::fs::write(path, write_trace(Vec::new(), &other).unwrap()).unwrap();
         });

@@ -80,7 +80,7 @@ fn blocks_that_stay_in_segments_divide_them_into_used_and_fragmented_bytes() {
         )
     };
     let trace = trace_from_text(&(0..3).map(step).collect::<String>()).unwrap().edited(|trace| {
-        trace.blocks.address = (0..3).flat_map(|step| [step * 0x100_0000, step * 0x100_0000 + 512]).collect()
+        trace.blocks.address = (0..3).flat_map(|step| [step * 0x100_0000, step * 0x100_0000 + 512]).collect();
     });
     let growth = growth(&trace, &[GroupKey::Size]);
     let (free, used) = (KeptBecause::Fragmentation, KeptBecause::InUse);
@@ -133,7 +133,7 @@ fn what_is_released_and_obtained_again_in_each_step_is_no_growth() {
         )
     };
     let trace = trace_from_text(&(0..4).map(step).collect::<String>()).unwrap().edited(|trace| {
-        trace.blocks.address = (0..4).flat_map(|step| [step * 0x100_0000, 0x4000_0000 + step * 0x100_0000]).collect()
+        trace.blocks.address = (0..4).flat_map(|step| [step * 0x100_0000, 0x4000_0000 + step * 0x100_0000]).collect();
     });
     let growth = growth(&trace, &[GroupKey::Pool]);
     assert_eq!((growth.net(), growth.balance.freed.bytes), (6 * i128::from(MIB), 8 * MIB));

@@ -181,8 +181,10 @@ fn limits_of_the_recording_are_named() {
 #[test]
 fn host_memory_and_empty_recordings_are_no_panic() {
     let trace = trace_from_text(&step(4)).unwrap().edited(|trace| {
-        trace.devices =
-            vec![DeviceFacts { driver: highwater_snapshots::trace::PINNED_DRIVER.to_owned(), ..DeviceFacts::default() }]
+        trace.devices = vec![DeviceFacts {
+            driver: highwater_snapshots::trace::PINNED_DRIVER.to_owned(),
+            ..DeviceFacts::default()
+        }];
     });
     let mut harness = harness("step 0");
     harness.get_by_label("No plan: the recording has no allocations on this device.");
