@@ -2,7 +2,7 @@
 //!
 //! PyTorch's snapshots contain neither the categories of blocks nor phases. [`roles`] classifies stacks. [`phases`]
 //! contains the rules for the phases of a device, [`merge`](mod@merge) those for the whole program, and [`categories`]
-//! those for blocks. [`rules`] reads user-defined rules, which take precedence. Recorded values are never changed.
+//! those for blocks. [`user_rules`] reads user-defined rules, which take precedence. Recorded values are never changed.
 
 mod patterns;
 pub mod roles;
