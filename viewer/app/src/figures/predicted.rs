@@ -110,7 +110,9 @@ pub fn verdict(prediction: &Prediction, changed: &Changed, change: &str, changes
                 ("All recorded requests succeed", "the recording ends in an out-of-memory error of another device")
             }
             (false, true) => ("Gets past the recorded failure", "later events were not recorded"),
-            (false, false) => ("Gets past the recorded failures", "the rest of the program was not recorded"),
+            (false, false) => {
+                ("Gets past the recorded failures", "without them the program would have continued differently")
+            }
         };
         return format!("{known} {change}; {unknown}. {} Up to there: {peaks}.", lower_bound(changed));
     }
