@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::units::format_count;
+
 /// An error in reading or writing a file: what failed, where, and what to do.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -62,6 +64,11 @@ pub enum Error {
         /// The part, and the encoder's reason.
         what: String,
     },
+    /// The recording is too long for an algorithm that needs all events in memory.
+    TooLong {
+        /// The number of events.
+        events: u64,
+    },
     /// The caller cancelled reading.
     Cancelled,
     /// A line of the text notation is invalid.
@@ -103,6 +110,12 @@ impl fmt::Display for Error {
                 f,
                 "{name} has annotations, as files of PyTorch programs do, and is a recording of its own, not a part \
                  of one; open it by its own name"
+            ),
+            Self::TooLong { events } => write!(
+                f,
+                "the recording is too long, with {} events: cut out a part with `highwater convert FILE part.snap \
+                 --events FROM..TO`",
+                format_count(*events)
             ),
             Self::Cancelled => f.write_str("reading was cancelled"),
             Self::Text { line, what } => write!(f, "line {line}: {what}"),

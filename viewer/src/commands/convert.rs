@@ -7,6 +7,7 @@ pub(crate) mod dataset;
 pub(crate) mod dataset;
 pub(crate) mod page;
 
+use std::borrow::Cow;
 use std::io::{self, Read as _};
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
@@ -103,9 +104,9 @@ impl ConvertArguments {
     ///
     /// # Errors
     /// Fails if the recording does not have all of the events.
-    pub(crate) fn trim(&self, trace: Trace) -> Result<Trace, Failure> {
+    pub(crate) fn trim(&self, trace: Cow<'_, Trace>) -> Result<Trace, Failure> {
         let trace = match &self.events {
-            None => trace,
+            None => trace.into_owned(),
             Some(events) if events.end as u64 > trace.event_count() => {
                 let (all, text) = (format_count(trace.event_count()), format!("{}..{}", events.start, events.end));
                 let text = format!("invalid range {text} for --events: the recording has {all} events");
@@ -190,20 +191,22 @@ pub(crate) fn read_and<T>(
     let can_be_long = in_windows || arguments.events.is_some();
     let open = |is_whole: bool| {
         let open = if can_be_long && !is_whole { Input::open } else { Input::whole };
-        trimmed(open(file, &arguments.categories)?, arguments)
+        trimmed(open(file, &arguments.categories)?, arguments, in_windows)
     };
     answer_or_whole(open, write)
 }
 
-/// Applies the options that exclude parts, if the recording, or the selected part of it, is in memory.
-fn trimmed(mut input: Input, arguments: &ConvertArguments) -> Result<Input, Failure> {
-    if let (None, Some(events)) = (input.source.whole(), &arguments.events) {
+/// Applies the options that exclude parts; what is written in windows is without stacks if the options ask for that.
+fn trimmed(mut input: Input, arguments: &ConvertArguments, in_windows: bool) -> Result<Input, Failure> {
+    let events = match &arguments.events {
         // The event before them gives the state at their start.
-        let events = events.start.saturating_sub(1) as u64..events.end as u64;
-        let part = input.ask(|source, _| Ok(source.window(events)?.trace.into_owned()))?;
-        input.source = Source::in_memory(part);
-    }
-    input.map_whole(|trace| arguments.trim(trace))
+        Some(events) => events.start.saturating_sub(1) as u64..events.end as u64,
+        None if arguments.no_stacks && !in_windows => input.source.events(),
+        None => return Ok(input),
+    };
+    let window = input.ask(|source, _| source.window(events))?;
+    input.source = Source::in_memory(arguments.trim(window.trace)?);
+    Ok(input)
 }
 
 fn with_is_for_traces() -> Failure {

@@ -143,7 +143,7 @@ impl<'a> PeakReport<'a> {
                 source.each_window(|window| Together::of_pools(window, device), append, &mut *watch)?;
             }
             // For a given event, a long recording is not read from end to end.
-            let is_read = at.is_none() || source.whole().is_some();
+            let is_read = at.is_none() || source.passes().len() <= 1;
             let rows = std::thread::scope(|threads| {
                 // Of a recording in memory, both go through all events.
                 threads.spawn(|| source.index(device));

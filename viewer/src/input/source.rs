@@ -61,18 +61,6 @@ impl Input {
         Self { source, format, file: file.to_owned() }
     }
 
-    /// Applies `change` if the recording is in memory.
-    ///
-    /// # Errors
-    /// Fails if `change` fails.
-    pub(crate) fn map_whole(self, change: impl FnOnce(Trace) -> Result<Trace, Failure>) -> Result<Self, Failure> {
-        let source = match self.source.into_whole() {
-            Ok(trace) => Source::in_memory(change(trace)?),
-            Err(source) => source,
-        };
-        Ok(Self { source, ..self })
-    }
-
     /// Counts only the blocks that pass `filter`.
     #[must_use]
     pub fn counting(self, filter: &Filter) -> Self {
@@ -84,7 +72,7 @@ impl Input {
         self.source.facts()
     }
 
-    /// Calls `ask` with the recording; if it is read in windows, a bar shows the progress.
+    /// Calls `ask` with the recording; if it is read in several windows, a bar shows the progress.
     ///
     /// # Errors
     /// Fails if the recording cannot be read.
@@ -92,7 +80,8 @@ impl Input {
         &'a self,
         ask: impl FnOnce(&'a Source<'static>, Watch<'_>) -> Result<T, Error>,
     ) -> Result<T, Failure> {
-        let bar = self.source.whole().is_none().then(|| reading_bar(&format!("reading {}", self.file.display())));
+        let is_long = self.source.passes().len() > 1;
+        let bar = is_long.then(|| reading_bar(&format!("reading {}", self.file.display())));
         let events = self.source.events().end;
         let mut watch = |done: u64| {
             let now = Progress { bytes_read: done, bytes: events, events: done, ..Progress::default() };

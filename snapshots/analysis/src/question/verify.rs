@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 
 use highwater_snapshots::Result;
 use highwater_snapshots::error::Problem;
-use highwater_snapshots::format::Windows;
 use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::sum_rule::SumRule;
 use highwater_snapshots::trace::Trace;
@@ -23,16 +22,11 @@ const LISTED: usize = 5;
 /// # Errors
 /// Fails if a window cannot be read, or a section does not match its checksum.
 pub fn verify(source: &Source<'_>, devices: &[DeviceId], watch: Watch<'_>) -> Result<Vec<Problem>> {
-    // Of a recording in memory, that was done when it was read.
-    source.windows().map_or(Ok(()), Windows::check_sections)?;
+    source.check_sections()?;
     let mut all: Option<Findings> = None;
     let map = |window: Cow<'_, Trace>| {
         let found = Findings::of(&window, devices);
-        // The rows of a recording in memory are its numbers.
-        if !found.names_blocks() || matches!(window, Cow::Borrowed(_)) {
-            return Ok(found);
-        }
-        Ok(Findings::of(&*source.number_blocks(window)?, devices))
+        if found.names_blocks() { Ok(Findings::of(&*source.number_blocks(window)?, devices)) } else { Ok(found) }
     };
     let take = |next| {
         all = Some(match all.take() {

@@ -10,8 +10,8 @@ use super::plan::AdvicePeaks;
 use super::prediction::Change;
 use super::replays::predict;
 
-/// Explains the peak of `metric` on `device`. For a recording in memory, advice on allocator settings, recomputation
-/// and a fused optimizer includes the result of a replay; settings that save nothing are omitted.
+/// Explains the peak of `metric` on `device`. Unless the recording is too long, advice on allocator settings,
+/// recomputation and a fused optimizer includes the result of a replay; settings that save nothing are omitted.
 ///
 /// # Errors
 /// Fails like [`Explanation::of`].
@@ -23,18 +23,23 @@ pub fn explain(
     watch: Watch<'_>,
 ) -> Result<Explanation, Error> {
     let mut explanation = Explanation::of(source, device, metric, query, watch)?;
-    let Some(trace) = source.whole() else {
-        for advice in &mut explanation.advice {
-            if let Some(settings) = advice.settings {
-                advice.text.push_str(&format!(" {settings} may reduce this; not tested: the recording is too long."));
+    let whole = match source.whole() {
+        Ok(whole) => whole,
+        Err(Error::TooLong { .. }) => {
+            for advice in &mut explanation.advice {
+                if let Some(settings) = advice.settings {
+                    let text = format!(" {settings} may reduce this; not tested: the recording is too long.");
+                    advice.text.push_str(&text);
+                }
             }
+            return Ok(explanation);
         }
-        return Ok(explanation);
+        Err(why) => return Err(why),
     };
     explanation.advice.retain_mut(|advice| is_worth_it(source, device, advice));
     let is_changed = |advice: &Advice| matches!(advice.remedy, Remedy::Checkpoint | Remedy::FusedOptimizer);
     if metric == Metric::Requested && explanation.advice.iter().any(is_changed) {
-        let peaks = AdvicePeaks::of(trace, device);
+        let peaks = AdvicePeaks::of(&whole.trace, device);
         let [peak, reserved] = [Metric::Requested, Metric::Reserved].map(|metric| source.peak(device, metric));
         let (peak, reserved) = (peak?.bytes, reserved?.bytes);
         // A fused optimizer of PyTorch keeps a counter for each parameter, which may be more than the temporaries.

@@ -83,11 +83,26 @@ impl From<String> for NoPrediction {
 }
 
 /// Replays a recording without changes and with `change`. A change that [follows blocks](Change::follows_blocks) needs
-/// a recording in memory.
+/// all events at once.
 ///
 /// # Errors
-/// Fails if the change is impossible, or the recording cannot be read.
+/// Fails if the change is impossible, or the recording is too long for it or cannot be read.
 pub fn predict(source: &Source<'_>, change: &Change) -> Result<Prediction, NoPrediction> {
+    if !change.follows_blocks() {
+        return predict_streamed(source, change);
+    }
+    match source.whole() {
+        Ok(whole) => predict_streamed(&Source::in_memory(&*whole.trace), change),
+        Err(why @ Error::TooLong { .. }) => {
+            Err(format!("last uses, lifetimes and recomputed modules are not available: {why}").into())
+        }
+        Err(why) => Err(why.into()),
+    }
+}
+
+/// Replays a recording without changes and with `change`; one that [follows blocks](Change::follows_blocks) needs a
+/// recording in memory.
+fn predict_streamed(source: &Source<'_>, change: &Change) -> Result<Prediction, NoPrediction> {
     let (trace, device) = (source.facts(), change.device);
     let facts = trace.device_facts(device);
     if facts.is_some_and(|facts| facts.driver == PINNED_DRIVER) {
@@ -102,12 +117,7 @@ pub fn predict(source: &Source<'_>, change: &Change) -> Result<Prediction, NoPre
         None => config.clone(),
         Some(settings) => changed_config(&config, settings)?,
     };
-    if source.whole().is_none() && change.follows_blocks() {
-        let text = "the recording is too long to determine last uses, lifetimes or recomputed modules: cut out a part \
-                    with `highwater convert FILE part.snap --events FROM..TO`";
-        return Err(text.to_owned().into());
-    }
-    let last_uses = source.whole().and_then(|trace| LastUses::of(trace, device));
+    let last_uses = if change.until_last_use.is_empty() { None } else { LastUses::of(trace, device) };
     if !change.until_last_use.is_empty() && last_uses.is_none() {
         let text = "the recording does not contain uses of blocks: record them with `highwater record --uses` or \
                     `HistoryOptions::uses`";
@@ -376,8 +386,8 @@ impl Predicting<'_> {
             let gets_past_failure = oom.is_none() && ends_in_oom.is_some_and(|event| result.rescued.contains(&event));
             Ok(Tried { asked: asked.clone(), alloc_conf: config.to_string(), figures, oom, gets_past_failure })
         };
-        // The replays of a recording that is not in memory are files of about its size.
-        if replays.source.windows().is_some() {
+        // The replays of a long recording are files of about its size.
+        if replays.source.passes().len() > 1 {
             return others.iter().map(tried).collect();
         }
         others.par_iter().map(tried).collect()

@@ -166,7 +166,10 @@ impl DeviceIndex {
     /// part of a long recording, which may lack steps. Computed once.
     pub fn leaks(&self, source: &Source<'_>) -> Option<&Leaks> {
         let find = || {
-            let trace = source.whole().filter(|trace| trace.start.all_events.is_none())?;
+            let trace = source.facts();
+            if trace.start.all_events.is_some() {
+                return None;
+            }
             let leaks = Leaks::of_all_steps(source, self.device)?;
             let peak = self.peak(trace, Metric::Requested);
             let (mut unknown, mut leaking) = (0, 0);

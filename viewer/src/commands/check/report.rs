@@ -142,12 +142,12 @@ impl<'a> CheckReport<'a> {
 
     /// Returns the effect of recomputing modules, if that lowers an exceeded peak of requested bytes.
     fn advice(&self, outcome: &Outcome) -> Option<String> {
-        let trace = self.input.source.whole()?;
         let is_peak = matches!(outcome.budget, Budget::Peak(_) | Budget::Growth(_));
         if !is_peak || self.budgets.metric != Metric::Requested || !outcome.is_broken() {
             return None;
         }
-        let peaks = AdvicePeaks::of(trace, outcome.moment.device);
+        let whole = self.input.source.whole().ok()?;
+        let peaks = AdvicePeaks::of(&whole.trace, outcome.moment.device);
         if peaks.lowers(outcome.actual_bytes) { peaks.of_modules(outcome.actual_bytes) } else { None }
     }
 

@@ -2,11 +2,11 @@
 //!
 //! Needs a recording with use events; see [`LastUses`].
 
-use highwater_snapshots::Category;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::{Category, Error, Result};
 
 use crate::grouping::breakdown::{Breakdown, Grouping};
 use crate::grouping::dimension::GroupKey;
@@ -14,9 +14,9 @@ use crate::grouping::siblings::Siblings;
 use crate::index::counterfactual::Counterfactual;
 use crate::index::last_uses::LastUses;
 use crate::index::replay::{Effect, baseline_effects, effects};
-use crate::index::series::Series;
 use crate::metric::Metric;
 use crate::question::peak::Moment;
+use crate::question::source::{Source, Window};
 
 /// Maximum number of categories listed individually.
 const MAX_LISTED: usize = 3;
@@ -36,10 +36,24 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// The idle blocks among `at_peak`, with the `top` largest groups. `None` without use events on the device.
-    pub(super) fn of(trace: &Trace, series: &Series, peak: &Moment, at_peak: &[BlockId], top: usize) -> Option<Self> {
-        let uses = LastUses::of(trace, series.device())?;
-        let position = peak.position();
+    /// The idle blocks at `peak`, with the `top` largest groups. `None` without use events on the device, or if the
+    /// recording is too long.
+    ///
+    /// # Errors
+    /// Fails like [`Source::window`].
+    pub(super) fn of(source: &Source<'_>, peak: &Moment, top: usize) -> Result<Option<Self>> {
+        match source.whole() {
+            Ok(whole) => Ok(Self::in_whole(&whole, peak, top)),
+            Err(Error::TooLong { .. }) => Ok(None),
+            Err(why) => Err(why),
+        }
+    }
+
+    fn in_whole(whole: &Window<'_>, peak: &Moment, top: usize) -> Option<Self> {
+        let (trace, device) = (&*whole.trace, peak.device);
+        let uses = LastUses::of(trace, device)?;
+        let position = peak.number().map_or(0, |event| (event - trace.start.events) as usize + 1);
+        let at_peak = whole.index(device).live.before_position(trace, peak.metric, position);
         let is_idle = |id: BlockId| {
             let row = id.0 as usize;
             let is_live = trace.blocks.free_requested[row].index().is_none_or(|event| event >= position);
@@ -51,8 +65,8 @@ impl Idle {
         };
         let by_category = sums(&[GroupKey::Category], Category::ALL.len());
         let breakdown = sums(&[GroupKey::Category, GroupKey::Scope], top);
-        let shortened = shortened_peak(trace, series.device(), &uses, peak.metric);
-        let without = Moment::of(trace, series.device(), peak.metric, shortened.bytes, shortened.event);
+        let shortened = shortened_peak(trace, device, &uses, peak.metric);
+        let without = Moment::of(trace, device, peak.metric, shortened.bytes, shortened.event);
         Some(Self { by_category, breakdown, without, blocks })
     }
 

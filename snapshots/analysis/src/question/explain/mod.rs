@@ -128,8 +128,7 @@ impl Explanation {
         let (trace, index) = (&*window.trace, window.index(device));
         let (series, live) = (&index.series, &index.live);
         let at_peak = live.before_position(trace, metric, peak.position());
-        // Of a recording that is not in memory, the blocks that are not used again are unknown.
-        let idle = source.whole().and_then(|trace| Idle::of(trace, series, &peak, &at_peak, query.top));
+        let idle = Idle::of(source, &peak, query.top)?;
         let recorded = &mut Recorded::new(source, device, metric, watch)?;
         let counted = counted(trace, &at_peak, query.filter);
         let mut coder = KeyEncoder::new(trace);

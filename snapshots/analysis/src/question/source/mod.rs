@@ -181,24 +181,16 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// Returns the whole recording if it is in memory. Intended for algorithms that process all events and whose
-    /// results cannot be merged.
-    pub fn whole(&self) -> Option<&Trace> {
-        match &self.kind {
-            Kind::InMemory(memory) => Some(&memory.trace),
-            Kind::File(_) => None,
-        }
-    }
-
-    /// Converts into the whole trace, if it is in memory.
+    /// Returns all events as a single window, for algorithms that process all events and whose results cannot be
+    /// merged.
     ///
     /// # Errors
-    /// Returns the source unchanged if it is read in windows.
-    pub fn into_whole(self) -> std::result::Result<Trace, Self> {
-        match self.kind {
-            Kind::InMemory(memory) => Ok(trace_of(memory)),
-            Kind::File(_) => Err(self),
+    /// Fails like [`Self::window`]. Returns [`Error::TooLong`] if the recording is read in several windows.
+    pub fn whole(&self) -> Result<Window<'_>> {
+        if self.passes().len() > 1 {
+            return Err(Error::TooLong { events: self.count_events() });
         }
+        self.window(self.events())
     }
 
     /// Writes the whole recording to `out` as a single `.snap` file.
@@ -222,6 +214,14 @@ impl<'s> Source<'s> {
             },
             Kind::File(_) => None,
         }
+    }
+
+    /// Checks the sections of the file against their checksums, unless that was done when the recording was read.
+    ///
+    /// # Errors
+    /// Fails if a section does not match its checksum.
+    pub(crate) fn check_sections(&self) -> Result<()> {
+        self.windows().map_or(Ok(()), Windows::check_sections)
     }
 
     /// The reader of windows, if the recording is not in memory.
@@ -335,7 +335,10 @@ impl<'s> Source<'s> {
         mut take: impl FnMut(&Window<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let end = range.end.min(self.events().end);
-        let most = if self.whole().is_some() { end.saturating_sub(range.start).max(1) } else { most };
+        let most = match self.kind {
+            Kind::InMemory(_) => end.saturating_sub(range.start).max(1),
+            Kind::File(_) => most,
+        };
         let mut next = range.start;
         while next < end {
             if take(&self.window(next..end.min(next + most))?).is_break() {
@@ -356,7 +359,7 @@ impl<'s> Source<'s> {
         most: u64,
         mut take: impl FnMut(&Window<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        if self.whole().is_some() {
+        if matches!(self.kind, Kind::InMemory(_)) {
             return self.each_within(range, most, take);
         }
         let end = range.end.min(self.events().end);

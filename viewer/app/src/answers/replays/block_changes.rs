@@ -21,11 +21,11 @@ impl BlockChanges {
     /// Fails if the recording cannot be read.
     pub(super) fn of(source: &Source<'_>, change: &Change, last_uses: Option<&LastUses<'_>>) -> Result<Self> {
         let mut changes = Self::of_rows(source.facts(), 0, change, last_uses);
-        if source.whole().is_some() || !change.changes_blocks() {
+        if !change.changes_blocks() {
             return Ok(changes);
         }
         changes.concerned = [Concerned::default(); 3];
-        let concerned = |window: &Trace| Self::of_rows(window, window.first_new_row(), change, None).concerned;
+        let concerned = |window: &Trace| Self::of_rows(window, window.first_new_row(), change, last_uses).concerned;
         let add = |more: [Concerned; 3]| {
             for (all, more) in changes.concerned.iter_mut().zip(more) {
                 all.blocks += more.blocks;
