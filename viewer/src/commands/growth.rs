@@ -1,6 +1,6 @@
 //! `highwater growth`: memory that grows from step to step.
 
-mod parts;
+mod report;
 
 use std::io;
 
@@ -15,7 +15,7 @@ use highwater_app::figures::moment::peak_facts;
 use highwater_app::report::{Column, Fact, Facts, Table, Value};
 use highwater_snapshots::{Trace, count_of, format_bytes, format_signed_bytes};
 
-use self::parts::{
+use self::report::{
     Holders, Projection, causes, check_filter, keys, leaks, measured_devices, refused, reserved_facts, reserved_query,
     stacks, steps, steps_table, sum,
 };
@@ -62,7 +62,7 @@ pub struct GrowthArguments {
 }
 
 impl GrowthArguments {
-    /// The options that a suggested command repeats.
+    /// Returns the files and options that the suggested next command repeats.
     pub(crate) fn given(&self) -> FilesAndOptions {
         let given =
             FilesAndOptions::of(&self.source.file).with("from-step", self.from_step).with("to-step", self.to_step);

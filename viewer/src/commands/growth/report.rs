@@ -1,4 +1,4 @@
-//! Parts of the answer of `highwater growth`: reserved memory, leaks, steps and an extrapolation.
+//! The tables and facts that `highwater growth` prints: reserved memory, leaks, steps and an extrapolation.
 
 use std::cmp::Ordering;
 use std::sync::LazyLock;
