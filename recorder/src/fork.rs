@@ -1,6 +1,6 @@
 //! Stops recording in forked children, which have neither the collector thread nor a file.
 
-#![cfg_attr(unix, expect(unsafe_code, reason = "asks the C library to be told of forks"))]
+#![cfg_attr(unix, expect(unsafe_code, reason = "registers a fork handler with the C library"))]
 
 #[cfg(unix)]
 use crate::level::{self, Wanted};

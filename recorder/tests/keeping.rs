@@ -206,7 +206,7 @@ fn the_files_of_a_run_open_as_one_recording_also_where_the_first_are_gone() {
     std::fs::write(&next, "").expect("the test's own");
     let all = open(&path);
     let name = next.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    assert_eq!(problems(&all), [format!("{name} is empty and is left out")]);
+    assert_eq!(problems(&all), [format!("{name} is empty and is skipped")]);
     assert!(events_with_totals(&all) == expected, "a file that was only begun changes nothing");
     std::fs::remove_file(&next).expect("it is there");
     let whole = std::fs::read(&files[4]).expect("it is there");
@@ -215,7 +215,7 @@ fn the_files_of_a_run_open_as_one_recording_also_where_the_first_are_gone() {
     let found = events_with_totals(&cut);
     assert!(
         problems(&cut)
-            .contains(&"run.0006.snap does not continue run.0005.snap: the files before it are left out".to_owned())
+            .contains(&"run.0006.snap does not continue run.0005.snap: the files before it are skipped".to_owned())
     );
     assert!(found[1..] == expected[expected.len() + 1 - found.len()..], "no event is missing in the middle");
     std::fs::write(&files[4], whole).expect("the test's own");
@@ -270,7 +270,7 @@ fn a_run_goes_on_after_the_files_of_the_run_before_and_counts_them_to_its_budget
     let found = RotatedFiles::find(&folder.path().join("run.snap")).expect("there are files");
     let both = Windows::open_rotated(&found, &(), &mut |_| ControlFlow::Continue(())).expect("they are whole");
     let problem = both.base().problems.first().map(ToString::to_string).unwrap_or_default();
-    assert!(problem.ends_with("belong to earlier runs and are left out"), "{problem}");
+    assert!(problem.ends_with("belong to earlier runs and are skipped"), "{problem}");
     assert_eq!(both.whole().expect("they are whole").spans.steps().len(), 10, "the steps are those of the second run");
     let third = run(40_000);
     assert!(third > second && !first.exists(), "what is old goes first");

@@ -438,7 +438,7 @@ impl TraceBuilder {
         }
         if self.refused > 0 {
             let (refused, end) = (self.refused, DeviceId::END);
-            let what = format!("{refused} events and states of devices from {end} up are left out");
+            let what = format!("{refused} events and states of devices from {end} up are skipped");
             self.trace.trust.events_lost += self.refused;
             self.add_problem(Problem::new(what));
         }

@@ -109,7 +109,7 @@ impl RotatedFiles {
         };
         match self.left_out.last() {
             Some(last) => Some(format!(
-                "{}: the recording begins with {name}, and the files before the gap are left out",
+                "{}: the recording begins with {name}, and the files before the gap are skipped",
                 files(last + 1, first - 1)
             )),
             None if first > 1 => Some(format!(

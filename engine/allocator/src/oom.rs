@@ -196,7 +196,7 @@ impl fmt::Display for OomReport {
             ),
         )?;
         if let Some(limit) = self.limit {
-            line("limit", &format!("{} may be reserved, according to the memory fraction", bytes(limit)))?;
+            line("limit", &format!("at most {} can be reserved (per_process_memory_fraction)", bytes(limit)))?;
         }
         line(
             "reserved",

@@ -133,7 +133,7 @@ fn listed(paths: &[String]) -> String {
     /// Maximum number of patterns in an error message.
     const MOST: usize = 16;
     if paths.is_empty() {
-        return "the model has no modules within it".to_owned();
+        return "the model has no submodules".to_owned();
     }
     let patterns: Vec<String> = ScopePattern::joined(paths).iter().map(ToString::to_string).collect();
     let rest = if patterns.len() > MOST { ", …" } else { "" };

@@ -146,7 +146,7 @@ fn finish() {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "nobody called us, so nobody could be given the error")]
+#[expect(clippy::print_stderr, reason = "no caller could receive the error in a preloaded library")]
 fn warn(text: &str) {
     eprintln!("highwater: {text}");
 }

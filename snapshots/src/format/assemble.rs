@@ -250,7 +250,7 @@ impl Assembler {
                 self.take_events(header, &decoded.events)?;
                 if decoded.unknown > 0 {
                     let count = decoded.unknown;
-                    self.note(Problem::at(offset, format!("{count} events of unknown kinds are left out")));
+                    self.note(Problem::at(offset, format!("{count} events of unknown kinds are skipped")));
                 }
             }
             Part::Annotations(_) | Part::Attributes(_) if self.passing.is_some() => {}

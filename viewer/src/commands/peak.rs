@@ -57,7 +57,7 @@ pub struct PeakArguments {
 }
 
 impl PeakArguments {
-    /// The options that a suggested command repeats.
+    /// Returns the files and options that the suggested next command repeats.
     pub(crate) fn given(&self) -> FilesAndOptions {
         let given = FilesAndOptions::of(&self.source.file)
             .with("device", self.device.device)
@@ -434,8 +434,8 @@ impl PoolsReport {
             let more = pools.len().saturating_sub(MAX_NAMES);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             format!(
-                "{} ({}{more}) are never in use at the same time: {} reserved, at most {} in blocks at once. Graphs, or \
-                 other code, that never run at the same time can share a pool.",
+                "{} ({}{more}) are never in use at the same time: {} reserved, at most {} active at once. CUDA \
+                 graphs and other code that never run at the same time can share a pool.",
                 count_of(pools.len() as u64, "private pool"),
                 names.join(" "),
                 format_bytes(reserved),

@@ -164,7 +164,7 @@ impl FromStr for PictureAt {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let compared = |ComparedAt(at)| Self::Compared(at);
-        let why = || "expected an event number; with --view diff peak, end, step:N or step-end:N".to_owned();
+        let why = || "expected an event number; with --view diff, peak, end, step:N or step-end:N".to_owned();
         text.parse().map(Self::Event).or_else(|_| text.parse().map(compared)).map_err(|_: String| why())
     }
 }

@@ -278,7 +278,8 @@ fn settings(arguments: &SimulateArguments, gpu: &Gpu) -> Vec<(&'static str, Stri
 fn nothing_recorded(program: &Program, status: u8, has_begun: bool) -> String {
     let what = if has_begun {
         format!(
-            "{} ended with status {status} before Python could finish, as a signal or exec does: its recording is lost",
+            "{} ended with status {status} before Python could exit, for example by a signal or exec: its recording is \
+             lost",
             program.name()
         )
     } else if status == 0 {

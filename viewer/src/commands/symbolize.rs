@@ -247,7 +247,9 @@ impl SymbolizeReport<'_> {
                 "no line information; build with debug = \"line-tables-only\", or pass --debug-dir with its debug file"
                     .to_owned(),
             ),
-            Err(_) if is_kernels(&module.path) => Some("the kernel's own code, which is in no file".to_owned()),
+            Err(_) if is_kernels(&module.path) => {
+                Some("code of the operating system's kernel (vDSO), which is in no file".to_owned())
+            }
             Err(missing) => Some(match missing.cause {
                 Cause::NotThere => format!("not found ({}); {}", missing.what, self.where_else("it")),
                 Cause::Rebuilt => format!("{}; {}", missing.what, self.where_else("the binary that ran")),

@@ -88,7 +88,7 @@ fn a_memory_fraction_limits_what_is_reserved() {
             c: out of memory on device 0 (accounting device): 2 MiB requested
               request    2 MiB rounded to 2 MiB; 20 MiB needed from the driver; stream 0, large pool
               device     80 MiB total, 40 MiB free, 0 B used outside this allocator
-              limit      40 MiB may be reserved, according to the memory fraction
+              limit      at most 40 MiB can be reserved (per_process_memory_fraction)
               reserved   40 MiB = 40 MiB allocated + 0 B awaiting free + 0 B cached
               allocated  40 MiB for 40 MiB requested
               cached     0 B = 0 B fragmented (largest free range 0 B) + 0 B of other streams + 0 B in the other pool
@@ -281,7 +281,7 @@ fn a_report_gives_only_advice_that_applies() {
             b: out of memory on device 0 (accounting device): 45 MiB requested
               request    45 MiB rounded to 45 MiB; 60 MiB needed from the driver; stream 0, large pool
               device     100 MiB total, 80 MiB free, 0 B used outside this allocator
-              limit      50 MiB may be reserved, according to the memory fraction
+              limit      at most 50 MiB can be reserved (per_process_memory_fraction)
               reserved   20 MiB = 20 MiB allocated + 0 B awaiting free + 0 B cached
               allocated  20 MiB for 20 MiB requested
               cached     0 B = 0 B fragmented (largest free range 0 B) + 0 B of other streams + 0 B in the other pool

@@ -254,10 +254,8 @@ impl<'a> Parts<'a> {
         let (events, segments) = (self.refused_events, self.refused_segments);
         if events + segments > 0 {
             builder.trust().events_lost += events;
-            let what = format!(
-                "{events} events and {segments} segments of devices below 0 or from {} up are left out",
-                HOST.0
-            );
+            let what =
+                format!("{events} events and {segments} segments of devices below 0 or from {} up are skipped", HOST.0);
             builder.add_problem(Problem::new(what));
         }
     }

@@ -32,7 +32,10 @@ impl Store {
             Value::None => {}
             Value::Dict(_) => self.flatten(String::new(), dict, 0, &mut settings),
             other => {
-                self.intake.count_unexpected(format!("'allocator_settings' is {}, not a dict: left out", other.kind()));
+                self.intake.count_unexpected(format!(
+                    "'allocator_settings' was ignored: expected a dict, got {}",
+                    other.kind()
+                ));
             }
         }
         for (name, value) in settings.rows {
@@ -43,7 +46,7 @@ impl Store {
     /// Adds the setting `name`, or the settings nested in it.
     fn flatten(&mut self, name: String, value: Value, depth: usize, into: &mut Settings) {
         if name.len() > LONGEST_NAME || depth > MAX_DEPTH {
-            let what = format!("the allocator setting '{name:.60}', whose name is too long: left out");
+            let what = format!("the allocator setting '{name:.60}' was skipped: its name is too long");
             self.intake.count_unexpected(what);
         } else if let Value::Dict(row) = value {
             let Some(&Dict::Open(open)) = self.dicts.get(row as usize) else { return };
@@ -63,7 +66,7 @@ impl Store {
             into.by_name.insert(name.clone(), into.rows.len());
             into.rows.push((name, self.printed(value, 0)));
         } else {
-            self.intake.count_unexpected("an allocator setting beyond the first 4096: left out");
+            self.intake.count_unexpected("an allocator setting beyond the first 4096 was skipped");
         }
     }
 

@@ -53,7 +53,8 @@ impl Store {
             for (address, results) in std::mem::take(&mut self.open_dicts[open as usize]) {
                 let hexadecimal = self.text_of(address).and_then(|text| text.strip_prefix("0x"));
                 let Some(address) = hexadecimal.and_then(|digits| u64::from_str_radix(digits, 16).ok()) else {
-                    self.intake.count_unexpected("an address in 'shape_data' that is not hexadecimal: left out");
+                    self.intake
+                        .count_unexpected("an address in 'shape_data' was skipped: expected a hexadecimal number");
                     continue;
                 };
                 for result in self.take_items(results).unwrap_or_default() {
@@ -64,7 +65,7 @@ impl Store {
                             self.intake.logged_shape(LoggedShape { device, address, bytes, shape });
                         }
                         None => self.intake.count_unexpected(
-                            "an entry of 'shape_data' that is not operator, shape and known dtype: left out",
+                            "an entry of 'shape_data' was skipped: expected an operator, a shape and a supported dtype",
                         ),
                     }
                 }
@@ -103,10 +104,13 @@ impl Store {
                         bytes += length;
                         files.push((path, text));
                     } else {
-                        self.intake.count_unexpected("an entry of 'source_code' beyond 64 MiB in all: left out");
+                        self.intake
+                            .count_unexpected("an entry of 'source_code' was skipped: the texts exceed 64 MiB in all");
                     }
                 }
-                _ => self.intake.count_unexpected("an entry of 'source_code' that is not path and text: left out"),
+                _ => self.intake.count_unexpected(
+                    "an entry of 'source_code' was skipped: expected a path and a text of at most 8 MiB",
+                ),
             }
         }
         self.intake.sources(&files);

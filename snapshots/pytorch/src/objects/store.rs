@@ -408,7 +408,7 @@ impl Store {
     pub(crate) fn stack(&mut self, value: Value) -> Result<u32, Refusal> {
         let Value::List(row) = value else {
             if value != Value::None {
-                self.intake.count_unexpected(format!("the stack is {}, not a list: left out", value.kind()));
+                self.intake.count_unexpected(format!("a stack was ignored: expected a list, got {}", value.kind()));
             }
             return Ok(Sequences::NONE);
         };
@@ -432,7 +432,7 @@ impl Store {
         for item in items {
             match self.dict(item)? {
                 Some(Dict::Frame(frame)) => frames.push(frame),
-                _ => self.intake.count_unexpected("an entry of a stack that is not a frame: ignored"),
+                _ => self.intake.count_unexpected("an entry of a stack was skipped: expected a frame"),
             }
         }
         Ok(self.intake.stack(&frames))

@@ -154,7 +154,7 @@ impl Store {
         }
         let Some(lists) = self.take_items(traces) else { return Err("'device_traces' is not a list") };
         if lists.len() > MAX_DEVICES {
-            let what = format!("{} devices have traces: those from {MAX_DEVICES} up are left out", lists.len());
+            let what = format!("{} devices have traces: those from {MAX_DEVICES} up are skipped", lists.len());
             self.intake.problem(Problem::new(what));
         }
         // A single device's events are moved, since a copy of millions takes time; another list may repeat some of them.
@@ -174,7 +174,7 @@ impl Store {
     /// Takes the events out of a list.
     fn take_events(&mut self, list: Value, take: Take<RawEvent>) -> Taken<Vec<RawEvent>> {
         if !matches!(list, Value::List(_) | Value::None) {
-            self.intake.problem(Problem::new(format!("a trace is {}, not a list: left out", list.kind())));
+            self.intake.problem(Problem::new(format!("a trace was ignored: expected a list, got {}", list.kind())));
         }
         self.take_rows(list, RowKind::Event, take)
     }
@@ -184,12 +184,12 @@ impl Store {
         let Value::List(number) = list else { return Ok(Vec::new()) };
         let [shared, stray] = match kind {
             RowKind::Event => [
-                "two devices share one list of events: the second is left out",
-                "an entry of a trace that is not an event: ignored",
+                "two devices share one list of events: the second is skipped",
+                "an entry of a trace was skipped: expected an event",
             ],
             RowKind::Block => [
                 "two segments share a list of blocks: the second is treated as empty",
-                "an entry of 'blocks' that is not a block: ignored",
+                "an entry of 'blocks' was skipped: expected a block",
             ],
         };
         let slot = &mut self.lists[number as usize];
@@ -216,13 +216,14 @@ impl Store {
     fn take_segments(&mut self, list: Value, is_host: bool) -> Taken<()> {
         let Some(items) = self.take_items(list) else {
             if list != Value::None {
-                self.intake.problem(Problem::new(format!("'segments' is {}, not a list: left out", list.kind())));
+                self.intake
+                    .problem(Problem::new(format!("'segments' was ignored: expected a list, got {}", list.kind())));
             }
             return Ok(());
         };
         for item in items {
             let Some(Dict::Segment(row)) = self.dict(item)? else {
-                self.intake.count_unexpected("an entry of 'segments' that is not a segment: ignored");
+                self.intake.count_unexpected("an entry of 'segments' was skipped: expected a segment");
                 continue;
             };
             let OpenSegment { segment, blocks } = self.segments[row as usize].clone();
@@ -242,7 +243,7 @@ impl Store {
                 }
                 _ => self
                     .intake
-                    .count_unexpected("an entry of 'external_annotations' that is not an annotation: ignored"),
+                    .count_unexpected("an entry of 'external_annotations' was skipped: expected an annotation"),
             }
         }
         Ok(())
@@ -254,7 +255,7 @@ impl Store {
             if value == Value::None {
                 return;
             }
-            self.intake.count_unexpected(format!("'highwater_run' is {}, not a dict: left out", value.kind()));
+            self.intake.count_unexpected(format!("'highwater_run' was ignored: expected a dict, got {}", value.kind()));
             return;
         };
         for (key, value) in std::mem::take(&mut self.open_dicts[open as usize]) {
@@ -279,9 +280,9 @@ impl Store {
                     let time_us = further.first().and_then(|value| value.unsigned()).unwrap_or(0);
                     self.intake.run_tensor(RawTensor { address, bytes, time_us, category, name });
                 }
-                _ => self
-                    .intake
-                    .count_unexpected("an entry of 'tensors' that is not address, bytes, category, name: left out"),
+                _ => self.intake.count_unexpected(
+                    "an entry of 'tensors' was skipped: expected an address, bytes, a category and a name",
+                ),
             }
         }
     }

@@ -384,7 +384,7 @@ impl<S: Source> Machine<S> {
         }
         match self.memos.put(number, value, limit) {
             true => Ok(()),
-            false => Err(Stop::Wrong(format!("a value is memoized as {number}, far above all others"))),
+            false => Err(Stop::Wrong(format!("invalid memo index {number}: greater than the bytes read so far"))),
         }
     }
 
@@ -437,7 +437,7 @@ impl<S: Source> Machine<S> {
     fn long(&mut self, length: u64) -> Step {
         if length > MAX_INTEGER_BYTES {
             return Err(Stop::TooLong(format!(
-                "an integer of {}; no number in a snapshot is as long",
+                "an integer of {}; no number in a snapshot is that long",
                 format_bytes(length)
             )));
         }

@@ -230,7 +230,7 @@ fn lines_that_are_no_lines_of_a_log_are_counted_and_named() {
     assert_eq!(events(&trace).len(), whole + 1);
     let problem = trace.problems[0].to_string();
     assert!(
-        problem.ends_with("line 9 does not have the format of RMM's log and is left out, and so are 1 more"),
+        problem.ends_with("line 9 does not have the format of RMM's log and was skipped, and so were 1 more"),
         "{problem}"
     );
     assert!(trace.is_partial());

@@ -34,10 +34,10 @@ impl Windows {
     /// Fails like [`Self::open_files`], or if one of the files cannot be opened.
     pub fn open_rotated(files: &RotatedFiles, store: &dyn ComputedStore, watch: Watch<'_>) -> Result<Self> {
         let Run { mut sources, others, empty, begins_run } = last_run(files)?;
-        let mut problems: Vec<String> = empty.iter().map(|name| format!("{name} is empty and is left out")).collect();
+        let mut problems: Vec<String> = empty.iter().map(|name| format!("{name} is empty and is skipped")).collect();
         let first = sources.first().map_or_else(String::new, |(name, _)| name.clone());
         if others > 0 {
-            problems.push(format!("files before {first} belong to earlier runs and are left out"));
+            problems.push(format!("files before {first} belong to earlier runs and are skipped"));
         } else if !begins_run {
             problems.extend(files.gap());
         }
@@ -46,7 +46,7 @@ impl Windows {
             let windows = Self::open_files(sources.clone(), store, watch)?;
             let Some(broken) = windows.first_that_does_not_continue()? else { break windows };
             problems.push(format!(
-                "{} does not continue {}: the files before it are left out",
+                "{} does not continue {}: the files before it are skipped",
                 names[broken],
                 names[broken - 1]
             ));

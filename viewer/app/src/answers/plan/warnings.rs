@@ -34,7 +34,7 @@ pub fn warnings(trace: &Trace, device: DeviceId) -> Vec<String> {
     if let Some(leak) = leaks.as_ref().and_then(|leaks| leaks.lines.first()) {
         let kept = format_bytes(leak.bytes_per_step);
         warnings
-            .push(format!("The recording leaks, so that more steps need more: {} keeps {kept} in each.", leak.line));
+            .push(format!("The program leaks memory, so more steps need more: {} leaks {kept} per step.", leak.line));
     }
     if let Some(why) = Evidence::shortfall(trace, device) {
         warnings.push(format!("Recomputed modules are estimates: {why}."));
@@ -58,7 +58,7 @@ mod tests {
             trace_from_text(&(0..6).map(step).collect::<String>()).unwrap()
         };
         let leaks = |kept: bool| warnings(&steps(kept), DeviceId(0)).into_iter().find(|text| text.contains("leaks"));
-        let expected = "The recording leaks, so that more steps need more: remember keeps 4 KiB in each.";
+        let expected = "The program leaks memory, so more steps need more: remember leaks 4 KiB per step.";
         assert_eq!((leaks(true).as_deref(), leaks(false)), (Some(expected), None));
     }
 }

@@ -141,7 +141,7 @@ impl Watcher<'_> {
     /// Returns an error, because recordings are not read in parts in browsers.
     #[cfg(target_family = "wasm")]
     fn open_windows(&self) -> Result<Windows, String> {
-        Err(format!("cannot open {}: a browser has no files", self.path.display()))
+        Err(format!("cannot open {}: a browser cannot read parts of a file", self.path.display()))
     }
 
     /// Reads the file up to `length`, or until the recording is too long, and passes the bytes to `follower`.

@@ -186,8 +186,8 @@ pub(super) fn columns<'a>() -> Vec<super::column::Column<BlockRows<'a>>> {
         Column::text("pool", "The allocator's pool", |r, row| Some(r.texts.fixed(r.block(row).pool.name()))).always(),
         Column::number("step", "The training step in which it was allocated, from 0", |r, row| r.key_number(GroupKey::Step, row)),
         Column::text("phase", "The phase in which it was allocated; before for blocks from before the recording, none in a recording without phases", |r, row| r.key_word(GroupKey::Phase, row)).always(),
-        Column::text("lifetime", "phase, step, steps: freed in the same phase, the same step, a later step; kept: live at the end; before, \
-             always: from before the recording, and freed in it or live at its end", |r, row| r.key_word(GroupKey::Lifetime, row)).always(),
+        Column::text("lifetime", "phase: freed in the same phase; step: in the same step; steps: in a later step; kept: live at the end; before: \
+             allocated before the recording, and freed in it; always: allocated before the recording, and live at its end", |r, row| r.key_word(GroupKey::Lifetime, row)).always(),
         Column::running("alloc_event", "The event that allocated it; -1 for blocks from before the first event", |r, row| Some(event_number(r.alloc(row)).unwrap_or(-1))).always(),
         Column::running("free_event", "The event that requested its free, after which it is not live; null while it is live", |r, row| match r.trace.was_waiting_at_start(r.id(row)) {
                 // It was requested before the first event.

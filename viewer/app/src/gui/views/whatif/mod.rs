@@ -228,7 +228,7 @@ impl WhatIfView {
                 self.curve.curve_ui(ui, context, other.run, &CurveLook { limit, ..LOOK })
             }
             None => {
-                ui.weak("The same requests with common settings. Click one to see its peaks and curve.");
+                ui.weak("Recorded requests, replayed with common settings. Click a row to see its peaks and curve.");
                 if let Some(settings) = figures::tried_ui(ui, &replayed, &mut self.tried) {
                     self.form.set(Field::Settings, &settings);
                     self.apply(ui.ctx(), context);
