@@ -29,15 +29,15 @@ pub struct Draw {
 }
 
 impl Draw {
-    /// Returns the seed and the position of the first group in its stream, for generators outside this module.
-    pub(crate) fn place(&self) -> [u64; 2] {
+    /// Returns the seed and the first counter of the range, for generators outside this module.
+    pub(crate) fn seed_and_counter(&self) -> [u64; 2] {
         [self.seed, self.start]
     }
 
-    /// Returns the four words of group `group` of this draw.
+    /// Returns the four random 32-bit words that Philox generates for counter `group` of this range (0 is the first).
     pub fn words(&self, group: u64) -> [u32; 4] {
-        let place = self.start.wrapping_add(group);
-        philox([self.seed as u32, (self.seed >> 32) as u32], [place as u32, (place >> 32) as u32, 0, 0])
+        let counter = self.start.wrapping_add(group);
+        philox([self.seed as u32, (self.seed >> 32) as u32], [counter as u32, (counter >> 32) as u32, 0, 0])
     }
 
     /// Returns four uniform numbers in [0, 1), in steps of 2⁻²⁴.

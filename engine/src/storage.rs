@@ -27,7 +27,7 @@ pub struct Storage {
     // Number of active readers, or -1 while there is a writer. Alternatives: with a RwLock, a mistake would deadlock
     // instead of returning an error; with no check at all, it would be a data race.
     borrows: AtomicIsize,
-    /// The device's streams that copy from this pinned memory, whose copies may still be in progress.
+    /// Streams on which copies from this pinned memory may still be in progress.
     copies: Mutex<Vec<StreamId>>,
 }
 

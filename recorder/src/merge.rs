@@ -76,8 +76,9 @@ impl Merge {
     fn read_to_gap(&mut self, take: &mut dyn FnMut(Item<'_>) -> bool) -> bool {
         let began = self.expected;
         let mut heads: BinaryHeap<Reverse<(i32, usize)>> = BinaryHeap::with_capacity(self.consumers.len());
-        let head =
-            |consumer: &mut Consumer| consumer.peek().map(|words| SequenceNumber(message::place(words)).behind(began));
+        let head = |consumer: &mut Consumer| {
+            consumer.peek().map(|words| SequenceNumber(message::sequence_number(words)).behind(began))
+        };
         for (index, consumer) in self.consumers.iter_mut().enumerate() {
             heads.extend(head(consumer).map(|behind| Reverse((behind, index))));
         }
@@ -116,7 +117,7 @@ impl Merge {
         take: &mut dyn FnMut(Item<'_>) -> bool,
     ) -> bool {
         while let Some(words) = consumer.peek() {
-            if message::place(words) != expected.0 {
+            if message::sequence_number(words) != expected.0 {
                 break;
             }
             let len = words.len();
@@ -138,7 +139,7 @@ impl Merge {
         }
         let expected = self.expected;
         let heads = self.consumers.iter_mut().filter_map(|consumer| {
-            let behind = SequenceNumber(message::place(consumer.peek()?)).behind(expected);
+            let behind = SequenceNumber(message::sequence_number(consumer.peek()?)).behind(expected);
             (behind > 0).then_some(behind)
         });
         let later = heads.chain(control::next_behind(expected).filter(|behind| *behind > 0)).min();

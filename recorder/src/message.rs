@@ -185,7 +185,7 @@ pub(crate) fn len(first: u64) -> usize {
 
 /// Returns the sequence number of an encoded message.
 #[inline(always)]
-pub(crate) fn place(words: &[u64]) -> u32 {
+pub(crate) fn sequence_number(words: &[u64]) -> u32 {
     words[PLACE] as u32
 }
 
@@ -313,7 +313,7 @@ mod tests {
             assert_eq!(len(used[0]), words.len);
             assert!(words.words[words.len..].iter().all(|word| *word == 0), "{message:?} is longer than its kind");
             assert_eq!(read(used), Read { time: 1234, device: DeviceId(u16::MAX), stack, message });
-            assert_eq!(place(used), 77);
+            assert_eq!(sequence_number(used), 77);
         }
     }
 }

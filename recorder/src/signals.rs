@@ -62,8 +62,7 @@ mod counting {
     static FORMER: [OnceLock<libc::sigaction>; SIGNALS] = [const { OnceLock::new() }; SIGNALS];
     static INSTALLING: Mutex<()> = Mutex::new(());
 
-    /// Returns a counter of the arrivals of signal `number` since the first call for it. An existing handler of the
-    /// program still runs.
+    /// Returns a counter of arrivals of signal `number` since the first call for it. An existing handler still runs.
     pub(crate) fn count_arrivals(number: i32) -> io::Result<&'static AtomicU32> {
         let row = usize::try_from(number).ok().filter(|row| (1..SIGNALS).contains(row));
         let Some(row) = row.filter(|_| !REFUSED.contains(&number)) else {

@@ -43,7 +43,8 @@ impl<T: Copy + Eq> Ranges<T> {
         self.take(start, end, |_, _, _| {});
     }
 
-    /// Removes `start..end` from all ranges. Calls `each` with start, end and tag of each removed part, last first.
+    /// Removes `start..end` from all ranges. Calls `each` with the start, end and tag of each removed part, in
+    /// descending order.
     pub fn take(&mut self, start: u64, end: u64, mut each: impl FnMut(u64, u64, T)) {
         while let Some((&first, &(last, tag))) = self.rows.range(..end).next_back() {
             if last <= start || start >= end {

@@ -99,7 +99,7 @@ impl Books {
 
     /// Returns the lowest address with `bytes` of free address space, if any. Scans all reserved ranges; they are few,
     /// and the allocator calls this rarely.
-    fn place(&self, bytes: u64) -> Result<u64, DriverError> {
+    fn free_address(&self, bytes: u64) -> Result<u64, DriverError> {
         let (mut segments, mut addresses) = (self.segments.iter().peekable(), self.addresses.iter().peekable());
         let mut at = FIRST_ADDRESS;
         loop {
@@ -152,7 +152,7 @@ impl Driver for AccountingDriver {
 
     fn reserve(&self, bytes: u64) -> Result<u64, DriverError> {
         let mut books = self.books();
-        let address = books.place(bytes)?;
+        let address = books.free_address(bytes)?;
         books.take(bytes)?;
         books.segments.insert(address, bytes);
         Ok(address)
@@ -174,7 +174,7 @@ impl Driver for AccountingDriver {
 
     fn reserve_addresses(&self, bytes: u64) -> Result<u64, DriverError> {
         let mut books = self.books();
-        let address = books.place(bytes)?;
+        let address = books.free_address(bytes)?;
         books.addresses.insert(address, bytes);
         Ok(address)
     }

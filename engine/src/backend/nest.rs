@@ -53,14 +53,14 @@ impl<const N: usize> Nest<N> {
     }
 
     /// Returns the offset of an element of the first operand, given the element's index in loop order.
-    pub(in crate::backend) fn place(&self, element: usize) -> usize {
+    pub(in crate::backend) fn first_offset(&self, element: usize) -> usize {
         let mut rest = element;
-        let mut place = self.offsets[0];
+        let mut offset = self.offsets[0];
         for axis in (0..self.rank).rev() {
-            place += rest % self.lengths[axis] * self.strides[0][axis];
+            offset += rest % self.lengths[axis] * self.strides[0][axis];
             rest /= self.lengths[axis];
         }
-        place
+        offset
     }
 
     /// Returns the loops' lengths and each operand's strides, from the outermost to the innermost loop.

@@ -8,7 +8,8 @@ use crate::{Error, Result, Rng, Tensor, no_grad};
 pub struct NerfSize {
     /// Hidden size.
     pub width: usize,
-    /// Number of hidden layers. The encoded points are concatenated again to the input of the sixth.
+    /// Number of hidden layers. The encoded points are concatenated again to the input of the sixth
+    /// layer.
     pub layers: usize,
     /// Number of octaves of the positional encoding.
     pub octaves: usize,

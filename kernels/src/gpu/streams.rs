@@ -99,7 +99,7 @@ impl Gpu {
     pub fn query(&self, event: u64) -> Result<bool> {
         self.bind()?;
         let mut events = self.streams.events();
-        let handle = known(&events, event)?;
+        let handle = handle_of(&events, event)?;
         // SAFETY: the event is live and recorded.
         match unsafe { result::event::query(handle.0) } {
             Ok(()) => {
@@ -117,7 +117,7 @@ impl Gpu {
     /// Fails if the number is invalid or the driver call fails.
     pub fn wait(&self, event: u64) -> Result<()> {
         self.bind()?;
-        let handle = known(&self.streams.events(), event)?;
+        let handle = handle_of(&self.streams.events(), event)?;
         // SAFETY: the event is live and recorded; other threads may record and query other events in the meantime, but
         // not this one.
         unsafe { result::event::synchronize(handle.0) }.context("cuEventSynchronize")?;
@@ -132,7 +132,7 @@ impl Gpu {
     pub fn follow(&self, stream: u64, other: &Self, awaited: u64) -> Result<()> {
         let number = other.record_event(awaited)?;
         let mut events = other.streams.events();
-        let handle = known(&events, number)?;
+        let handle = handle_of(&events, number)?;
         self.bind()?;
         let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
         // SAFETY: both handles are live. The driver keeps the state of the event that it needs.
@@ -161,7 +161,8 @@ impl Gpu {
     }
 }
 
-fn known(events: &Events, event: u64) -> Result<Handle<sys::CUevent_st>> {
+/// Returns the handle of a recorded event; fails if there is none.
+fn handle_of(events: &Events, event: u64) -> Result<Handle<sys::CUevent_st>> {
     let missing = || Error::Driver {
         doing: "an event".to_owned(),
         message: format!("event {event} was reached before, or never recorded"),

@@ -46,7 +46,7 @@ impl Source for DeviceSource {
 static KNOWN: Mutex<BTreeMap<Owner, Arc<DeviceSource>>> = Mutex::new(BTreeMap::new());
 
 /// Returns a device, which is registered with the recorder on first use. Must not be called while the ledger is locked.
-pub(crate) fn known(owner: Owner, driver: &Driver) -> Arc<DeviceSource> {
+pub(crate) fn registered(owner: Owner, driver: &Driver) -> Arc<DeviceSource> {
     let mut all = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = all.get(&owner) {
         return Arc::clone(known);

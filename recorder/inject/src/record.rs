@@ -117,7 +117,7 @@ pub(crate) fn asked(answered: Answered, request: Request, got: impl FnOnce() -> 
                 Owner::Device(of_address.or_else(|| driver.current_device()).unwrap_or(0))
             }
         };
-        let device = devices::known(owner, driver);
+        let device = devices::registered(owner, driver);
         let Some(got) = got else {
             let free = match owner {
                 Owner::Pinned => None,

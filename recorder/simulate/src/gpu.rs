@@ -1,6 +1,6 @@
 //! The simulated GPU, as described by `highwater simulate`.
 
-/// A GPU as described to a program by CUDA.
+/// The properties of the simulated GPU, as CUDA reports them to the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Gpu {
     /// The name that CUDA reports.

@@ -73,8 +73,8 @@ impl TraceParts {
         &self.attributes[first..first + count]
     }
 
-    /// The private pool (of a CUDA graph or of the program) that the block or segment `owner` belongs to, by PyTorch's
-    /// number; `None` for the default pools, or if it was not recorded.
+    /// The private pool (of a CUDA graph or `torch.cuda.MemPool`) that the block or segment `owner` belongs to, by
+    /// PyTorch's number; `None` for the default pools, or if it was not recorded.
     pub fn private_pool(&self, owner: Owner) -> Option<(u64, u64)> {
         if self.attributes.is_empty() {
             return None;

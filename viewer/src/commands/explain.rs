@@ -59,7 +59,7 @@ impl ExplainArguments {
         if keys == DEFAULT_KEYS && !has_stages { &keys[..1] } else { keys }
     }
 
-    /// The options that a suggested command repeats.
+    /// Returns the files and options that the suggested next command repeats.
     pub(crate) fn given(&self) -> FilesAndOptions {
         let given = FilesAndOptions::of(&self.source.file).with("device", self.device.device).metric(self.metric);
         given.blocks(&self.blocks)
@@ -144,7 +144,7 @@ impl<'a> ExplainReport<'a> {
         columns.push(Column::number("new_peak_step", "", move |row| without(row).map(|peak| peak.step)).in_files());
         let phase = move |row| without(row).map(|peak| peak.phase.name());
         let new_peak = Column::text("new_peak_phase", "new peak in", phase);
-        columns.push(figure(new_peak.shown(move |row| without(row).map_or_else(String::new, place))));
+        columns.push(figure(new_peak.shown(move |row| without(row).map_or_else(String::new, step_and_phase))));
         columns.push(Column::nested("members", members));
         Table::new(rows, columns).with_sums(sums.len())
     }
@@ -156,7 +156,7 @@ impl<'a> ExplainReport<'a> {
             Column::text("condition", "", |row| removals[row].cause.condition()).in_files(),
             Column::bytes("bytes_at_peak", "size at that peak", |row| removals[row].bytes_at_peak),
             Column::bytes("", "peak without it", |row| removals[row].left.bytes).in_tables(),
-            Column::shown_alone("new peak in", false, |row| place(&removals[row].left)),
+            Column::shown_alone("new peak in", false, |row| step_and_phase(&removals[row].left)),
             Column::nested("peak", |row| moment_value(&self.trace.header, &removals[row].left)),
         ];
         Table::new(removals.len(), columns)
@@ -357,7 +357,7 @@ fn free_table<'t>(free: &Rows<(SegmentKind, u64)>) -> Table<'t> {
 }
 
 /// Formats the phase and step of a moment, such as `backward, step 1`.
-fn place(moment: &Moment) -> String {
+fn step_and_phase(moment: &Moment) -> String {
     match (moment.number(), moment.step) {
         (None, _) => "before the first event".to_owned(),
         (_, Some(step)) => format!("{}, step {step}", moment.phase),

@@ -38,7 +38,7 @@ pub struct InfoArguments {
 }
 
 impl InfoArguments {
-    /// The options that a suggested command repeats.
+    /// Returns the files and options that the suggested next command repeats.
     pub(crate) fn given(&self) -> FilesAndOptions {
         FilesAndOptions::of(&self.source.file).with("device", self.device).blocks(&self.blocks)
     }

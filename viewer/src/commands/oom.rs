@@ -41,7 +41,7 @@ pub struct OomArguments {
 }
 
 impl OomArguments {
-    /// The options that a suggested command repeats.
+    /// Returns the files and options that the suggested next command repeats.
     pub(crate) fn given(&self) -> FilesAndOptions {
         FilesAndOptions::of(&self.source.file).with("device", self.device).categories(&self.categories)
     }

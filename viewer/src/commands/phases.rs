@@ -40,7 +40,7 @@ pub struct PhasesArguments {
 }
 
 impl PhasesArguments {
-    /// The options that a suggested command repeats.
+    /// Returns the files and options that the suggested next command repeats.
     pub(crate) fn given(&self) -> FilesAndOptions {
         let given = FilesAndOptions::of(&self.source.file).with("device", self.device.device).metric(self.metric);
         given.blocks(&self.blocks)

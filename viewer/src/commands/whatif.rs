@@ -123,7 +123,7 @@ impl WhatIfArguments {
         in_words(self.alloc_conf.as_deref(), self.capacity, &self.checkpoint, [&without, &until_last_use], &scale)
     }
 
-    /// The options that a suggested command repeats, including the change.
+    /// Returns the files and options that the suggested next command repeats, including the change.
     pub(crate) fn given(&self) -> FilesAndOptions {
         let given = FilesAndOptions::of(&self.source.file)
             .with("device", self.device.device)

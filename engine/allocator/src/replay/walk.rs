@@ -132,7 +132,7 @@ impl Run<'_> {
         }
     }
 
-    /// Ends after the event at `last`.
+    /// Ends the replay after the event at `last`, once pending frees and releases are resolved.
     pub(super) fn end(&mut self, last: Option<At>) {
         if self.replay.death.is_none()
             && let Some(last) = last

@@ -241,7 +241,7 @@ fn product_tile<T: Float<Real = f32>>(matrices: Matrices<T>, [row, column]: [usi
     }
 }
 
-/// Copies a tile of `size` rows and columns, starting at `first`, in single precision and in its memory order.
+/// Copies a tile of `rows` and `columns` that starts at `first`, in single precision and in its memory order.
 fn widen<T: Float<Real = f32>>(
     tile: &mut Vec<f32>,
     (from, strides): (*const T, [isize; 2]),

@@ -5,14 +5,14 @@ use crate::backend::{Nest, View};
 use crate::{Error, Layout, Result};
 
 /// Narrows `whole` to the lengths of `places`, except along `axis`.
-fn met(op: &'static str, whole: &Layout, places: &Layout, axis: usize) -> Result<Layout> {
+fn narrowed(op: &'static str, whole: &Layout, places: &Layout, axis: usize) -> Result<Layout> {
     (0..whole.shape().rank())
         .filter(|&other| other != axis)
         .try_fold(*whole, |layout, other| layout.narrow(op, other, 0, places.shape()[other]))
 }
 
-/// Calls `meet(element, place)` for every index. The arguments are the offset of the indexed element in `whole` and the
-/// offset of the index's position in `beside`.
+/// Calls `visit` for every index with two offsets: that of the indexed element in `whole`, and that of the index's own
+/// position in `beside`.
 fn each(
     op: &'static str,
     [whole, beside, places]: [View<'_>; 3],
@@ -21,12 +21,12 @@ fn each(
 ) -> Result<()> {
     let indices = places.storage.read::<i64>(op)?;
     let (size, stride) = (whole.layout.shape()[axis], whole.layout.strides()[axis]);
-    let lines = met(op, whole.layout, places.layout, axis)?;
+    let lines = narrowed(op, whole.layout, places.layout, axis)?;
     if places.layout.elements() == 0 {
         return Ok(());
     }
     let mut wrong = None;
-    let beside = met(op, beside.layout, places.layout, axis)?;
+    let beside = narrowed(op, beside.layout, places.layout, axis)?;
     let steps = [beside.strides()[axis], places.layout.strides()[axis]];
     let first = [lines.select(axis, 0), beside.select(axis, 0), places.layout.select(axis, 0)];
     Nest::new([&first[0], &first[1], &first[2]]).each(|[at, at_beside, at_place]| {

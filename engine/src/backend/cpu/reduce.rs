@@ -89,7 +89,7 @@ fn sum_columns<T: Float>(
     let summed = Nest::new([&trailing(input, kept).at(0)]);
     Nest::new([&outer_out.select(last, 0), &outer_in.select(last, 0)]).each(|[at_out, at_in]| {
         let [sums] = column_sums::<T::Real, 1>([summed.elements(), columns], |row, columns, [sums]| {
-            let first = at_in + summed.place(row) + columns.start;
+            let first = at_in + summed.first_offset(row) + columns.start;
             rows::add(sums, &values[first..first + columns.len()]);
         });
         match column_out {

@@ -34,7 +34,7 @@ pub(crate) fn dropout(out: View<'_>, input: Option<View<'_>>, share: f64, draw: 
 fn groups<'a>(launch: Launch<'a>, out: View<'_>, draw: Draw) -> Launch<'a> {
     let elements = out.layout.elements();
     let is_packed = launch.is_aligned(GROUP * out.dtype.size());
-    launch.with(elements as u64).with(u32::from(is_packed)).words(&draw.place()).over(elements, GROUP)
+    launch.with(elements as u64).with(u32::from(is_packed)).words(&draw.seed_and_counter()).over(elements, GROUP)
 }
 
 pub(crate) fn arange(out: View<'_>, start: f64, step: f64) -> Result<()> {

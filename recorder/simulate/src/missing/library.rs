@@ -73,7 +73,8 @@ fn segment(bytes: &mut Vec<u8>, kind: u32, flags: u32, start: u64, size: u64) {
     put(bytes, &[start, start, start, size, size, PAGE]);
 }
 
-/// Returns a library with a function for each of `names`, numbered from `first` on.
+/// Returns the bytes of a shared library that exports a function for each of `names`. The functions pass the indices
+/// `first`, `first + 1`, … to the common function.
 pub(super) fn write(names: &[String], first: u32) -> Vec<u8> {
     let mut strings = vec![0];
     let mut offsets = Vec::new();

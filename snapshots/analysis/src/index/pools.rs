@@ -1,4 +1,4 @@
-//! The allocator's pool of each block, including private pools of CUDA graphs and of the program.
+//! The allocator's pool of each block, including private pools, which CUDA graphs and `torch.cuda.MemPool` use.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ impl BlockPool {
         home.private.and_then(private).unwrap_or(Self::Shared(home.pool))
     }
 
-    /// Returns whether it is a private pool of a CUDA graph or of the program.
+    /// Returns whether it is a private pool, as CUDA graphs and `torch.cuda.MemPool` use.
     pub fn is_private(self) -> bool {
         matches!(self, Self::Private(..))
     }

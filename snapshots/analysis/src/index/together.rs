@@ -9,10 +9,11 @@ use super::pools::{BlockPool, Pools};
 use super::replay::{Effect, baseline_effects, effects};
 use crate::metric::Metric;
 
-/// The pools or streams of a recording, or of a part of it, given by their codes.
+/// Which pools or streams of a recording, or of a part of it, were in use at the same time. They are identified by
+/// codes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Together {
-    /// For each pool or stream, the maximum bytes in its blocks over the recording.
+    /// For each pool or stream, its maximum active bytes over the recording.
     most: BTreeMap<u64, u64>,
     /// The pairs of codes, the smaller one first, whose blocks were in use at the same time.
     pairs: BTreeSet<(u64, u64)>,
@@ -23,7 +24,7 @@ pub struct Together {
 pub struct Apart {
     /// The codes of these pools or streams, in order.
     pub numbers: Vec<u64>,
-    /// Maximum bytes in their blocks over the recording, which would suffice if they shared memory without
+    /// The largest of their maximum active bytes over the recording, which would suffice if they shared memory without
     /// fragmentation.
     pub most: u64,
 }
@@ -89,7 +90,7 @@ impl Together {
         a != b && !self.pairs.contains(&(a.min(b), a.max(b)))
     }
 
-    /// Returns the maximum bytes in blocks of a pool or stream over the recording.
+    /// Returns the maximum active bytes of a pool or stream over the recording.
     pub fn most(&self, number: u64) -> u64 {
         self.most.get(&number).copied().unwrap_or(0)
     }

@@ -267,11 +267,11 @@ impl MatchedBlocks {
     /// Returns the index of an event's block among all blocks of the device, if the event has one. The baseline comes
     /// first, longest-lived blocks first, then the allocations in order.
     #[inline]
-    pub(super) fn place(&self, position: usize) -> Option<u64> {
-        self.of_event.get(position).filter(|life| **life != NO_LIFE).map(|life| self.place_of(*life))
+    pub(super) fn block_index(&self, position: usize) -> Option<u64> {
+        self.of_event.get(position).filter(|life| **life != NO_LIFE).map(|life| self.index_of(*life))
     }
 
-    fn place_of(&self, life: BlockRef) -> u64 {
+    fn index_of(&self, life: BlockRef) -> u64 {
         let baseline = self.baseline.len() as u64;
         if life & BASELINE == 0 { baseline + u64::from(life) } else { baseline - 1 - u64::from(life & !BASELINE) }
     }
@@ -281,17 +281,17 @@ impl MatchedBlocks {
     #[inline]
     pub(super) fn key(&self, position: usize) -> Option<u64> {
         if self.repeated.is_empty() {
-            return self.place(position);
+            return self.block_index(position);
         }
         let life = *self.of_event.get(position)?;
         let name = self.repeated.get(&life).map_or(life, |repeated| repeated.name);
-        (life != NO_LIFE).then(|| self.place_of(name))
+        (life != NO_LIFE).then(|| self.index_of(name))
     }
 
     /// Returns the index of the block that must have been freed, as the allocation at `position` shows.
     pub(super) fn replaced(&self, position: usize) -> Option<u64> {
         let repeated = self.repeated.get(self.of_event.get(position)?)?;
-        Some(self.place_of(repeated.former))
+        Some(self.index_of(repeated.former))
     }
 
     /// Iterates over the baseline by index.

@@ -89,7 +89,7 @@ impl Device {
         let mut allocs = 0;
         for (position, event) in self.trace.iter().enumerate() {
             tick();
-            let place = self.lives.place(position);
+            let place = self.lives.block_index(position);
             let end = event.address.saturating_add(event.size);
             match event.action {
                 Action::Alloc => {

@@ -59,7 +59,7 @@ impl Writer<'_> {
     fn allocated(&mut self, device: &Device, position: usize, requested: u64) -> u64 {
         match &mut self.sizes {
             Some(sizes) => sizes.next().map_or(requested, |bytes| requested.max(bytes)),
-            None => device.lives.place(position).map_or(requested, |place| device.allocated(place, requested)),
+            None => device.lives.block_index(position).map_or(requested, |block| device.allocated(block, requested)),
         }
     }
 

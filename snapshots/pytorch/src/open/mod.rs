@@ -9,8 +9,8 @@
 //! A snapshot exported by this program contains its recording, which is then read instead.
 //!
 //! Files are mapped, and streams are read once. Only a `.snap`, a profile or a database that is compressed or comes
-//! through a pipe is loaded into memory as a whole. The expanded size of a compressed file is never trusted. Snapshots
-//! keep only their rows, and a file loaded as a whole may expand to at most [`FREE_EXPANSION`] bytes plus
+//! through a pipe is loaded into memory as a whole. The decompressed size of a compressed file is never trusted.
+//! Snapshots keep only their rows, and a file loaded as a whole may expand to at most [`FREE_EXPANSION`] bytes plus
 //! [`MAX_EXPANSION`] times its compressed size.
 
 mod file_format;
@@ -50,14 +50,15 @@ pub struct Opened {
 /// Number of bytes to which a compressed file that is read as a whole may expand regardless of its size.
 pub const FREE_EXPANSION: u64 = 64 << 20;
 
-/// Maximum ratio of the expanded size of such a file, beyond [`FREE_EXPANSION`], to its compressed size. The sections
-/// of a `.snap` are already compressed, so genuine files hardly expand at all, while databases shrink to about a tenth.
+/// Maximum ratio of the decompressed size of such a file, beyond [`FREE_EXPANSION`], to its compressed size. The
+/// sections of a `.snap` are already compressed, so genuine files hardly expand at all, while databases shrink to about
+/// a tenth.
 pub const MAX_EXPANSION: u64 = 64;
 
 /// Size of the read buffer for streams, in bytes.
 const BUFFER: usize = 256 << 10;
 
-/// Maximum number of bytes of gzip data expanded after a snapshot's end, in order to verify the checksum.
+/// Maximum number of bytes of gzip data decompressed after a snapshot's end, in order to verify the checksum.
 const MAX_AFTER: u64 = 1 << 20;
 
 /// Opens the recording at `path`, reporting to `watch` as [`open_bytes`] does. The path may be that of a recording in
@@ -162,8 +163,8 @@ fn open_input(
 }
 
 fn open_gzip(input: Input<'_>, watch: &Watch<'_>) -> Result<Opened> {
-    let mut expanded = Gunzip::new(input, watch);
-    let (start, input) = look_at(&mut expanded)?;
+    let mut decompressed = Gunzip::new(input, watch);
+    let (start, input) = look_at(&mut decompressed)?;
     let kind = match Start::of(&start) {
         Start::Kind(kind) => kind,
         Start::Protocol(found) => return Err(Error::Protocol { found }),
@@ -294,7 +295,7 @@ fn read_whole(mut input: Input<'_>, watch: &Watch<'_>, is_gzipped: bool) -> Resu
     }
 }
 
-/// Expands the rest of the gzip data in order to verify its checksum; returns the error, if any.
+/// Decompresses the rest of the gzip data to verify its checksum. Returns the problem found, if any.
 fn check_rest(input: &mut impl Read) -> Option<Problem> {
     let rest = std::io::copy(&mut input.take(MAX_AFTER), &mut std::io::sink());
     match Error::from_input(rest.err()?) {
@@ -303,7 +304,7 @@ fn check_rest(input: &mut impl Read) -> Option<Problem> {
     }
 }
 
-/// Adds a note to an error that its offset counts expanded bytes, not bytes of the file.
+/// Adds a note to an error that its offset counts decompressed bytes, not bytes of the file.
 fn place_in_gzip(error: Error, is_gzipped: bool) -> Error {
     match error {
         Error::Damaged { offset, what } if is_gzipped && !what.contains("gzip data") => {

@@ -44,7 +44,7 @@ impl<'a> Watch<'a> {
         Self { state: Rc::new(RefCell::new(State { listener, now, reported: 0, is_stopped: false })) }
     }
 
-    /// Passes on a reader's event count and levels. Its byte counts are ignored: they may refer to expanded data.
+    /// Passes on a reader's event count and levels. Its byte counts are ignored: they may refer to decompressed data.
     pub(super) fn pass_events(&self, progress: Progress) -> ControlFlow<()> {
         let mut state = self.state.borrow_mut();
         (state.now.events, state.now.levels) = (progress.events, progress.levels);

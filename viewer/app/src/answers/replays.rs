@@ -271,7 +271,7 @@ impl Predicting<'_> {
         let Base { trace, device, .. } = self.base;
         let (recomputed, recomputation) = recompute(trace, device, &change.checkpoint)?;
         let recorded = |event: u64| recomputed.source.get(event as usize).map_or(event, |event| trace.number(*event));
-        let place = |event: &u64| u64::from(recomputed.place(EventId::from_index(*event as usize)).0);
+        let place = |event: &u64| u64::from(recomputed.event_of(EventId::from_index(*event as usize)).0);
         let cache_flushes: Vec<u64> = self.base.cache_flushes.iter().map(place).collect();
         let source = Source::in_memory(&recomputed.trace);
         let base = Base { trace: &recomputed.trace, cache_flushes: &cache_flushes, ..self.base };

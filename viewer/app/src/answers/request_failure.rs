@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// A failed request, and the memory that was free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestFailure {
-    /// The device that was out of memory.
+    /// The device that ran out of memory.
     pub device: DeviceId,
     /// The event, in the trace that contains it.
     pub event: EventId,

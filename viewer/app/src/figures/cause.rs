@@ -5,7 +5,7 @@ use highwater_snapshots::line_text::{shorten_line, unique_suffixes};
 use highwater_snapshots::{Category, Trace, count_of, format_bytes, format_share};
 
 use crate::answers::request_failure::RequestFailure;
-use crate::figures::requests::place;
+use crate::figures::requests::source_line;
 
 /// Maximum length of an operation or line.
 const MAX_NAME: usize = 40;
@@ -63,7 +63,7 @@ pub(crate) fn failure_title(trace: &Trace, failure: &RequestFailure) -> String {
     let line = row.and_then(|row| leading_frame(&trace.tables, trace.events.stack[row]));
     let by = match (oom.map_or("", |oom| trace.tables.op_name(oom.op)), line) {
         ("", None) => String::new(),
-        ("", Some(frame)) => format!(" at {}", shorten_line(&place(trace, frame), MAX_NAME)),
+        ("", Some(frame)) => format!(" at {}", shorten_line(&source_line(trace, frame), MAX_NAME)),
         (op, _) => format!(" by {}", shorten_line(op, MAX_NAME)),
     };
     format!("Out of memory: {} requested{by}", format_bytes(failure.requested))

@@ -221,7 +221,7 @@ pub fn changes_table(lines: &[PlanLine], proof: Proof, has_times: bool) -> Table
         Column::nested("peak_at", peak_at),
         Column::bytes("allocated_bytes", "", move |row| trial(row).allocated).in_files(),
         Column::bytes("reserved_bytes", "reserved", move |row| trial(row).reserved),
-        Column::shown_alone("peak in", false, |row| lines[row].place()).optional(),
+        Column::shown_alone("peak in", false, |row| lines[row].step_and_phase()).optional(),
     ];
     Table::new(lines.len(), columns)
 }

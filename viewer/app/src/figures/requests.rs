@@ -11,7 +11,7 @@ use crate::answers::request_failure::RequestFailure;
 /// train.py:12 step` if the operation is unknown.
 pub fn requested(trace: &Trace, case: &OomAnalysis, stack: StackId) -> String {
     let by = match (case.by(), leading_frame(&trace.tables, stack)) {
-        (by, Some(frame)) if by.is_empty() => format!(" at {}", place(trace, frame)),
+        (by, Some(frame)) if by.is_empty() => format!(" at {}", source_line(trace, frame)),
         (by, _) => by,
     };
     format!("{} requested{by}", format_bytes(case.request.requested))
@@ -42,7 +42,7 @@ pub fn stream_text(request: &FailedRequest) -> Option<String> {
 }
 
 /// Formats a source line without the folders of its file, such as `train.py:12 step`.
-pub(super) fn place(trace: &Trace, frame: LeadingFrame) -> String {
+pub(super) fn source_line(trace: &Trace, frame: LeadingFrame) -> String {
     let Some(line) = frame.line() else { return frame.text(&trace.tables) };
     let [function, file] = [line.function, line.file].map(|text| trace.tables.string(text));
     let file = file.rsplit(['/', '\\']).next().unwrap_or_default();

@@ -299,7 +299,7 @@ fn guess_where_left_open(Opened { trace, format }: Opened) -> Trace {
     if format.kind == FileKind::Snap { trace } else { guess(trace, &Rules::default()) }
 }
 
-/// Indexes the recording that `open` reads.
+/// Reads a recording with `open`, guesses missing categories and phases, and indexes it.
 fn load_with(
     path: &Path,
     state: &State,

@@ -54,7 +54,7 @@ pub struct OpenFile {
     light: Light,
     pub(super) history: History<Visit>,
     /// A message from a view, shown until the next command.
-    pub(super) notice: Option<String>,
+    pub(super) message: Option<String>,
     /// The file, if it is being followed while its program writes it.
     pub(super) following: Option<Following>,
     /// The local peaks of a device's total.
@@ -102,7 +102,7 @@ impl OpenFile {
             views,
             shares: Shares::default(),
             light: search::light(),
-            notice: None,
+            message: None,
             following: None,
             peaks: Peaks::default(),
             run: RunView::default(),

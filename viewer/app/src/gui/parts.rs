@@ -39,7 +39,7 @@ impl OpenFile {
         // A message is shown in the next frame.
         ctx.request_repaint();
         match part {
-            Err(why) => self.notice = Some(format!("This part cannot be read: {why}")),
+            Err(why) => self.message = Some(format!("This part cannot be read: {why}")),
             Ok(Part { recording, goal }) => {
                 if let Some(recording) = recording {
                     // The same part has the same blocks and moments.
@@ -76,7 +76,7 @@ impl OpenFile {
                         let first = event.saturating_sub(self.recording.events().start) as u32;
                         self.selection.show_step(&self.recording, first);
                     }
-                    Goal::NoStep(number) => self.notice = Some(no_step(number)),
+                    Goal::NoStep(number) => self.message = Some(no_step(number)),
                 }
                 if self.following.is_none() {
                     // It may have been finished while this part was read.
@@ -186,7 +186,7 @@ impl OpenFile {
             let from = shown.start + u64::from(self.selection.first_event_to_search(&self.recording));
             self.ask_for(ctx, &run, Wanted::Step(SoughtStep::Number { number, from }, shown));
         } else if !self.selection.go_to_step_number(&self.recording, number) {
-            self.notice = Some(no_step(number));
+            self.message = Some(no_step(number));
         }
         self.note(false, seconds);
     }

@@ -61,7 +61,7 @@ impl OpenFile {
                 }
             }
             Action::Leaks => self.show_kept(settings),
-            Action::ShowMessage(text) => self.notice = Some(text),
+            Action::ShowMessage(text) => self.message = Some(text),
         }
         self.note(is_movement, seconds);
     }

@@ -14,7 +14,7 @@ pub const MAX_RESIDENT_EVENTS: u64 = 8 << 20;
 /// Number of events of the part shown first.
 pub const FIRST_EVENTS: u64 = 1 << 19;
 
-/// Number of columns from which exact positions are less important than more columns.
+/// Minimum number of columns for which each has a summary of its own; below it, more columns share summaries.
 const MANY_COLUMNS: usize = 256;
 
 /// Maximum number of events of a part.
@@ -155,7 +155,7 @@ impl Run {
         if half >= MANY_COLUMNS { most.min(half) } else { most }
     }
 
-    /// The largest and the smallest total of a device in each of `count` equal parts of `range`, with the resolution of the summaries.
+    /// The largest and the smallest total of a device in each of `count` equal parts of `range`, from the summaries.
     pub fn columns(&self, device: DeviceId, metric: Metric, range: &Range<u64>, count: usize) -> Vec<RunColumn> {
         let windows = self.windows();
         let rows = windows.summaries();

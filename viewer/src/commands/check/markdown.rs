@@ -28,7 +28,7 @@ pub(crate) fn markdown(report: &CheckReport<'_>, picture: Option<(&str, &str)>) 
     out.push_str(&report.table().markdown());
     for outcome in report.broken() {
         let over = format_bytes(outcome.actual_bytes - outcome.limit_bytes);
-        let place = report.place(outcome);
+        let place = report.device_prefix(outcome);
         let _ = write!(out, "\n- **{}**: {over} over the limit, {place}{}", outcome.budget, when(&outcome.moment));
         match &outcome.culprit {
             Some(culprit) => out.extend([": ", &escaped(&culprit.text), "."]),

@@ -255,8 +255,8 @@ impl<'a> CheckReport<'a> {
         }
     }
 
-    /// Returns the name of the outcome's device; empty if the recording has only one.
-    pub(super) fn place(&self, outcome: &Outcome) -> String {
+    /// Returns the name of the outcome's device and a comma; empty if the recording has only one device.
+    pub(super) fn device_prefix(&self, outcome: &Outcome) -> String {
         phrase(self.trace, &[outcome.moment.device]).map_or_else(String::new, |phrase| format!("{phrase}, "))
     }
 
@@ -438,7 +438,7 @@ impl Report for CheckReport<'_> {
         for outcome in self.broken() {
             page.gap()?;
             let over = format_bytes(outcome.actual_bytes - outcome.limit_bytes);
-            let place = self.place(outcome);
+            let place = self.device_prefix(outcome);
             page.line(&format!("{}: {over} over the limit, {place}{}.", outcome.budget, when(&outcome.moment)))?;
             if let Some(culprit) = &outcome.culprit {
                 page.broken(2, &format!("{}.", culprit.text)).iter().try_for_each(|line| page.line(line))?;

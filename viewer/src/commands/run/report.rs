@@ -22,7 +22,7 @@ use crate::output::{Failure, Page, caveats};
 const MAX_FILES: usize = 16;
 
 /// Prints a summary of the recording, or the reason nothing was recorded. Errors here do not change the program's exit
-/// status. `asks_for_driver` states whether PyTorch programs were to be recorded by the driver too.
+/// status. `asks_for_driver` states whether driver calls of PyTorch programs were to be recorded too.
 pub(super) fn report(program: &Program, file: &Path, claims: &Path, asks_for_driver: bool) {
     let mut out = io::stderr().lock();
     let page = &mut Page::for_stderr(&mut out);
@@ -47,8 +47,8 @@ fn files_of_run(file: &Path, claims: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The notes with this ending that processes have left: `.begun` of one whose recording has not ended, which is empty or
-/// the path of what was saved of it.
+/// The notes with this ending that processes have left: `.begun` of one whose recording has not ended, which is empty
+/// or the path of what was saved of it.
 fn notes(claims: &Path, ending: &str) -> Vec<String> {
     let entries = std::fs::read_dir(claims).into_iter().flatten().flatten();
     let notes = entries.filter(|entry| entry.file_name().to_string_lossy().ends_with(ending));

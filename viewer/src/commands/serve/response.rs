@@ -63,7 +63,7 @@ impl Response {
     }
 
     /// Lets the client cache the response for a long time. It never changes, because a restarted server has other URLs.
-    pub(super) fn kept(mut self) -> Self {
+    pub(super) fn cacheable(mut self) -> Self {
         self.caching = "private, max-age=604800, immutable";
         self
     }

@@ -78,14 +78,14 @@ impl Site {
         let script = "text/javascript; charset=utf-8";
         let module = || browser::module().ok();
         let packed = |kind: &str, part: &'static [u8]| {
-            Response::new(200, kind, Body::Static(part)).kept().with("Content-Encoding", "gzip")
+            Response::new(200, kind, Body::Static(part)).cacheable().with("Content-Encoding", "gzip")
         };
         Some(match path {
             "" => {
                 let page = browser::served_page(&self.listed(), self.folder.is_some()).into_bytes();
                 Response::new(200, "text/html; charset=utf-8", Body::Bytes(page))
             }
-            "page.js" => Response::new(200, script, Body::Static(SCRIPT.as_bytes())).kept(),
+            "page.js" => Response::new(200, script, Body::Static(SCRIPT.as_bytes())).cacheable(),
             "app.js" => packed(script, module()?.loader),
             "app.wasm" => packed("application/wasm", module()?.wasm),
             _ if let Some(number) = path.strip_prefix("recording/") => {

@@ -92,7 +92,7 @@ impl Files {
         self.folder.join("first")
     }
 
-    /// The folder for the recordings of a run in which unknown values are ones.
+    /// The folder for the recordings of the run that reads unknown values as ones instead of zeros.
     pub(super) fn other_recordings(&self) -> PathBuf {
         self.folder.join("other")
     }

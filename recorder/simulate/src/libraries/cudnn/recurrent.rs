@@ -108,8 +108,7 @@ impl Recurrent {
         is_one.then(|| before + linear * self.hidden)
     }
 
-    /// Estimates the bytes of the workspace, and of the reserve space in training, for inputs of `steps` × `batch`
-    /// vectors.
+    /// Estimates the bytes of workspace, and of reserve space in training, for inputs of `steps` × `batch` vectors.
     fn temporary_bytes(&self, steps: usize, batch: usize) -> (usize, usize) {
         let states = self.pseudo_layers() * steps * batch * self.hidden * self.element_bytes();
         (states * self.gates(), states * (self.gates() + 2))

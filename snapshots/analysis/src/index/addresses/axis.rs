@@ -22,8 +22,8 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// Returns the range on the axis.
-    pub fn place(&self) -> Range<u64> {
+    /// Returns its range on the axis.
+    pub fn range(&self) -> Range<u64> {
         self.start..self.start + (self.addresses.end - self.addresses.start)
     }
 }
@@ -82,7 +82,7 @@ impl LaneAxis {
 
     /// The lane at a position on the axis, and the address there.
     pub fn at(&self, place: u64) -> Option<(&Lane, u64)> {
-        let row = self.order.partition_point(|row| self.lanes[*row as usize].place().end <= place);
+        let row = self.order.partition_point(|row| self.lanes[*row as usize].range().end <= place);
         let lane = self.order.get(row).and_then(|row| self.lanes.get(*row as usize))?;
         Some((lane, lane.addresses.start + place.checked_sub(lane.start)?))
     }

@@ -33,7 +33,7 @@ impl Extent {
 /// The pool and stream that a segment serves. Private pools are ordered after shared ones, as in displays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 pub struct PoolAndStream {
-    /// The private pool (of a CUDA graph or of the program), by PyTorch's id; `None` for the shared pools.
+    /// The private pool (of a CUDA graph or `torch.cuda.MemPool`), by PyTorch's id; `None` for the shared pools.
     pub private: Option<(u64, u64)>,
     /// The pool for small or large requests.
     pub pool: Pool,

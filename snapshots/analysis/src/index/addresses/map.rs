@@ -17,7 +17,7 @@ pub enum Content {
     Live(BlockId),
     /// The bytes added to a live block by rounding.
     Rounding(BlockId),
-    /// A freed block awaiting free, because another stream still uses it.
+    /// A block awaiting free: its free was requested, but another stream may still use it.
     Waiting(BlockId),
     /// Free memory.
     Hole,

@@ -35,7 +35,8 @@ pub(super) struct LeakAtPeak {
     pub(super) earlier_bytes: u64,
     /// The first and the last of the earlier steps.
     pub(super) steps: (u32, u32),
-    /// The peak without what earlier steps leaked: the step of the peak may use its own.
+    /// The peak without the blocks that steps before the peak's leaked. Those of the peak's own step count, since it
+    /// may still use them.
     pub(super) without: Moment,
 }
 

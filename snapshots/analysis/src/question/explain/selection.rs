@@ -109,19 +109,20 @@ pub(super) fn is_kept_gradient(trace: &Trace, id: BlockId) -> bool {
 #[derive(Clone, Debug)]
 pub(crate) struct PeaksWithout {
     by_group: HashMap<Vec<Code>, Moment>,
-    /// The peak without a group that has no blocks, which is the whole peak.
-    of_none: Moment,
+    /// The peak with all blocks, which is also the peak without a group that has no blocks.
+    whole_peak: Moment,
 }
 
 impl PeaksWithout {
-    /// Creates the value from the peak without each group, and the peak with all blocks.
-    pub(crate) fn new(by_group: HashMap<Vec<Code>, Moment>, of_none: Moment) -> Self {
-        Self { by_group, of_none }
+    /// Creates the table. `by_group` is the peak without each group, by the group's key; `whole_peak` is the peak with
+    /// all blocks.
+    pub(crate) fn new(by_group: HashMap<Vec<Code>, Moment>, whole_peak: Moment) -> Self {
+        Self { by_group, whole_peak }
     }
 
     /// The peak without the group with this key.
     pub(crate) fn without(&self, key: &[Code]) -> &Moment {
-        self.by_group.get(key).unwrap_or(&self.of_none)
+        self.by_group.get(key).unwrap_or(&self.whole_peak)
     }
 
     /// The peak without the only group.

@@ -33,7 +33,7 @@ use super::{Growth, GrowthQuery, Measured, STACKS, Sums};
 pub enum KeptBecause {
     /// The memory is free, but cached for a stream on which nothing is allocated any more, which alone could reuse it.
     UnusedStream,
-    /// The memory belongs to a private pool of a CUDA graph or of the program.
+    /// The memory belongs to a private pool of a CUDA graph or `torch.cuda.MemPool`.
     PrivatePool,
     /// The memory is free space between blocks.
     Fragmentation,

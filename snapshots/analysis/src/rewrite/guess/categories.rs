@@ -269,7 +269,7 @@ impl<'a> Guesser<'a> {
         if block.is_baseline() {
             return Guess { category: self.of_baseline(&block), life: Life::Unknown };
         }
-        let Some((runs, outline, made)) = self.place(&block) else {
+        let Some((runs, outline, made)) = self.allocation_run(&block) else {
             return Guess { category: Category::Unknown, life: Life::Unknown };
         };
         let freed = self.freed(runs, outline, &block, made);
@@ -349,7 +349,7 @@ impl<'a> Guesser<'a> {
     }
 
     /// Returns the runs of a block's device, and the index of the run of the block's allocation.
-    fn place(&self, block: &Block) -> Option<(&'a Runs, &Outline, usize)> {
+    fn allocation_run(&self, block: &Block) -> Option<(&'a Runs, &Outline, usize)> {
         let runs = runs_of(self.runs, block.device)?;
         let outline = self.outlines.get(usize::from(block.device.0))?;
         let made = if block.is_baseline() { 0 } else { runs.position(block.alloc)? };
@@ -382,7 +382,7 @@ impl<'a> Guesser<'a> {
 
     /// The category of a block allocated by module set-up.
     fn of_setup(&self, block: &Block) -> Category {
-        let Some((runs, outline, made)) = self.place(block) else {
+        let Some((runs, outline, made)) = self.allocation_run(block) else {
             return Category::Unknown;
         };
         match self.freed(runs, outline, block, made) {

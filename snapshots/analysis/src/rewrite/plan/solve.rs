@@ -319,7 +319,8 @@ impl Program {
         self.minimum_within(MAX_WORK)
     }
 
-    /// Like [`minimum`](Self::minimum), which bisects the range of the peak. Each search does about `max_work` work.
+    /// Like [`minimum`](Self::minimum), but with about `max_work` units of work for each budget tried in the bisection.
+    /// A unit is a visit of a row, or of a choice's change to a row.
     pub fn minimum_within(&self, max_work: u64) -> Solution {
         let mut best = Solution { peak: self.peak(&[]), is_optimal: true, ..Solution::default() };
         let (mut low, mut is_lowest) = (0, true);

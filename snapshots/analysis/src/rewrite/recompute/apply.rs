@@ -46,7 +46,7 @@ pub struct Recomputed {
 
 impl Recomputed {
     /// Returns the event in [`Self::trace`] of the recorded `event`.
-    pub fn place(&self, event: EventId) -> EventId {
+    pub fn event_of(&self, event: EventId) -> EventId {
         event.index().and_then(|row| self.places.get(row)).copied().unwrap_or_default()
     }
 }

@@ -303,9 +303,9 @@ fn every_event_says_which_recorded_event_it_comes_from() {
     assert_eq!(changed.source.len(), changed.trace.events.len());
     assert!(changed.source.is_sorted());
     for event in trace.events.ids() {
-        let place = changed.place(event);
+        let place = changed.event_of(event);
         assert_eq!(changed.source[place.0 as usize], event);
         assert_eq!(changed.trace.events.kind[place.0 as usize], trace.events.kind[event.0 as usize]);
     }
-    assert_eq!(changed.place(EventId::NONE), EventId::default());
+    assert_eq!(changed.event_of(EventId::NONE), EventId::default());
 }

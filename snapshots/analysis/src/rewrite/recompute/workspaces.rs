@@ -1,5 +1,5 @@
-//! Corrects predictions for scratch memory that a library allocates once per thread and never frees, as cuBLASLt does
-//! before PyTorch 2.15: autograd's thread, in which recomputation runs, needs its own scratch memory.
+//! Corrects predictions for workspaces that a library allocates once per thread and never frees, as cuBLASLt does
+//! before PyTorch 2.15: autograd's thread, in which recomputation runs, needs its own workspace.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,9 +10,9 @@ use highwater_snapshots::{BlockId, Category, DeviceId, Phase, StackId, Trace};
 use super::effect::{Effect, Repeat, block_events};
 use super::references::References;
 
-/// Corrects the recomputations of `effects`: scratch memory allocated in forward is not allocated again with its
-/// operation. The first recomputation at that source line allocates it and keeps it, unless backward already has such
-/// memory.
+/// Corrects the workspaces in the recomputations of `effects`. Recomputing an operation does not allocate the workspace
+/// again that the operation allocated in forward. Instead, the first recomputed operation at the workspace's source
+/// line allocates one, which is never freed, unless backward has already allocated a workspace of the same size.
 pub(super) fn correct(trace: &Trace, device: DeviceId, references: &References, effects: &mut [Effect]) {
     let stack = |block: BlockId| trace.blocks.stack[block.0 as usize];
     let line = |stack: StackId| stack.index().and_then(|row| trace.tables.stacks.get(row)).map(|stack| stack.frame);
@@ -32,9 +32,9 @@ pub(super) fn correct(trace: &Trace, device: DeviceId, references: &References, 
     }
 }
 
-/// Returns the scratch memory allocated in forward, in order, and for each block whether backward has scratch memory of
-/// the same size. Scratch memory consists of blocks that are never freed, to which nothing refers, and that are
-/// allocated once by an operation right after its output.
+/// Returns the workspaces allocated in forward, in order, each with whether backward allocates one of the same size.
+/// Workspaces are blocks that are never freed, to which nothing refers, and that an operation allocates once, right
+/// after its output.
 fn forward_workspaces(trace: &Trace, device: DeviceId, references: &References) -> Vec<(BlockId, bool)> {
     let blocks = &trace.blocks;
     let size = |block: BlockId| blocks.requested[block.0 as usize];

@@ -59,7 +59,7 @@ impl PlanLine {
     }
 
     /// Formats the step and phase of the peak, such as `step 1, backward`; empty if unknown.
-    pub fn place(&self) -> String {
+    pub fn step_and_phase(&self) -> String {
         let step = self.step.map(|step| format!("step {step}"));
         step.into_iter().chain(self.phase.map(|phase| phase.to_string())).collect::<Vec<_>>().join(", ")
     }
@@ -70,7 +70,7 @@ pub fn micros(nanoseconds: u64) -> u64 {
     nanoseconds.saturating_add(500) / 1000
 }
 
-/// Returns the changes of `setup` in order, each with its modules and class, and the setup up to and including it.
+/// Returns each change of `setup`, in order: its name, recomputed modules and class, and the setup up to and with it.
 pub fn prefixes(setup: &Setup) -> Vec<(String, Vec<String>, Class, Setup)> {
     let mut so_far = Setup { recomputed: Some(Vec::new()), ..Setup::default() };
     let mut all = Vec::new();

@@ -337,7 +337,7 @@ impl Bench<'_> {
         Ok(Some(best))
     }
 
-    /// Returns the cheapest set of modules with at most `limit` requested bytes, if it fits.
+    /// Returns the cheapest recomputation with requested bytes within `limit`; `None` if none was found, or none fits.
     fn within(&mut self, limit: u64, changes: &[Change], model: &Model) -> Result<Option<Fitting>, String> {
         let Some(solution) = model.program.cheapest(limit).0 else { return Ok(None) };
         let fitting = self.fitting(&setup_of(changes, model, &solution))?;

@@ -17,8 +17,7 @@ pub(super) struct BlockChanges {
 }
 
 impl BlockChanges {
-    /// # Errors
-    /// Fails if the recording cannot be read.
+    /// Applies `change` to the blocks of `source`, and counts the affected blocks. Fails if `source` cannot be read.
     pub(super) fn of(source: &Source<'_>, change: &Change, last_uses: Option<&LastUses<'_>>) -> Result<Self> {
         let mut changes = Self::of_rows(source.facts(), 0, change, last_uses);
         if !change.changes_blocks() {

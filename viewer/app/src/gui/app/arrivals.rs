@@ -89,7 +89,7 @@ impl App {
                 false
             }
         });
-        messages.extend(self.files.iter_mut().filter_map(|file| file.notice.take()));
+        messages.extend(self.files.iter_mut().filter_map(|file| file.message.take()));
     }
 
     fn take_recordings(&mut self, ctx: &egui::Context) {

@@ -75,7 +75,7 @@ pub(crate) fn life(trace: &Trace, id: BlockId) -> String {
     let made = match block.birth {
         Some(birth) => outside(&birth),
         None if block.is_baseline() => "before the recording".to_owned(),
-        None => place(trace, block.alloc),
+        None => event_label(trace, block.alloc),
     };
     let Some(end) = block.free_requested.index() else {
         return match block.death {
@@ -85,13 +85,13 @@ pub(crate) fn life(trace: &Trace, id: BlockId) -> String {
     };
     if let Some(birth) = block.birth {
         let events = count_of(trace.number(block.free_requested) - birth.event, "event");
-        return format!("Live for {events}, from {made} to {}", place(trace, block.free_requested));
+        return format!("Live for {events}, from {made} to {}", event_label(trace, block.free_requested));
     }
     let first = block.alloc.index().unwrap_or(0);
     let lasted = span_text(trace, [first, end].map(EventId::from_index));
     let lasted = lasted.map_or_else(String::new, |lasted| format!(" ({lasted})"));
     let events = count_of(end.saturating_sub(first) as u64, "event");
-    let freed = place(trace, block.free_requested);
+    let freed = event_label(trace, block.free_requested);
     let within = if made == freed { format!("within {made}") } else { format!("from {made} to {freed}") };
     format!("Live for {events}{lasted}, {within}")
 }
@@ -104,7 +104,7 @@ pub(crate) fn phase(trace: &Trace, event: EventId) -> Option<String> {
 }
 
 /// Step and phase at an event, or the event's number, such as `step 3 backward` or `event 56`.
-fn place(trace: &Trace, event: EventId) -> String {
+fn event_label(trace: &Trace, event: EventId) -> String {
     phase(trace, event).unwrap_or_else(|| format!("event {}", format_count(trace.number(event))))
 }
 

@@ -67,23 +67,23 @@ impl Writer<'_> {
         }
         let look =
             fill(path.fill) + &outline(stroke) + if stroke.is_empty() { "" } else { " stroke-linejoin=\"round\"" };
-        let way = way(path.points.iter().copied(), path.closed);
-        let _ = writeln!(self.out, "<path d=\"{way}\"{look}/>");
+        let data = path_data(path.points.iter().copied(), path.closed);
+        let _ = writeln!(self.out, "<path d=\"{data}\"{look}/>");
     }
 
     fn band(&mut self, band: &BandShape) {
         let turn = turned(band.angle, Pos2::ZERO);
         if let Some((line, width)) = line_of(band) {
             let look = outline(Stroke::new(width, band.fill));
-            let way = way(line.into_iter(), false);
-            let _ = writeln!(self.out, "<path d=\"{way}\" fill=\"none\"{look} stroke-linejoin=\"round\"{turn}/>");
+            let data = path_data(line.into_iter(), false);
+            let _ = writeln!(self.out, "<path d=\"{data}\" fill=\"none\"{look} stroke-linejoin=\"round\"{turn}/>");
             return;
         }
         let upper = band.points.iter().map(|point| pos2(point.x, point.y.min));
         let lower = band.points.iter().rev().map(|point| pos2(point.x, point.y.max));
-        let way = way(upper.chain(lower), true);
+        let data = path_data(upper.chain(lower), true);
         let look = fill(band.fill) + &outline(band.stroke) + &turn;
-        let _ = writeln!(self.out, "<path d=\"{way}\"{look}/>");
+        let _ = writeln!(self.out, "<path d=\"{data}\"{look}/>");
     }
 
     fn rect(&mut self, shape: &RectShape) {
@@ -132,7 +132,7 @@ impl Writer<'_> {
             let most = rect.width().min(rect.height()) / 2.0;
             let [nw, ne, sw, se] = [nw, ne, sw, se].map(|radius| f32::from(radius).min(most));
             let Rect { min, max } = rect;
-            let mut way = format!("M{},{}", Number(min.x + nw), Number(min.y));
+            let mut data = format!("M{},{}", Number(min.x + nw), Number(min.y));
             for (straight, radius, corner) in [
                 (pos2(max.x - ne, min.y), ne, pos2(max.x, min.y + ne)),
                 (pos2(max.x, max.y - se), se, pos2(max.x - se, max.y)),
@@ -140,9 +140,9 @@ impl Writer<'_> {
                 (pos2(min.x, min.y + nw), nw, pos2(min.x + nw, min.y)),
             ] {
                 let [x, y, radius, to_x, to_y] = [straight.x, straight.y, radius, corner.x, corner.y].map(Number);
-                let _ = write!(way, "L{x},{y}A{radius},{radius} 0 0 1 {to_x},{to_y}");
+                let _ = write!(data, "L{x},{y}A{radius},{radius} 0 0 1 {to_x},{to_y}");
             }
-            let _ = writeln!(self.out, "<path d=\"{way}Z\"{look}/>");
+            let _ = writeln!(self.out, "<path d=\"{data}Z\"{look}/>");
         }
     }
 }
@@ -168,14 +168,14 @@ fn line_of(band: &BandShape) -> Option<(Vec<Pos2>, f32)> {
     Some((line, width))
 }
 
-/// A line through `points` as a path.
-fn way(points: impl Iterator<Item = Pos2>, is_closed: bool) -> String {
-    let mut way = String::new();
+/// Returns the SVG path data (the `d` attribute) of a polyline through `points`, closed if `is_closed`.
+fn path_data(points: impl Iterator<Item = Pos2>, is_closed: bool) -> String {
+    let mut data = String::new();
     for point in points {
-        let letter = if way.is_empty() { 'M' } else { 'L' };
-        let _ = write!(way, "{letter}{},{}", Number(point.x), Number(point.y));
+        let letter = if data.is_empty() { 'M' } else { 'L' };
+        let _ = write!(data, "{letter}{},{}", Number(point.x), Number(point.y));
     }
-    if is_closed { way + "Z" } else { way }
+    if is_closed { data + "Z" } else { data }
 }
 
 /// The stroke attributes of a line.

@@ -187,7 +187,8 @@ fn row_ui(
         }
         is_switched
     });
-    let figures = |(line, _, [requested, reserved]): (&PlanLine, _, [String; 2])| [requested, reserved, line.place()];
+    let figures =
+        |(line, _, [requested, reserved]): (&PlanLine, _, [String; 2])| [requested, reserved, line.step_and_phase()];
     for cell in line.map(figures).unwrap_or_default().into_iter().take(if has_place { 3 } else { 2 }) {
         ui.label(cell);
     }

@@ -156,7 +156,7 @@ impl Chart {
         chosen
     }
 
-    /// Updates layout and picture if they have changed.
+    /// Computes the layout and the picture again if anything that they depend on has changed.
     fn lay_out(
         &mut self,
         state: &Arc<State>,

@@ -272,10 +272,10 @@ fn paint(request: &Request, last: &mut Option<(Request, Range<u64>, Arc<LaneRast
     let mut former: Option<Option<PoolAndStream>> = None;
     for lane in axis.lanes() {
         match homes.last_mut().filter(|_| former == Some(lane.home)) {
-            Some((_, all)) => all.end = lane.place().end,
+            Some((_, all)) => all.end = lane.range().end,
             None => {
                 let name = lane.home.map_or_else(|| "unknown segment".to_owned(), |home| home.text());
-                homes.push((name, lane.place()));
+                homes.push((name, lane.range()));
             }
         }
         former = Some(lane.home);

@@ -60,17 +60,17 @@ impl SortedTable {
 
     /// Selects a row as if it were clicked, and scrolls to it when the table is next shown.
     pub(crate) fn choose(&mut self, row: usize) {
-        if let Some(at) = self.place(row) {
+        if let Some(at) = self.position(row) {
             self.state.choose(at);
         }
     }
 
     /// Selects a row, or none, without scrolling.
     pub(crate) fn mark(&mut self, row: Option<usize>) {
-        self.state.chosen = row.and_then(|row| self.place(row));
+        self.state.chosen = row.and_then(|row| self.position(row));
     }
 
-    fn place(&self, row: usize) -> Option<usize> {
+    fn position(&self, row: usize) -> Option<usize> {
         self.order.iter().position(|other| *other == row)
     }
 
