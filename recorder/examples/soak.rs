@@ -71,10 +71,10 @@ fn operation(depth: u32, device: DeviceId, next: &mut u64) -> u64 {
     1
 }
 
-fn thread(device: u16, until: Instant, events_a_second: u64) {
+fn thread(device: u16, until: Instant, events_per_second: u64) {
     let (began, mut done, mut next) = (Instant::now(), 0, 0);
     while Instant::now() < until {
-        let due = began.elapsed().as_micros() as u64 * events_a_second / 1_000_000;
+        let due = began.elapsed().as_micros() as u64 * events_per_second / 1_000_000;
         while done < due {
             if device == 0 && done.is_multiple_of(EVENTS_AN_OP * 100) {
                 scope::step((done / (EVENTS_AN_OP * 100)) as u32);
@@ -94,7 +94,7 @@ fn resident_kib() -> u64 {
     line.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-fn run(path: &Path, seconds: u64, events_a_second: u64) -> Outcome {
+fn run(path: &Path, seconds: u64, events_per_second: u64) -> Outcome {
     let devices: Vec<Arc<dyn Source>> = (0..THREADS).map(|device| Arc::new(Device(DeviceId(device))) as _).collect();
     devices.iter().for_each(api::register);
     let options = HistoryOptions { symbols: Symbols::Never, ..HistoryOptions::to_file(path) };
@@ -103,7 +103,7 @@ fn run(path: &Path, seconds: u64, events_a_second: u64) -> Outcome {
     let until = Instant::now() + Duration::from_secs(seconds);
     std::thread::scope(|threads| {
         for device in 0..THREADS {
-            threads.spawn(move || thread(device, until, events_a_second / u64::from(THREADS)));
+            threads.spawn(move || thread(device, until, events_per_second / u64::from(THREADS)));
         }
         threads.spawn(|| {
             let (mut second, mut most_waiting) = (0, 0);

@@ -92,7 +92,8 @@ impl Heap {
             let entries = list.all().into_iter().map(|index| (index, Use::Free));
             for (index, used) in entries.chain(list.all_unmapped().map(|index| (index, Use::Unmapped))) {
                 let record = &self.arena[index];
-                if !listed.insert(index) || record.used != used || record.pool != pool || !list.holds(index, record) {
+                if !listed.insert(index) || record.used != used || record.pool != pool || !list.contains(index, record)
+                {
                     problems.push(format!("{index:?} is in the wrong list: {record:?}"));
                 }
             }

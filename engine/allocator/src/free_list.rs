@@ -160,7 +160,7 @@ impl FreeList {
     }
 
     /// Returns whether the range is in one of the lists, under the key of its record.
-    pub(super) fn holds(&self, index: BlockIndex, record: &Record) -> bool {
+    pub(super) fn contains(&self, index: BlockIndex, record: &Record) -> bool {
         let key = FreeKey::of(index, record);
         self.unmapped.contains(&(record.stream, record.address, index))
             || self.ranges(record.stream).is_some_and(|ranges| ranges.latest == Some(key) || ranges.tree.contains(&key))

@@ -15,8 +15,8 @@ use crate::Device;
 use crate::backend::cost::{self, Cost};
 use highwater_allocator::AllocError;
 
-/// Runs scenario `name` and records it to `out`. If the run ends out of memory, the recording is still complete and the
-/// report describes the failed allocation.
+/// Runs scenario `name` and records it to `out`. If the run ends in an out-of-memory error, the recording is still
+/// complete and the report describes the failed allocation.
 ///
 /// # Errors
 /// Fails if a name or option is unknown (the error lists the supported ones), if the device is not available, or if the

@@ -29,7 +29,7 @@ pub struct Progress {
 }
 
 /// Maximum decompressed bytes per thread in a batch, which limits the memory of sections that are not yet assembled.
-const BATCH_BYTES_A_THREAD: usize = 1 << 20;
+const BATCH_BYTES_PER_THREAD: usize = 1 << 20;
 
 /// Decompressed bytes below which a batch is decoded by the calling thread alone.
 const SMALL_BATCH_BYTES: usize = 256 << 10;
@@ -103,7 +103,7 @@ type Decoded<'a> = (WalkItem<'a>, Option<Result<Part, String>>);
 impl<'a> Batch<'a> {
     /// Returns the next sections that fit into a batch, or an empty batch at the end of the file.
     fn next(walker: &mut Walker<'a>) -> Self {
-        let most_bytes = BATCH_BYTES_A_THREAD * parallel::threads();
+        let most_bytes = BATCH_BYTES_PER_THREAD * parallel::threads();
         let mut batch = Self { found: Vec::new(), raw_bytes: 0 };
         while batch.raw_bytes < most_bytes && batch.found.len() < BATCH_SECTIONS {
             let Some(found) = walker.next() else { break };

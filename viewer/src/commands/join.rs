@@ -176,7 +176,7 @@ impl Report for JoinReport<'_> {
         let events = count_of(trace.events.len() as u64, "event");
         let JoinArguments { out, files, .. } = self.arguments;
         let (name, size, count) = (out.display(), format_bytes(self.bytes), files.len());
-        page.headline(&format!("Wrote {name} ({size}): {events} of {count} recordings on one axis of time."))?;
+        page.headline(&format!("Wrote {name} ({size}): {events} of {count} recordings on one time axis."))?;
         page.gap()?.table(&self.table())?;
         if !self.lost.is_empty() || !self.joined.warnings.is_empty() {
             page.gap()?;

@@ -104,7 +104,7 @@ pub(crate) fn run(arguments: &ProgramArguments, _page: &mut Page<'_>) -> Result<
     let program = Program::find(&arguments.words)?;
     let file = file_of(arguments, &program)?;
     let library = Library::provide()?;
-    let cannot = |why: io::Error| Failure::Record(format!("cannot make a folder for the run: {why}"));
+    let cannot = |why: io::Error| Failure::Record(format!("cannot create a folder for the run: {why}"));
     let claims = claims_beside(&file).map_err(cannot)?;
     let package = Package::provide(START, false).map_err(cannot)?;
     if !file.is_dir() {

@@ -90,7 +90,8 @@ fn a_budget_is_checked_on_every_device_and_its_cause_names_the_device() {
     assert!(text.contains("max-peak: 26.76 MiB over the limit, device 1 of 3, at event"), "{text}");
     assert!(text.contains("::error title=highwater check max-peak::On device 1 of 3: peak of requested is"), "{text}");
     let passed = answer(three(), "check a.snap --max-peak 1GiB").unwrap();
-    let verdict = "Failed: the recording ends out of memory on device 1 of 3, so 1 of 1 budget cannot be confirmed.\n";
+    let verdict = "Failed: the recording ends in an out-of-memory error on device 1 of 3, so 1 of 1 budget cannot be \
+                   confirmed.\n";
     assert!(passed.starts_with(verdict), "{passed}");
     let narrowed = answer(three(), "check a.snap --max-peak 40MiB --device 0").unwrap();
     assert!(narrowed.starts_with("Passed: 1 budget met on device 0 of 3.\n"), "{narrowed}");

@@ -362,7 +362,10 @@ fn growth_of_a_recording_without_steps_says_what_it_can_and_how_to_mark_steps() 
 #[test]
 fn check_fails_a_recording_that_ends_out_of_memory_and_passes_a_program_that_went_on() {
     let text = answer(crowded(), "check crowded.snap --max-peak 1GiB --github").unwrap();
-    assert!(text.starts_with("Failed: the recording ends out of memory, so 1 of 1 budget cannot be "), "{text}");
+    assert!(
+        text.starts_with("Failed: the recording ends in an out-of-memory error, so 1 of 1 budget cannot be "),
+        "{text}"
+    );
     assert!(text.contains("unconfirmed") && text.contains("Out of memory: 2 requests failed"), "{text}");
     assert!(text.contains("::error title=highwater check max-peak::not confirmed"), "{text}");
     assert_eq!(json(crowded(), "check crowded.snap --max-peak 1GiB --json")["undecided"][0]["rule"], "max-peak");

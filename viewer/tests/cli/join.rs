@@ -59,7 +59,7 @@ fn the_answer_shows_which_device_is_which_and_what_is_left_out() {
     let text = stdout(&output).split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
     assert!(text.starts_with("Wrote both.snap ("), "{text}{}", stderr(&output));
     for told in [
-        "27 events of 2 recordings on one axis of time.",
+        "27 events of 2 recordings on one time axis.",
         "cuda:0 (driver) driver.snap",
         "Lost: 1 step of driver: steps and phases are taken from step.",
         "Times: driver begins 3600.000 s after step ends",

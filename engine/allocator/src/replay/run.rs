@@ -154,7 +154,7 @@ impl<'a> Run<'a> {
                  replay"
             ));
         }
-        if self.plan.config.garbage_collection_threshold().is_some() && !self.knows_limit() && !self.follows() {
+        if self.plan.config.garbage_collection_threshold().is_some() && !self.is_limit_known() && !self.follows() {
             assumptions.push(
                 "garbage collection is not replayed, because the memory limit that triggers it was not recorded"
                     .to_owned(),
@@ -171,7 +171,7 @@ impl<'a> Run<'a> {
     }
 
     /// Returns whether the limit of reserved memory that triggers garbage collection is known.
-    pub(super) fn knows_limit(&self) -> bool {
+    pub(super) fn is_limit_known(&self) -> bool {
         self.plan.config.memory_fraction() < 1.0 && self.plan.device_total.is_some()
     }
 

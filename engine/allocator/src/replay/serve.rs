@@ -67,7 +67,7 @@ impl Run<'_> {
 
     /// Returns whether segments are garbage collected because of a limit that is not in the recording.
     fn collects_unseen(&self) -> bool {
-        self.plan.config.garbage_collection_threshold().is_some() && !self.knows_limit()
+        self.plan.config.garbage_collection_threshold().is_some() && !self.is_limit_known()
     }
 
     /// Releases the segments that the recording releases before it reserves any memory.

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::ELEMENTS_A_TASK;
+use super::ELEMENTS_PER_TASK;
 use super::elements::read_one;
 use super::elementwise::map;
 use super::number::{Float, Real, with_float};
@@ -41,13 +41,13 @@ fn fold<T: Float>(
     let nest = Nest::new([input.layout]);
     let (stride, elements) = (nest.inner_strides()[0], nest.elements());
     let part = |part: usize| {
-        let (start, mut sum) = (part * ELEMENTS_A_TASK, 0.0);
-        nest.rows(start, elements.min(start + ELEMENTS_A_TASK), |[at], length| {
+        let (start, mut sum) = (part * ELEMENTS_PER_TASK, 0.0);
+        nest.rows(start, elements.min(start + ELEMENTS_PER_TASK), |[at], length| {
             sum = (0..length).fold(sum, |sum, i| join(sum, value(memory[at + i * stride])));
         });
         sum
     };
-    let parts: Vec<f64> = (0..elements.div_ceil(ELEMENTS_A_TASK)).into_par_iter().map(part).collect();
+    let parts: Vec<f64> = (0..elements.div_ceil(ELEMENTS_PER_TASK)).into_par_iter().map(part).collect();
     Ok(parts.into_iter().fold(0.0, join))
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::ELEMENTS_A_TASK;
+use super::ELEMENTS_PER_TASK;
 use super::number::Real;
 
 /// Number of columns per task.
@@ -18,17 +18,17 @@ pub(super) fn column_sums<R: Real, const N: usize>(
 ) -> [Vec<R>; N] {
     let blocks = columns.div_ceil(COLUMNS);
     // Enough rows that the partial sums are much smaller than the matrix.
-    let rows_a_part = (2 * ELEMENTS_A_TASK / columns.clamp(1, COLUMNS)).max(1);
-    let parts = rows.div_ceil(rows_a_part);
+    let rows_per_part = (2 * ELEMENTS_PER_TASK / columns.clamp(1, COLUMNS)).max(1);
+    let parts = rows.div_ceil(rows_per_part);
     let tasks = (0..blocks * parts).into_par_iter();
-    let small = rows.saturating_mul(columns) <= ELEMENTS_A_TASK;
+    let small = rows.saturating_mul(columns) <= ELEMENTS_PER_TASK;
     let sums: Vec<[[R; COLUMNS]; N]> = tasks
         .with_min_len(if small { blocks * parts } else { 1 })
         .map(|task| {
             let (part, first) = (task / blocks, task % blocks * COLUMNS);
             let columns = first..columns.min(first + COLUMNS);
             let mut sums = [[R::ZERO; COLUMNS]; N];
-            for row in part * rows_a_part..rows.min((part + 1) * rows_a_part) {
+            for row in part * rows_per_part..rows.min((part + 1) * rows_per_part) {
                 add(row, columns.clone(), sums.each_mut().map(|sums| &mut sums[..columns.len()]));
             }
             sums

@@ -3,7 +3,7 @@
 use bytemuck::Pod;
 use rayon::prelude::*;
 
-use super::ELEMENTS_A_TASK;
+use super::ELEMENTS_PER_TASK;
 use super::functions::{Exp, Function, Gelu, GeluGrad, GeluTanh, GeluTanhGrad, Sigmoid, Silu, SiluGrad, Stored, Tanh};
 use super::number::{Castable, Float, Real, with_bytes, with_element, with_float};
 use super::wide::wide;
@@ -76,21 +76,21 @@ fn run<T: Send, const N: usize>(memory: &mut [T], nest: &Nest<N>, row: &Row<'_, 
     let stride = nest.inner_strides()[0].max(1);
     let first = nest.offsets()[0];
     if nest.writes_contiguously() {
-        memory[first..first + elements].par_chunks_mut(ELEMENTS_A_TASK).enumerate().for_each(|(chunk, part)| {
-            let start = chunk * ELEMENTS_A_TASK;
+        memory[first..first + elements].par_chunks_mut(ELEMENTS_PER_TASK).enumerate().for_each(|(chunk, part)| {
+            let start = chunk * ELEMENTS_PER_TASK;
             nest.rows(start, start + part.len(), |offsets, length| {
                 let place = offsets[0] - first - start;
                 row(&mut part[place..place + length], offsets, 1);
             });
         });
     } else if let Some([parts, distance]) = nest.parts() {
-        let elements_a_part = elements / parts;
-        let parts_a_task = (ELEMENTS_A_TASK / elements_a_part).max(1);
-        let tasks = memory[first..].par_chunks_mut(distance * parts_a_task).take(parts.div_ceil(parts_a_task));
+        let elements_per_part = elements / parts;
+        let parts_per_task = (ELEMENTS_PER_TASK / elements_per_part).max(1);
+        let tasks = memory[first..].par_chunks_mut(distance * parts_per_task).take(parts.div_ceil(parts_per_task));
         tasks.enumerate().for_each(|(task, memory)| {
-            let start = task * parts_a_task * elements_a_part;
-            nest.rows(start, (start + parts_a_task * elements_a_part).min(elements), |offsets, length| {
-                let place = offsets[0] - first - task * distance * parts_a_task;
+            let start = task * parts_per_task * elements_per_part;
+            nest.rows(start, (start + parts_per_task * elements_per_part).min(elements), |offsets, length| {
+                let place = offsets[0] - first - task * distance * parts_per_task;
                 row(&mut memory[place..=place + (length - 1) * stride], offsets, stride);
             });
         });

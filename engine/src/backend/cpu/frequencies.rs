@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::ELEMENTS_A_TASK;
+use super::ELEMENTS_PER_TASK;
 use super::elements::{read, write};
 use super::number::{Float, Real, with_float};
 use crate::backend::View;
@@ -19,7 +19,7 @@ pub(crate) fn frequencies(out: View<'_>, input: View<'_>) -> Result<()> {
     with_float!(OP, out.dtype, T => {
         type R = <T as Float>::Real;
         let (width, wide) = (width(input.layout), width(out.layout));
-        let rows = (ELEMENTS_A_TASK / wide).max(1);
+        let rows = (ELEMENTS_PER_TASK / wide).max(1);
         let values = read::<T>(input, OP)?;
         let mut memory = write::<T>(out, OP)?;
         let tasks = memory.par_chunks_mut(rows * wide).zip(values.par_chunks(rows * width));
@@ -45,7 +45,7 @@ pub(crate) fn frequencies_backward(out: View<'_>, grad: View<'_>, input: View<'_
     with_float!(OP, out.dtype, T => {
         type R = <T as Float>::Real;
         let (width, wide) = (width(input.layout), width(grad.layout));
-        let rows = (ELEMENTS_A_TASK / wide).max(1);
+        let rows = (ELEMENTS_PER_TASK / wide).max(1);
         let (values, grads) = (read::<T>(input, OP)?, read::<T>(grad, OP)?);
         let mut memory = write::<T>(out, OP)?;
         let tasks = memory.par_chunks_mut(rows * width);

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::ELEMENTS_A_TASK;
+use super::ELEMENTS_PER_TASK;
 use super::elements::{read, write};
 use super::number::with_float;
 use super::rows;
@@ -17,10 +17,10 @@ pub(crate) fn gather_rows(out: View<'_>, table: View<'_>, indices: View<'_>) -> 
         let (values, places) = (read::<T>(table, "embedding")?, read::<i64>(indices, "embedding")?);
         let [rows, width] = [table.layout.shape()[0], table.layout.shape()[1]];
         let width = width.max(1);
-        let rows_a_task = (ELEMENTS_A_TASK / width).max(1);
+        let rows_per_task = (ELEMENTS_PER_TASK / width).max(1);
         let mut memory = write::<T>(out, "embedding")?;
-        let tasks = memory.par_chunks_mut(rows_a_task * width);
-        tasks.zip(places.par_chunks(rows_a_task)).try_for_each(|(out, places)| {
+        let tasks = memory.par_chunks_mut(rows_per_task * width);
+        tasks.zip(places.par_chunks(rows_per_task)).try_for_each(|(out, places)| {
             for (out, &index) in out.chunks_mut(width).zip(places) {
                 out.copy_from_slice(&values[row_of(index, rows)? * width..][..width]);
             }
@@ -41,10 +41,10 @@ pub(crate) fn add_rows(table: View<'_>, added: View<'_>, indices: View<'_>) -> R
         let mut memory = write::<T>(table, "embedding")?;
         let width = width.max(1);
         // Each task has a range of the table's rows, and adds in the order of the indices.
-        let tasks = (values.len() / ELEMENTS_A_TASK).clamp(1, TASKS);
-        let rows_a_task = table_rows.div_ceil(tasks).max(1);
-        memory.par_chunks_mut(rows_a_task * width).enumerate().for_each(|(task, table)| {
-            let first = task * rows_a_task;
+        let tasks = (values.len() / ELEMENTS_PER_TASK).clamp(1, TASKS);
+        let rows_per_task = table_rows.div_ceil(tasks).max(1);
+        memory.par_chunks_mut(rows_per_task * width).enumerate().for_each(|(task, table)| {
+            let first = task * rows_per_task;
             for (numbers, &index) in values.chunks(width).zip(&*places) {
                 let row = (index as usize).checked_sub(first).and_then(|row| table.get_mut(row * width..(row + 1) * width));
                 if let Some(row) = row {

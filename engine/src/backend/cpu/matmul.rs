@@ -10,7 +10,7 @@ use crate::backend::{Nest, View};
 use crate::{Layout, Result};
 
 /// Minimum number of multiplications per task that justifies a second thread.
-const MULTIPLICATIONS_A_TASK: usize = 1 << 20;
+const MULTIPLICATIONS_PER_TASK: usize = 1 << 20;
 
 /// CPU implementation of [`crate::backend::matmul`]. Threads divide the elements of the output, and no dot product is
 /// split between threads, so the result does not depend on their number.
@@ -64,12 +64,12 @@ fn matmul_as<T: Product>(out: View<'_>, left: View<'_>, right: View<'_>, scale: 
         });
     });
     let work = m.saturating_mul(n).saturating_mul(k);
-    let one_after_another = work > MULTIPLICATIONS_A_TASK || !out.layout.is_distinct();
-    if one_after_another || work.saturating_mul(products.len()) <= MULTIPLICATIONS_A_TASK {
-        let threads = if work > MULTIPLICATIONS_A_TASK { Parallelism::Rayon(0) } else { Parallelism::None };
+    let one_after_another = work > MULTIPLICATIONS_PER_TASK || !out.layout.is_distinct();
+    if one_after_another || work.saturating_mul(products.len()) <= MULTIPLICATIONS_PER_TASK {
+        let threads = if work > MULTIPLICATIONS_PER_TASK { Parallelism::Rayon(0) } else { Parallelism::None };
         products.into_iter().for_each(|product| T::product(product, threads));
     } else {
-        let at_least = MULTIPLICATIONS_A_TASK / work.max(1);
+        let at_least = MULTIPLICATIONS_PER_TASK / work.max(1);
         products
             .into_par_iter()
             .with_min_len(at_least.max(1))

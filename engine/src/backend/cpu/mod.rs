@@ -47,4 +47,4 @@ pub(crate) mod batch_norm;
 pub(crate) mod channel_dropout;
 
 /// Minimum number of elements per task that justifies a second thread.
-const ELEMENTS_A_TASK: usize = 1 << 15;
+const ELEMENTS_PER_TASK: usize = 1 << 15;

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::ELEMENTS_A_TASK;
+use super::ELEMENTS_PER_TASK;
 use super::cast::cast;
 use super::elements::write;
 use super::number::{Float, Real};
@@ -63,18 +63,18 @@ fn sgd_as<T: Float, G: Float>(
     let [rate, momentum, entering, decay, scale] =
         [step.learning_rate, step.momentum, 1.0 - step.dampening, step.weight_decay, step.grad_scale].map(T::Real::of);
     let slope = |p: &T, g: G| T::Real::of(g.load().wide()) * scale + decay * p.load();
-    let tasks = parameters.par_chunks_mut(ELEMENTS_A_TASK).enumerate();
+    let tasks = parameters.par_chunks_mut(ELEMENTS_PER_TASK).enumerate();
     match direction {
         None => tasks.for_each(|(task, parameters)| {
-            grads.each(task * ELEMENTS_A_TASK, parameters.len(), |place, g| {
+            grads.each(task * ELEMENTS_PER_TASK, parameters.len(), |place, g| {
                 let p = &mut parameters[place];
                 *p = T::store(p.load() - rate * slope(p, g));
             });
         }),
         Some(direction) => {
             let mut directions = write::<T>(direction, op)?;
-            tasks.zip(directions.par_chunks_mut(ELEMENTS_A_TASK)).for_each(|((task, parameters), directions)| {
-                grads.each(task * ELEMENTS_A_TASK, parameters.len(), |place, g| {
+            tasks.zip(directions.par_chunks_mut(ELEMENTS_PER_TASK)).for_each(|((task, parameters), directions)| {
+                grads.each(task * ELEMENTS_PER_TASK, parameters.len(), |place, g| {
                     let (p, b) = (&mut parameters[place], &mut directions[place]);
                     let g = slope(p, g);
                     let new = if step.is_first { g } else { momentum * b.load() + entering * g };
@@ -132,10 +132,10 @@ fn adam_as<T: Float, G: Float>(
     let mut parameters = write::<T>(parameter, op)?;
     let (mut means, mut squares) = (write::<T>(moments[0], op)?, write::<T>(moments[1], op)?);
     let adam = AdamNumbers::<T::Real>::of(step);
-    let moments = means.par_chunks_mut(ELEMENTS_A_TASK).zip(squares.par_chunks_mut(ELEMENTS_A_TASK));
-    let tasks = parameters.par_chunks_mut(ELEMENTS_A_TASK).zip(moments).enumerate();
+    let moments = means.par_chunks_mut(ELEMENTS_PER_TASK).zip(squares.par_chunks_mut(ELEMENTS_PER_TASK));
+    let tasks = parameters.par_chunks_mut(ELEMENTS_PER_TASK).zip(moments).enumerate();
     tasks.for_each(|(task, (parameters, (means, squares)))| {
-        grads.each(task * ELEMENTS_A_TASK, parameters.len(), |place, g| {
+        grads.each(task * ELEMENTS_PER_TASK, parameters.len(), |place, g| {
             let moments = [means[place].load(), squares[place].load()];
             let (p, [mean, square]) = adam.step(parameters[place].load(), T::Real::of(g.load().wide()), moments);
             parameters[place] = T::store(p);

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::ELEMENTS_A_TASK;
+use super::ELEMENTS_PER_TASK;
 use super::cast::cast;
 use super::elements::write;
 use super::number::{Float, Real};
@@ -38,7 +38,7 @@ fn adam_as<T: Float, G: Float>(
     let means = means.par_chunks_mut(CODE_BLOCK).zip(&mut *mean_scales);
     let squares = squares.par_chunks_mut(CODE_BLOCK).zip(&mut *square_scales);
     let blocks = parameters.par_chunks_mut(CODE_BLOCK).zip(means.zip(squares)).enumerate();
-    let blocks = blocks.with_min_len(ELEMENTS_A_TASK / CODE_BLOCK);
+    let blocks = blocks.with_min_len(ELEMENTS_PER_TASK / CODE_BLOCK);
     blocks.for_each(|(block, (parameters, ((means, mean_scale), (squares, square_scale))))| {
         // A block's dequantized values, while the block is updated.
         let mut full = [[0.0_f32; CODE_BLOCK]; 2];

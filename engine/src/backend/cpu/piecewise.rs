@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::ELEMENTS_A_TASK;
+use super::ELEMENTS_PER_TASK;
 use super::elements::{read, write};
 use super::elementwise::copy_if;
 use super::number::{Float, Real, with_float};
@@ -77,7 +77,7 @@ fn run<T: Float>(
     let nest = Nest::new([out.layout, left.layout, right.layout]);
     let [_, stride_left, stride_right] = nest.inner_strides();
     let fill = |task: usize, values: &mut [T], mut bytes: Option<&mut [u8]>| {
-        let start = task * ELEMENTS_A_TASK;
+        let start = task * ELEMENTS_PER_TASK;
         let mut place = 0;
         nest.rows(start, start + values.len(), |[_, at_left, at_right], length| {
             for i in 0..length {
@@ -95,12 +95,12 @@ fn run<T: Float>(
     match slopes {
         Some(slopes) => {
             let mut bytes = write::<u8>(slopes, op)?;
-            let bytes = bytes.par_chunks_mut(ELEMENTS_A_TASK / A_BYTE);
-            let tasks = memory.par_chunks_mut(ELEMENTS_A_TASK).zip(bytes).enumerate();
+            let bytes = bytes.par_chunks_mut(ELEMENTS_PER_TASK / A_BYTE);
+            let tasks = memory.par_chunks_mut(ELEMENTS_PER_TASK).zip(bytes).enumerate();
             tasks.for_each(|(task, (values, bytes))| fill(task, values, Some(bytes)));
         }
         None => {
-            memory.par_chunks_mut(ELEMENTS_A_TASK).enumerate().for_each(|(task, values)| fill(task, values, None));
+            memory.par_chunks_mut(ELEMENTS_PER_TASK).enumerate().for_each(|(task, values)| fill(task, values, None));
         }
     }
     Ok(())
@@ -114,8 +114,8 @@ pub(crate) fn piecewise_backward(out: View<'_>, grad: Option<View<'_>>, slopes: 
         type R = <T as Float>::Real;
         let (zero, half) = (R::ZERO, R::of(0.5));
         let mut memory = write::<T>(out, op)?;
-        let tasks = memory.par_chunks_mut(ELEMENTS_A_TASK);
-        tasks.zip(bytes.par_chunks(ELEMENTS_A_TASK / A_BYTE)).for_each(|(values, bytes)| {
+        let tasks = memory.par_chunks_mut(ELEMENTS_PER_TASK);
+        tasks.zip(bytes.par_chunks(ELEMENTS_PER_TASK / A_BYTE)).for_each(|(values, bytes)| {
             for (place, value) in values.iter_mut().enumerate() {
                 let slope = (bytes[place / A_BYTE] >> (2 * (place % A_BYTE))) & 3;
                 *value = match (slope, side) {

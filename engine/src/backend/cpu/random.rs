@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::ELEMENTS_A_TASK;
+use super::ELEMENTS_PER_TASK;
 use super::elements::write;
 use super::elementwise::copy_if;
 use super::number::{Float, Real, with_float};
@@ -16,8 +16,8 @@ pub(crate) fn random(out: View<'_>, distribution: Distribution, draw: Draw) -> R
 
 fn random_as<T: Float>(out: View<'_>, distribution: Distribution, draw: Draw) -> Result<()> {
     let mut elements = write::<T>(out, "random")?;
-    elements.par_chunks_mut(ELEMENTS_A_TASK).enumerate().for_each(|(chunk, part)| {
-        let first_group = (chunk * ELEMENTS_A_TASK / 4) as u64;
+    elements.par_chunks_mut(ELEMENTS_PER_TASK).enumerate().for_each(|(chunk, part)| {
+        let first_group = (chunk * ELEMENTS_PER_TASK / 4) as u64;
         for (group, four) in (first_group..).zip(part.chunks_mut(4)) {
             let numbers = match distribution {
                 Distribution::Uniform { low, high } => {
@@ -40,8 +40,8 @@ pub(crate) fn dropout(out: View<'_>, input: Option<View<'_>>, share: f64, draw: 
     with_float!("dropout", out.dtype, T => {
         let mut elements = write::<T>(out, "dropout")?;
         let factor = <<T as Float>::Real as Real>::of(1.0 / (1.0 - share));
-        elements.par_chunks_mut(ELEMENTS_A_TASK).enumerate().for_each(|(chunk, part)| {
-            let first_group = (chunk * ELEMENTS_A_TASK / 4) as u64;
+        elements.par_chunks_mut(ELEMENTS_PER_TASK).enumerate().for_each(|(chunk, part)| {
+            let first_group = (chunk * ELEMENTS_PER_TASK / 4) as u64;
             for (group, four) in (first_group..).zip(part.chunks_mut(4)) {
                 for (element, number) in four.iter_mut().zip(draw.uniforms(group)) {
                     let kept = if f64::from(number) < share { Real::ZERO } else { factor };

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::ELEMENTS_A_TASK;
+use super::ELEMENTS_PER_TASK;
 use super::columns::column_sums;
 use super::number::{Float, Real, with_float};
 use super::rows;
@@ -59,18 +59,18 @@ fn sum_all<T: Float>(values: &[T], nest: &Nest<1>) -> T::Real {
     let stride = nest.inner_strides()[0];
     let sum_part = |start: usize| {
         let mut sum = T::Real::ZERO;
-        nest.rows(start, nest.elements().min(start + ELEMENTS_A_TASK), |[at], length| match stride {
+        nest.rows(start, nest.elements().min(start + ELEMENTS_PER_TASK), |[at], length| match stride {
             1 => values[at..at + length].chunks(1024).for_each(|part| sum += rows::sum(part)),
             _ => (0..length).for_each(|i| sum += values[at + i * stride].load()),
         });
         sum
     };
-    if nest.elements() <= ELEMENTS_A_TASK {
+    if nest.elements() <= ELEMENTS_PER_TASK {
         return sum_part(0);
     }
-    let parts: Vec<T::Real> = (0..nest.elements().div_ceil(ELEMENTS_A_TASK))
+    let parts: Vec<T::Real> = (0..nest.elements().div_ceil(ELEMENTS_PER_TASK))
         .into_par_iter()
-        .map(|part| sum_part(part * ELEMENTS_A_TASK))
+        .map(|part| sum_part(part * ELEMENTS_PER_TASK))
         .collect();
     parts.into_iter().fold(T::Real::ZERO, |total, part| total + part)
 }

@@ -5,7 +5,7 @@
 
 use rayon::prelude::*;
 
-use super::ELEMENTS_A_TASK;
+use super::ELEMENTS_PER_TASK;
 use super::elements::{read, write};
 use super::number::{Float, Real};
 use super::wide::wide;
@@ -53,7 +53,7 @@ pub(super) fn row_or<T: Float>(
 /// Returns the length of the last axis, and the number of rows per task.
 pub(super) fn row_sizes(view: View<'_>) -> (usize, usize) {
     let width = view.layout.shape().last().copied().unwrap_or(1).max(1);
-    (width, (ELEMENTS_A_TASK / width).max(1))
+    (width, (ELEMENTS_PER_TASK / width).max(1))
 }
 
 /// Returns `sum` plus `keep` times `there`. Ignores `there` if `keep` is 0.

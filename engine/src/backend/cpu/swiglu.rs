@@ -4,7 +4,7 @@ use std::ptr;
 
 use rayon::prelude::*;
 
-use super::ELEMENTS_A_TASK;
+use super::ELEMENTS_PER_TASK;
 use super::elements::{Elements, read, write};
 use super::elementwise::zip;
 use super::number::{Float, Real, with_float};
@@ -45,13 +45,13 @@ fn backward<T: Float>(known: [View<'_>; 3], gradients: [Option<View<'_>>; 2]) ->
     let [of_gate, of_up] = gradients.map(|out| out.map(|out| write::<T>(out, OP)).transpose());
     let mut outs = [of_gate?, of_up?];
     let [mut of_gate, mut of_up] =
-        outs.each_mut().map(|out| out.as_deref_mut().unwrap_or_default().chunks_mut(ELEMENTS_A_TASK));
+        outs.each_mut().map(|out| out.as_deref_mut().unwrap_or_default().chunks_mut(ELEMENTS_PER_TASK));
     let elements = known[0].layout.elements();
-    let tasks = (0..elements).step_by(ELEMENTS_A_TASK);
+    let tasks = (0..elements).step_by(ELEMENTS_PER_TASK);
     let tasks: Vec<_> =
         tasks.map(|first| (first, [of_gate.next(), of_up.next()].map(Option::unwrap_or_default))).collect();
     tasks.into_par_iter().for_each(|(first, mut outs): (usize, [&mut [T]; 2])| {
-        for place in 0..ELEMENTS_A_TASK.min(elements - first) {
+        for place in 0..ELEMENTS_PER_TASK.min(elements - first) {
             let [grad, gate, up] = sources.each_ref().map(|source| match source {
                 Source::Operand(values) => values[first + place].load(),
                 Source::Gradient(out) => outs[*out][place].load(),

@@ -6,7 +6,7 @@ use std::ops::Range;
 use bytemuck::Pod;
 use rayon::prelude::*;
 
-use super::ELEMENTS_A_TASK;
+use super::ELEMENTS_PER_TASK;
 use super::number::{Float, with_float};
 use crate::Result;
 use crate::backend::{View, Window};
@@ -18,7 +18,8 @@ pub(crate) fn unfold(out: View<'_>, image: View<'_>, window: Window) -> Result<(
         let columns = Columns::new(out, image, window);
         let first = out.layout.offset().min(memory.len());
         let rows = memory[first..].par_chunks_mut(columns.down.max(1)).take(columns.rows);
-        rows.enumerate().with_min_len(columns.rows_a_task()).for_each(|(row, memory)| columns.read_row(row, memory, &values));
+        let rows = rows.enumerate().with_min_len(columns.rows_per_task());
+        rows.for_each(|(row, memory)| columns.read_row(row, memory, &values));
         Ok(())
     })
 }
@@ -27,7 +28,7 @@ pub(crate) fn fold_add(image: View<'_>, columns: View<'_>, window: Window) -> Re
     with_float!("conv2d", image.dtype, T => {
         let values = columns.storage.read::<T>("conv2d")?;
         let mut memory = image.storage.write::<T>("conv2d")?;
-        let rows_a_channel = window.kernel[0] * window.kernel[1];
+        let rows_per_channel = window.kernel[0] * window.kernel[1];
         let at = columns.layout.offset();
         let columns = Columns::new(columns, image, window);
         assert!(image.layout.shape()[0] <= 1 || columns.is_by_channels(), "the channels of the image are not contiguous");
@@ -35,9 +36,9 @@ pub(crate) fn fold_add(image: View<'_>, columns: View<'_>, window: Window) -> Re
         let first = image.layout.offset().min(memory.len());
         let (count, distance) = (image.layout.shape()[0], image.layout.strides()[0]);
         let channels = memory[first..].par_chunks_mut(if count == 1 { usize::MAX } else { distance.max(1) }).take(count);
-        let channels_a_task = columns.rows_a_task().div_ceil(rows_a_channel.max(1));
-        channels.enumerate().with_min_len(channels_a_task).for_each(|(channel, memory)| {
-            for row in channel * rows_a_channel..(channel + 1) * rows_a_channel {
+        let channels_per_task = columns.rows_per_task().div_ceil(rows_per_channel.max(1));
+        channels.enumerate().with_min_len(channels_per_task).for_each(|(channel, memory)| {
+            for row in channel * rows_per_channel..(channel + 1) * rows_per_channel {
                 columns.add_row(row, &values[(at + row * columns.down).min(values.len())..], memory);
             }
         });
@@ -80,8 +81,8 @@ impl Columns {
         self.strides[0] > lengths.map(|(length, stride)| length.saturating_sub(1) * stride).sum()
     }
 
-    fn rows_a_task(&self) -> usize {
-        (ELEMENTS_A_TASK / self.places.max(1)).max(1)
+    fn rows_per_task(&self) -> usize {
+        (ELEMENTS_PER_TASK / self.places.max(1)).max(1)
     }
 
     /// Calls `run(places, y)` for each run of positions in one line of the output, where `y` is the corresponding line

@@ -19,7 +19,7 @@ pub(crate) fn add_norm(total: View<'_>, input: View<'_>, order: f64) -> Result<(
     };
     let launch = Launch::of_floats(op, input)?;
     let elements = input.layout.elements();
-    let parts = Parts::new(&launch.queue, launch.queue.over(elements, elements_a_thread(input) as u64), 1);
+    let parts = Parts::new(&launch.queue, launch.queue.over(elements, elements_per_thread(input) as u64), 1);
     let launch = with_elements(launch.write(total)?.with(parts.address()), input)?;
     launch.with(order).grid(parts.grid()).run(FILE, name)?;
     if parts.are_several() {
@@ -29,7 +29,7 @@ pub(crate) fn add_norm(total: View<'_>, input: View<'_>, order: f64) -> Result<(
 }
 
 /// Returns the number of elements that a thread processes at a time if they are contiguous.
-fn elements_a_thread(view: View<'_>) -> usize {
+fn elements_per_thread(view: View<'_>) -> usize {
     16 / view.dtype.size()
 }
 
@@ -38,7 +38,7 @@ fn with_elements<'a>(launch: Launch<'a>, input: View<'a>) -> Result<Launch<'a>> 
     let nest = Nest::new([input.layout]);
     let (elements, is_in_order) = (nest.elements(), is_in_order(&nest));
     let launch = launch.read(input)?.with(elements as u64).with(u32::from(is_in_order)).words(&nest_words(&nest));
-    Ok(launch.over(elements, elements_a_thread(input)))
+    Ok(launch.over(elements, elements_per_thread(input)))
 }
 
 pub(crate) fn finish_norm(total: View<'_>, order: f64) -> Result<()> {

@@ -10,9 +10,9 @@ use crate::{DType, Result};
 /// Number of columns, or packs of columns, per block, equal to the number of lanes in a warp.
 const LANES: u64 = 32;
 /// Minimum number of rows in a part.
-const ROWS_A_PART: u64 = 16;
+const ROWS_PER_PART: u64 = 16;
 /// Number of blocks for each multiprocessor of a device, if there are enough rows.
-const BLOCKS_A_PROCESSOR: u64 = 8;
+const BLOCKS_PER_PROCESSOR: u64 = 8;
 /// Maximum number of blocks along a grid's second axis.
 const MAX_PARTS: u64 = 65535;
 
@@ -41,8 +41,8 @@ impl Columns {
     fn cut(processors: u32, size: [u64; 2], pack: u64, sums: u64) -> Self {
         let [rows, columns] = size;
         let tiles = columns.div_ceil(LANES * pack);
-        let wanted = (u64::from(processors) * BLOCKS_A_PROCESSOR).div_ceil(tiles.max(1));
-        let most = rows.div_ceil(ROWS_A_PART).min(sums / columns.max(1)).min(MAX_PARTS);
+        let wanted = (u64::from(processors) * BLOCKS_PER_PROCESSOR).div_ceil(tiles.max(1));
+        let most = rows.div_ceil(ROWS_PER_PART).min(sums / columns.max(1)).min(MAX_PARTS);
         Self { size, is_wide: pack > 1, parts: wanted.min(most).max(1), tiles }
     }
 

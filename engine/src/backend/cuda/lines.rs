@@ -6,7 +6,7 @@ use highwater_kernels::gpu::launch::THREADS;
 use super::launch::{Launch, Queue, WIDE_BYTES, nest_words};
 
 /// Maximum number of blocks per multiprocessor. With more work, threads loop.
-const BLOCKS_A_PROCESSOR: u64 = 16;
+const BLOCKS_PER_PROCESSOR: u64 = 16;
 
 impl Launch<'_> {
     /// Adds loops over the first operands, of which the first is written, and sets a grid for them, `struct Lines` in
@@ -44,7 +44,7 @@ impl Launch<'_> {
 
 /// Returns the number of blocks that are useful at once.
 pub(super) fn most_blocks(queue: &Queue<'_>) -> u64 {
-    u64::from(queue.gpu().processors()) * BLOCKS_A_PROCESSOR
+    u64::from(queue.gpu().processors()) * BLOCKS_PER_PROCESSOR
 }
 
 /// Returns a grid for `lines` lines of `units` elements or packs, with at most about `most` blocks. If there is only

@@ -20,7 +20,7 @@ pub(super) struct Step<'a> {
     /// Size in bytes of the table of tensors that the first kernel reads.
     pub(super) bytes: usize,
     /// Number of elements that a thread of the second kernel processes at a time.
-    pub(super) elements_a_thread: usize,
+    pub(super) elements_per_thread: usize,
     /// The parameter, followed by its rounded copy and its gradient.
     pub(super) parameter: View<'a>,
     pub(super) rounded: Option<View<'a>>,
@@ -69,7 +69,7 @@ impl<'a> Step<'a> {
         let launch = self.state.iter().try_fold(launch, |launch, &view| launch.write_if(view))?;
         let nest = Nest::new([self.parameter.layout, self.grad.layout]);
         let launch = launch.with(elements as u64).words(&nest_words(&nest)).words(&self.numbers);
-        launch.over(elements, self.elements_a_thread).run(self.file, self.kernels[1])
+        launch.over(elements, self.elements_per_thread).run(self.file, self.kernels[1])
     }
 }
 
@@ -129,8 +129,8 @@ fn plain_step<'a>(
     state: Vec<Option<View<'a>>>,
     numbers: Vec<u64>,
 ) -> Step<'a> {
-    let (file, bytes, elements_a_thread) = ("optim", 4000, 1);
-    Step { op, file, kernels, bytes, elements_a_thread, parameter, rounded, grad, state, numbers }
+    let (file, bytes, elements_per_thread) = ("optim", 4000, 1);
+    Step { op, file, kernels, bytes, elements_per_thread, parameter, rounded, grad, state, numbers }
 }
 
 /// Returns `struct AdamStep` in steps.cuh.

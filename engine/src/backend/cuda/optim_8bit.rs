@@ -30,7 +30,7 @@ pub(super) fn adam_step<'a>(
         // The codes take more than half of what there is.
         bytes: 1900,
         // A warp takes a block of codes at a time.
-        elements_a_thread: CODE_BLOCK / 32,
+        elements_per_thread: CODE_BLOCK / 32,
         parameter,
         rounded,
         grad,

@@ -17,7 +17,7 @@ const WARP: u64 = 32;
 /// Number of blocks that keeps any device busy. Sums are not split into more.
 const BLOCKS: u64 = 4096;
 /// Minimum number of elements that a thread adds before sums are split among further blocks.
-const TERMS_A_THREAD: u64 = 16;
+const TERMS_PER_THREAD: u64 = 16;
 
 /// The kernel argument `struct Rows` in reduce.cu.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -101,10 +101,10 @@ impl Sum<'_> {
         let piece = if is_large { length.min(8 * BLOCK * at_a_time) } else { length };
         let pieces = length.div_ceil(piece);
         let across = length.div_ceil(at_a_time).next_power_of_two().min(group);
-        let blocks_a_part = sums.div_ceil(BLOCK / group);
+        let blocks_per_part = sums.div_ceil(BLOCK / group);
         let useful =
-            if is_large { (terms / (BLOCK * TERMS_A_THREAD)).min(rows * pieces / (group / across)) } else { 1 };
-        let parts = self.parts(sums, blocks_a_part, useful);
+            if is_large { (terms / (BLOCK * TERMS_PER_THREAD)).min(rows * pieces / (group / across)) } else { 1 };
+        let parts = self.parts(sums, blocks_per_part, useful);
         let shape = Rows {
             sums,
             rows,
@@ -116,7 +116,7 @@ impl Sum<'_> {
             across: across as u32,
         };
         let launch = self.begin(parts)?.with(shape).words(&nest_words(&kept_nest)).words(&nest_words(&outer));
-        launch.with(self.factors).grid(blocks(blocks_a_part, parts)).run(FILE, "sum_rows")?;
+        launch.with(self.factors).grid(blocks(blocks_per_part, parts)).run(FILE, "sum_rows")?;
         self.add_parts(parts, sums, kept)
     }
 
@@ -136,9 +136,9 @@ impl Sum<'_> {
         let (rows, takes) = (terms.elements() as u64, columns / width);
         let down = rows.div_ceil(8).next_power_of_two().min(8);
         let across = takes.next_power_of_two().min(BLOCK / down);
-        let blocks_a_part = columns.div_ceil(across * width) * times.elements() as u64;
+        let blocks_per_part = columns.div_ceil(across * width) * times.elements() as u64;
         let sums = columns * times.elements() as u64;
-        let parts = self.parts(sums, blocks_a_part, rows / (BLOCK / across * TERMS_A_THREAD));
+        let parts = self.parts(sums, blocks_per_part, rows / (BLOCK / across * TERMS_PER_THREAD));
         let shape = Columns {
             columns,
             stride: input.strides()[column] as u64,
@@ -149,7 +149,7 @@ impl Sum<'_> {
         };
         let launch = self.begin(parts)?.with(shape).words(&nest_words(&times)).words(&nest_words(&terms));
         let name = if is_wide { "sum_columns_wide" } else { "sum_columns" };
-        launch.with(self.factors).grid(blocks(blocks_a_part, parts)).run(FILE, name)?;
+        launch.with(self.factors).grid(blocks(blocks_per_part, parts)).run(FILE, name)?;
         self.add_parts(parts, sums, &[kept, &[column]].concat())
     }
 
@@ -160,9 +160,9 @@ impl Sum<'_> {
 
     /// Returns the number of parts into which sums are divided, which is as large as useful if the workspace is large
     /// enough.
-    fn parts(&self, sums: u64, blocks_a_part: u64, useful: u64) -> u64 {
+    fn parts(&self, sums: u64, blocks_per_part: u64, useful: u64) -> u64 {
         let real_bytes = self.input.dtype.statistics().size() as u64;
-        (BLOCKS / blocks_a_part).min(useful).min(self.workspace.1 / (sums * real_bytes)).max(1)
+        (BLOCKS / blocks_per_part).min(useful).min(self.workspace.1 / (sums * real_bytes)).max(1)
     }
 
     /// Adds the first arguments, which are the output, the destination of partial sums if there are several, and the

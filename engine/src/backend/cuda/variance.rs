@@ -52,7 +52,7 @@ impl<const N: usize> Together<N> {
     /// Determines the division among threads, with space for `room` partial sums.
     fn share(&mut self, processors: u32, room: u64) {
         const WARP: u64 = 32;
-        const ELEMENTS_A_THREAD: u64 = 8;
+        const ELEMENTS_PER_THREAD: u64 = 8;
         let (places, elements, threads) = (self.places(), self.elements(), u64::from(THREADS));
         if places == 0 || elements == 0 {
             return;
@@ -64,7 +64,7 @@ impl<const N: usize> Together<N> {
         let across = (threads / most_sharing).max(least_across);
         let tiles = places.div_ceil(across);
         let busy = u64::from(processors) * 8;
-        let worth = elements.div_ceil(threads / across * ELEMENTS_A_THREAD);
+        let worth = elements.div_ceil(threads / across * ELEMENTS_PER_THREAD);
         let wanted = busy.div_ceil(tiles).min(worth).min(room / places).min(65535);
         self.across = across as u32;
         self.parts = if tiles * 2 > busy { 1 } else { wanted.max(1) as u32 };

@@ -181,7 +181,7 @@ fn value(dimension: &Dimension, text: &str, operator: Operator) -> Result<Value,
         }
         Values::Bytes => parse_bytes(text).map(Value::Number),
         Values::Number => {
-            text.parse().map(Value::Number).map_err(|_| format!("invalid value '{text}': expected a whole number"))
+            text.parse().map(Value::Number).map_err(|_| format!("invalid value '{text}': expected an integer"))
         }
     }
 }
@@ -269,17 +269,17 @@ impl Term {
             let number = (dimension.number.of)(lookups, id);
             match number {
                 Some(number) if !dimension.values.are_numbers() => {
-                    let holds = || self.holds_text(dimension, &lookups.trace.tables, number);
+                    let holds = || self.matches_text(dimension, &lookups.trace.tables, number);
                     *verdicts.entry(number).or_insert_with(holds)
                 }
-                number => self.holds_number(number),
+                number => self.matches_number(number),
             }
         })
     }
 
     /// Returns whether the text of a value matches. For a call stack, any of its lines or the whole text may match;
     /// with a negated operator, none of them may.
-    fn holds_text(&self, dimension: &Dimension, tables: &Tables, number: u64) -> bool {
+    fn matches_text(&self, dimension: &Dimension, tables: &Tables, number: u64) -> bool {
         let is_line = matches!(dimension.values, Values::Line);
         let mut texts = match is_line {
             true => tables.stack_text(StackId(number as u32)),
@@ -298,7 +298,7 @@ impl Term {
         is_any != matches!(self.operator, Operator::IsNot | Operator::ContainsNot)
     }
 
-    fn holds_number(&self, number: Option<u64>) -> bool {
+    fn matches_number(&self, number: Option<u64>) -> bool {
         let Some(number) = number else {
             return self.operator == Operator::IsNot;
         };
@@ -330,7 +330,7 @@ mod tests {
         assert!(why("size~3").contains("takes = != < <= > >="));
         assert!(why("category>3").contains("takes = != ~ !~"));
         assert!(why("scope~\"a b").contains("unclosed"));
-        assert!(why("step>one").contains("expected a whole number"));
+        assert!(why("step>one").contains("expected an integer"));
         assert!(why("catgeory=x").contains("unknown key 'catgeory' (did you mean 'category'?); keys are"));
         assert!(why("category=gradiant").contains("(did you mean 'gradient'?)"));
         assert!(why("lifetime=long").contains("values are always, before, phase, step, steps, kept"));

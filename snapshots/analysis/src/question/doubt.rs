@@ -79,7 +79,7 @@ impl Doubt {
         match self {
             Self::NoEvents => "the recording has no events, only the state at its end".to_owned(),
             Self::NoMemory(_) => "the recording has no blocks".to_owned(),
-            Self::OutOfMemory(_) => "the recording ends out of memory".to_owned(),
+            Self::OutOfMemory(_) => "the recording ends in an out-of-memory error".to_owned(),
             Self::Excerpt => {
                 format!("the recording is an excerpt of another one, {}", trace.header.excerpt().unwrap_or_default())
             }

@@ -92,7 +92,7 @@ pub(super) fn name_tensors(trace: &mut TraceParts, tensors: &[RawTensor], origin
         let rows = by_address.get(&tensor.address).map_or(&[][..], Vec::as_slice);
         // A larger tensor is not what this block holds: the list and the blocks are not of one moment.
         let fits =
-            |row: &usize| tensor.bytes <= trace.blocks.allocated[*row] && holds_at(trace, *row, tensor, origin_us);
+            |row: &usize| tensor.bytes <= trace.blocks.allocated[*row] && was_live_at(trace, *row, tensor, origin_us);
         let category = Category::from_name(&tensor.category);
         at_end += u64::from(tensor.time_us == 0);
         let (Some(row), Some(category)) = (rows.iter().copied().rfind(fits), category) else {
@@ -116,7 +116,7 @@ pub(super) fn name_tensors(trace: &mut TraceParts, tensors: &[RawTensor], origin
 }
 
 /// Returns whether a block was live when `tensor` was listed, at its time or at the end of the recording.
-fn holds_at(trace: &TraceParts, row: usize, tensor: &RawTensor, origin_us: u64) -> bool {
+fn was_live_at(trace: &TraceParts, row: usize, tensor: &RawTensor, origin_us: u64) -> bool {
     let (alloc, free) = (trace.blocks.alloc[row], trace.blocks.free_requested[row]);
     if tensor.time_us == 0 {
         return free == EventId::NONE;

@@ -302,7 +302,7 @@ impl<S: Source> Machine<S> {
         let value = match self.memos.get(number) {
             Some(Memo::Value(value)) => value,
             Some(memo) => self.with_row(number, memo),
-            None => return Err(Stop::Wrong(format!("there is no memoized value {number}"))),
+            None => return Err(Stop::Wrong(format!("no value is memoized under index {number}"))),
         };
         self.stack.push(value);
         Ok(())

@@ -43,7 +43,7 @@ impl Files {
                 "this build does not carry the simulated GPU: build highwater with its default feature 'simulate'";
             return Err(Failure::Record(text.to_owned()));
         }
-        let cannot = |why: io::Error| Failure::Record(format!("cannot make a folder for the simulation: {why}"));
+        let cannot = |why: io::Error| Failure::Record(format!("cannot create a folder for the simulation: {why}"));
         let make = || tempfile::Builder::new().prefix("highwater-simulate-").tempdir();
         let files = match folder {
             Some(folder) => Self { folder: std::path::absolute(folder).map_err(cannot)?, _temporary: None },
@@ -108,7 +108,7 @@ impl Files {
     /// Fails if the folder cannot be created.
     pub(super) fn caches(&self) -> Result<tempfile::TempDir, Failure> {
         let made = tempfile::Builder::new().prefix("caches-").tempdir_in(&self.folder);
-        made.map_err(|why| Failure::Record(format!("cannot make a folder for the caches of the program: {why}")))
+        made.map_err(|why| Failure::Record(format!("cannot create a folder for the caches of the program: {why}")))
     }
 
     /// The folder for the caches of programs that the user runs.

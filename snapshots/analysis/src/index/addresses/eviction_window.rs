@@ -103,7 +103,8 @@ struct Window {
     beyond: u64,
 }
 
-/// Slides a window over the segment. For each end, the shortest window that is long enough has the fewest live bytes.
+/// Returns the window of at least `needed` bytes with the fewest live bytes, and that number. It slides over the
+/// segment: of the windows with the same end, the shortest that is long enough has the fewest.
 fn cheapest(map: &AddressMap, segment: &ReservedSegment, needed: u64, tail: u64) -> Option<(u64, Window)> {
     let pieces = map.pieces_of(segment);
     let length = |row: usize| pieces.get(row).map_or(0, |piece| piece.bytes());

@@ -41,10 +41,10 @@ impl Entry {
         i128::from(self.now) - i128::from(self.before)
     }
 
-    /// Returns whether the entry is in the module `place` or below it.
-    pub(super) fn is_within(&self, place: &[String]) -> bool {
-        place.len() <= self.path.len()
-            && place.iter().zip(&self.path).all(|(want, have)| want == have || want == layer_pattern(have))
+    /// Returns whether the entry is in `module` or below it.
+    pub(super) fn is_within(&self, module: &[String]) -> bool {
+        module.len() <= self.path.len()
+            && module.iter().zip(&self.path).all(|(want, have)| want == have || want == layer_pattern(have))
     }
 }
 

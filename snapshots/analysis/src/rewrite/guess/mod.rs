@@ -27,7 +27,7 @@ use std::collections::HashMap;
 use self::categories::Guesser;
 use self::merge::{Stretch, merge, step_ends};
 use self::phases::Runs;
-use self::recorded::says_phases;
+use self::recorded::has_recorded_phases;
 use self::roles::{Role, Roles};
 use crate::index::final_oom::final_oom;
 use highwater_snapshots::ids::{DeviceId, EventId, StringId};
@@ -50,7 +50,7 @@ pub fn guess(mut trace: Trace, rules: &Rules) -> Trace {
     }
     let roles = Roles::of(&trace.tables);
     let mut runs = Vec::new();
-    if rules.uses_builtin() && roles.says_anything() {
+    if rules.uses_builtin() && roles.has_classified() {
         trace = without_guesses(trace);
         runs = Runs::of(&trace, &roles);
         trace = annotated(trace, &runs);
@@ -95,7 +95,7 @@ fn annotated(trace: Trace, runs: &[Runs]) -> Trace {
     if !trace.spans.names_steps() {
         ranges.extend(steps(&stretches, device, end));
     }
-    if !says_phases(&trace) {
+    if !has_recorded_phases(&trace) {
         let is_known = |first: EventId, phase: Phase| trace.spans.at(first).is_some_and(|span| span.phase == phase);
         let phases = stretches.iter().filter(|stretch| stretch.phase != Phase::Other);
         let phases = phases.filter(|stretch| stretch.first < stretch.end && !is_known(stretch.first, stretch.phase));

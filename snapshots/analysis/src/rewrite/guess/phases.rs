@@ -24,7 +24,7 @@
 //! short stretch of backward between two of forward that is based only on rule 3 is forward. Optimizer and zero_grad
 //! stretches from stacks or recorded phases are kept, regardless of their length.
 
-use super::recorded::{Recorded, says_phases};
+use super::recorded::{Recorded, has_recorded_phases};
 use super::roles::{Role, Roles};
 use highwater_snapshots::Phase;
 use highwater_snapshots::event::EventKind;
@@ -123,7 +123,7 @@ impl Runs {
     /// Returns the runs of every device, indexed by ordinal. Takes time linear in the number of events.
     pub fn of(trace: &Trace, roles: &Roles) -> Vec<Self> {
         let mut recorded = Recorded::of(trace);
-        let is_guessed = !says_phases(trace);
+        let is_guessed = !has_recorded_phases(trace);
         let mut walkers: Vec<Walker> = Vec::new();
         for index in 0..trace.events.len() {
             tick();

@@ -6,7 +6,7 @@ use highwater_snapshots::ids::EventId;
 use highwater_snapshots::trace::Trace;
 
 /// Returns whether the recording contains the phases of the program, so that none are guessed.
-pub(super) fn says_phases(trace: &Trace) -> bool {
+pub(super) fn has_recorded_phases(trace: &Trace) -> bool {
     trace.spans.are_tagged() || trace.events.kind.contains(&EventKind::Phase)
 }
 

@@ -14,7 +14,7 @@ use highwater_snapshots::tables::{SourceLine, Tables};
 pub struct Roles {
     nodes: Vec<Node>,
     has_engine_frames: bool,
-    says_anything: bool,
+    has_classified: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -45,8 +45,8 @@ impl Roles {
             let lines = tables.frame_lines(stack.frame).iter().rev();
             nodes.push(lines.fold(parent, |node, line| node.called(frames.sense(line))));
         }
-        let says_anything = nodes.iter().any(|node| !matches!(node.role, Role::Bare | Role::Unknown));
-        Self { nodes, has_engine_frames: frames.has_engine_frames, says_anything }
+        let has_classified = nodes.iter().any(|node| !matches!(node.role, Role::Bare | Role::Unknown));
+        Self { nodes, has_engine_frames: frames.has_engine_frames, has_classified }
     }
 
     fn node(&self, stack: StackId) -> &Node {
@@ -81,8 +81,8 @@ impl Roles {
     }
 
     /// Whether any stack was classified.
-    pub(crate) fn says_anything(&self) -> bool {
-        self.says_anything
+    pub(crate) fn has_classified(&self) -> bool {
+        self.has_classified
     }
 }
 

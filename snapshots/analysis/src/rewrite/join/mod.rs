@@ -73,11 +73,11 @@ pub fn join(parts: &[JoinPart<'_>]) -> Result<Joined> {
     for facts in numbers.facts(parts) {
         builder.set_device(facts);
     }
-    let speaker = parts.iter().position(|part| says_steps(part.trace));
-    let speaker = speaker.or_else(|| parts.iter().position(|part| says_phases(part.trace)));
+    let leader = parts.iter().position(|part| has_steps(part.trace));
+    let leader = leader.or_else(|| parts.iter().position(|part| has_phases(part.trace)));
     let mut writers: Vec<Writer<'_>> = Vec::with_capacity(parts.len());
     for (index, (part, rows)) in parts.iter().zip(&mapped).enumerate() {
-        let is_heard = speaker.is_none_or(|speaker| speaker == index);
+        let is_heard = leader.is_none_or(|leader| leader == index);
         let writer = Writer {
             part,
             rows,
@@ -99,15 +99,15 @@ pub fn join(parts: &[JoinPart<'_>]) -> Result<Joined> {
     let shifted =
         parts.iter().zip(&clock.shifts_ns).map(|(part, shift)| (part.trace.events.time_ns.as_slice(), *shift));
     for (index, event) in Order::of(shifted.collect()) {
-        if speaker.is_some_and(|speaker| speaker != index && writers[speaker].is_finished()) {
-            writers[speaker.unwrap_or_default()].end_steps(&mut builder);
+        if leader.is_some_and(|leader| leader != index && writers[leader].is_finished()) {
+            writers[leader.unwrap_or_default()].end_steps(&mut builder);
         }
         writers[index].push(&mut builder, event);
     }
     let mut lost = Vec::new();
     for writer in &writers {
         let left_out = writer.finish(&mut builder);
-        lost.extend(left_out.sentence(part_name(parts, speaker), writer.part.name));
+        lost.extend(left_out.sentence(part_name(parts, leader), writer.part.name));
     }
     take_trust(&mut builder, parts);
     builder.add_facts(lost.iter().map(|what| (DROPPED.to_owned(), what.clone())));
@@ -118,11 +118,11 @@ fn part_name<'a>(parts: &[JoinPart<'a>], index: Option<usize>) -> &'a str {
     index.map_or("", |index| parts[index].name)
 }
 
-fn says_steps(trace: &Trace) -> bool {
+fn has_steps(trace: &Trace) -> bool {
     trace.spans.rows().iter().any(|span| span.step.is_some())
 }
 
-fn says_phases(trace: &Trace) -> bool {
+fn has_phases(trace: &Trace) -> bool {
     trace.spans.rows().iter().any(|span| span.phase != Phase::Setup)
 }
 
@@ -232,7 +232,7 @@ struct LeftOut {
 }
 
 impl LeftOut {
-    fn sentence(self, speaker: &str, name: &str) -> Option<String> {
+    fn sentence(self, leader: &str, name: &str) -> Option<String> {
         let counts = [
             (self.steps, "step", "steps"),
             (self.phases, "phase", "phases"),
@@ -244,7 +244,7 @@ impl LeftOut {
             .map(|(count, one, many)| format!("{} {}", format_count(*count), if *count == 1 { one } else { many }))
             .collect();
         (!listed.is_empty())
-            .then(|| format!("{} of {name}: steps and phases are taken from {speaker}", listed.join(", ")))
+            .then(|| format!("{} of {name}: steps and phases are taken from {leader}", listed.join(", ")))
     }
 }
 

@@ -26,7 +26,7 @@ pub fn warnings(trace: &Trace, device: DeviceId) -> Vec<String> {
     }
     if final_oom(trace).is_some() {
         warnings.push(
-            "The recording ends out of memory, so a plan is proven only up to there: the step may need more."
+            "The recording ends in an out-of-memory error, so a plan is proven only up to it: the step may need more."
                 .to_owned(),
         );
     }

@@ -15,7 +15,7 @@ const ROOM_FOR_PLACE: f32 = 560.0;
 /// Width of a column of bytes, with the space before it, in points.
 const BYTES_WIDTH: f32 = 88.0;
 /// Width of the column for the phase of the peak, with the space before it, in points.
-const PLACE_WIDTH: f32 = 136.0;
+const PHASE_WIDTH: f32 = 136.0;
 /// Minimum width of the column of names, in points.
 const NAME_MIN: f32 = 150.0;
 /// Indentation of the text below a switch, in points.
@@ -109,7 +109,7 @@ impl Switches {
                     self.modules.iter_mut().for_each(|(_, module)| *module = is_on);
                 }
                 let words = if self.is_open { "Hide single modules" } else { "Single modules" };
-                self.is_open ^= ui.small_button(words).on_hover_text("Leave single modules out.").clicked();
+                self.is_open ^= ui.small_button(words).on_hover_text("Exclude individual modules.").clicked();
                 ui.end_row();
                 if self.is_open {
                     is_switched |= self.modules_ui(ui, &found.shares, columns);
@@ -150,7 +150,7 @@ impl Switches {
 
 /// Width of the column of names, in points. Names of many modules are long and wrap.
 pub(super) fn name_width(ui: &Ui, has_place: bool) -> f32 {
-    let figures = 2.0 * BYTES_WIDTH + if has_place { PLACE_WIDTH } else { 0.0 };
+    let figures = 2.0 * BYTES_WIDTH + if has_place { PHASE_WIDTH } else { 0.0 };
     (ui.available_width() - figures).max(NAME_MIN)
 }
 

@@ -165,7 +165,7 @@ fn limits_of_the_recording_are_named() {
     harness.get_by_label_contains(
         "Gets past the request that failed in 720 MiB with net.0 recomputed; the step may need more.",
     );
-    harness.get_by_label_contains("The recording ends out of memory, so a plan is proven only up to there");
+    harness.get_by_label_contains("The recording ends in an out-of-memory error, so a plan is proven only up to it");
     let two = step(4) + "alloc other 4096 activation device=1\n";
     let next = ViewHarness::new(&two, ());
     let stage = harness.state_mut();

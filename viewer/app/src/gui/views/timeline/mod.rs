@@ -349,9 +349,8 @@ impl Timeline {
         let mut labels = Labels::default();
         let capacity = index.summary.capacity_bytes;
         let capacity_y = frame.screen_y(capacity as f64);
-        let is_clear = |place: egui::Rect| {
-            !(capacity > 0 && place.y_range().contains(capacity_y)) && self.lies_above(frame, place)
-        };
+        let is_clear =
+            |place: egui::Rect| !(capacity > 0 && place.y_range().contains(capacity_y)) && self.is_above(frame, place);
         // Failed requests first: they are few, and the user is looking for them.
         let failed = self.failed_marks(recording, selection);
         let is_labelled = failed.iter().any(|mark| mark.label.is_some());
@@ -376,7 +375,7 @@ impl Timeline {
             let total = index.moment(trace, drawn_metric(selection.metric), pin.moment).bytes;
             marks::paint_cursor(painter, frame, selection.middle_of(trace, pin.moment), total, shades);
         }
-        let is_clear = |place| self.lies_above(frame, place);
+        let is_clear = |place| self.is_above(frame, place);
         paint_capacity(painter, frame, capacity, &mut labels, is_clear, shades);
         let moments = [frame.view.x.start, frame.view.x.end].map(|x| selection.moment_at(trace, x));
         let columns = self.picture().map_or(frame.rect.width() as usize, |picture| picture.raster.columns.len());
@@ -403,7 +402,7 @@ impl Timeline {
     }
 
     /// Whether `place` is above the drawn total and not crossed by any total's line.
-    fn lies_above(&self, frame: &PlotFrame, place: egui::Rect) -> bool {
+    fn is_above(&self, frame: &PlotFrame, place: egui::Rect) -> bool {
         let is_clear = |totals: &Totals| {
             let mut heights = Metric::ALL.into_iter().map(|metric| frame.screen_y(totals.get(metric) as f64));
             frame.screen_y(totals.active as f64) > place.bottom() && heights.all(|y| !place.y_range().contains(y))
