@@ -3,10 +3,11 @@
 #
 #   HIGHWATER_INSTALL_DIR    the folder (default: %LOCALAPPDATA%\highwater)
 #   HIGHWATER_DOWNLOAD_URL   where the archives are (default: the release)
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
 
 function Install-Highwater {
+    # In the function, so that a shell that runs this script with `iex` keeps its own preferences.
+    $ErrorActionPreference = 'Stop'
+    $ProgressPreference = 'SilentlyContinue'
     $target = 'x86_64-pc-windows-msvc'
     $sum = '@SHA256 highwater-x86_64-pc-windows-msvc.tar.gz@'
     $archive = "highwater-$target.tar.gz"
