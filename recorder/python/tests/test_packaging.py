@@ -78,11 +78,26 @@ def dist(tmp_path, release):
     for name in archives():
         with tarfile.open(folder / name, "w:gz") as archive:
             # As `tar -C release .` names them.
-            archive.add(executable, "./highwater")
+            archive.add(executable, "./highwater.exe" if "windows" in name else "./highwater")
     (folder / f"highwater_gpu-{version()}.tar.gz").write_bytes(b"the sources")
     done = release("files", "acme/highwater", str(folder))
     assert done.returncode == 0, done.stderr
     return folder
+
+
+@pytest.fixture
+def downloads(dist):
+    """The address from which the files of a release are downloaded."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_arguments):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=dist))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
 
 
 def test_every_archive_that_is_downloaded_is_one_that_a_release_has():
@@ -202,51 +217,73 @@ def test_files_of_a_release_have_addresses_and_checksums(release, dist):
 
 
 @pytest.mark.skipif(os.name == "nt" or not (shutil.which("curl") or shutil.which("wget")), reason="needs curl or wget")
-def test_the_installer_verifies_what_it_downloads(dist, tmp_path):
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, *_arguments):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=dist))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+def test_the_installer_verifies_what_it_downloads(dist, downloads, tmp_path):
     folder = tmp_path / "a folder"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LD_")}
-    environment.update(
-        HIGHWATER_DOWNLOAD_URL=f"http://127.0.0.1:{server.server_port}", HIGHWATER_INSTALL_DIR=str(folder)
-    )
+    environment.update(HIGHWATER_DOWNLOAD_URL=downloads, HIGHWATER_INSTALL_DIR=str(folder))
 
     def install(text, **variables):
         return subprocess.run(["sh"], input=text, env={**environment, **variables}, capture_output=True, text=True)
 
-    try:
-        script = (dist / "highwater-installer.sh").read_text()
-        done = install(script)
-        assert done.returncode == 0 and f"installed {folder}/highwater" in done.stdout, done.stderr
-        assert "is not on PATH" in done.stdout and os.listdir(folder) == ["highwater"]
-        output = subprocess.run([folder / "highwater"], capture_output=True, text=True).stdout
-        assert output == "highwater of the archive\n"
-        # The computer decides which archive, and no variable of the environment.
-        (tmp_path / "uname").write_text('#!/bin/sh\n[ "$1" = -s ] && echo Darwin || echo arm64\n')
-        (tmp_path / "uname").chmod(0o755)
-        path = f"{tmp_path}{os.pathsep}{environment['PATH']}"
-        done = install(script.replace("tar -xzf", "echo unpacks $archive; tar -xzf"), PATH=path, system="linux")
-        assert done.returncode == 0 and "unpacks highwater-aarch64-apple-darwin.tar.gz" in done.stdout, done.stderr
-        # A script that was cut off does nothing.
-        (folder / "highwater").write_text("the former program")
-        assert install(script[: script.rindex("main")]).stdout == ""
-        for name in archives():
-            with open(dist / name, "ab") as archive:
-                archive.write(b"more")
-        done = install(script)
-        assert done.returncode == 1 and "it is damaged or was replaced" in done.stderr
-        for name in archives():
-            (dist / name).unlink()
-        done = install(script)
-        assert done.returncode == 1 and "cannot download http" in done.stderr
-        assert (folder / "highwater").read_text() == "the former program"
-    finally:
-        server.shutdown()
-        server.server_close()
+    script = (dist / "highwater-installer.sh").read_text()
+    done = install(script)
+    assert done.returncode == 0 and f"installed {folder}/highwater" in done.stdout, done.stderr
+    assert "is not on PATH" in done.stdout and os.listdir(folder) == ["highwater"]
+    output = subprocess.run([folder / "highwater"], capture_output=True, text=True).stdout
+    assert output == "highwater of the archive\n"
+    # The computer decides which archive, and no variable of the environment.
+    (tmp_path / "uname").write_text('#!/bin/sh\n[ "$1" = -s ] && echo Darwin || echo arm64\n')
+    (tmp_path / "uname").chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{environment['PATH']}"
+    done = install(script.replace("tar -xzf", "echo unpacks $archive; tar -xzf"), PATH=path, system="linux")
+    assert done.returncode == 0 and "unpacks highwater-aarch64-apple-darwin.tar.gz" in done.stdout, done.stderr
+    # A script that was cut off does nothing.
+    (folder / "highwater").write_text("the former program")
+    assert install(script[: script.rindex("main")]).stdout == ""
+    for name in archives():
+        with open(dist / name, "ab") as archive:
+            archive.write(b"more")
+    done = install(script)
+    assert done.returncode == 1 and "it is damaged or was replaced" in done.stderr
+    for name in archives():
+        (dist / name).unlink()
+    done = install(script)
+    assert done.returncode == 1 and "cannot download http" in done.stderr
+    assert (folder / "highwater").read_text() == "the former program"
+
+
+@pytest.mark.skipif(shutil.which("pwsh") is None, reason="needs PowerShell")
+def test_the_installer_for_windows_verifies_what_it_downloads(dist, downloads, tmp_path):
+    folder, temporary = tmp_path / "a folder", tmp_path / "temporary"
+    temporary.mkdir()
+    environment = {**os.environ, "TMPDIR": str(temporary), "TEMP": str(temporary), "TMP": str(temporary)}
+    environment.update(HIGHWATER_DOWNLOAD_URL=downloads, HIGHWATER_INSTALL_DIR=str(folder), NO_COLOR="1")
+
+    def install():
+        command = ["pwsh", "-NoProfile", "-NonInteractive", "-File", dist / "highwater-installer.ps1"]
+        return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+    done = install()
+    program = folder / "highwater.exe"
+    assert done.returncode == 0 and f"installed {program}" in done.stdout, done.stderr
+    assert "is not on PATH" in done.stdout and os.listdir(folder) == ["highwater.exe"]
+    assert "highwater of the archive" in program.read_text()
+    program.write_text("the former program")
+    name = "highwater-x86_64-pc-windows-msvc.tar.gz"
+    with open(dist / name, "ab") as archive:
+        archive.write(b"more")
+    done = install()
+    assert done.returncode == 1 and "damaged" in done.stderr
+    (dist / name).unlink()
+    done = install()
+    assert done.returncode == 1 and "404" in done.stderr
+    assert program.read_text() == "the former program"
+    assert not [found for found in os.listdir(temporary) if os.path.exists(temporary / found / name)]
+
+
+def test_the_installer_for_windows_leaves_the_shell_as_it_was():
+    # `irm … | iex` runs it in the shell itself.
+    assert not re.search(r"(?m)^\$", read(PACKAGING, "install.ps1"))
 
 
 def test_workflows_pin_actions_and_give_each_job_what_it_needs():
