@@ -15,7 +15,7 @@ import torch
 from ._shapes import shape_text
 from ._tensors import storages
 
-# Each level asks the whole heap once.
+# Each level asks the whole heap once. The time is this thread's, so that a busy machine finds as much.
 _MAX_SECONDS, _MAX_LEVELS = 2.0, 8
 # Tensors that are followed, chosen at random: the others are mostly in the same containers.
 _MAX_FOLLOWED = 100
@@ -43,7 +43,7 @@ def holders(known):
 
 class _Search:
     def __init__(self, known):
-        self._end = time.monotonic() + _MAX_SECONDS
+        self._end = time.thread_time() + _MAX_SECONDS
         # Objects of this class are no holders.
         self._tensors = [one for one in gc.get_objects() if _is_held(one, known)]
         self._names, self._modules = _named_objects(), _module_dicts()
@@ -87,7 +87,7 @@ class _Search:
             asked = [one for one in objects if not self._is_root(one)]
             if not asked:
                 return
-            if time.monotonic() > self._end:
+            if time.thread_time() > self._end:
                 break
             self._is_cut |= len(asked) > _MAX_ASKED
             asked = asked[:_MAX_ASKED]
@@ -250,6 +250,11 @@ def _key_of(mapping, value):
     return str(key) if isinstance(key, (str, int)) else type(key).__name__
 
 
+def _is_numbered(mapping):
+    """Returns whether a dict has numbers for keys, as a list has."""
+    return len(mapping) > 1 and all(isinstance(key, int) for key in list(mapping))
+
+
 def _step(holder, held, path):
     """Returns the text for the path from an object or a dict to an object in it."""
     if not isinstance(holder, dict):
@@ -263,4 +268,4 @@ def _step(holder, held, path):
     # Of a class, `__dict__` is another view of the dict.
     if isinstance(owner, type) or (owner is not None and getattr(owner, "__dict__", None) is holder):
         return f".{key}"
-    return f"[{key}]" if len(holder) < 100 else ""
+    return f"[{key}]" if len(holder) < 100 and not _is_numbered(holder) else ""

@@ -11,7 +11,7 @@ class Part:
 
     def __init__(self, whole, path, models, options, on_path):
         self._whole, self._path, self._options, self._on_path = whole, path, options, on_path
-        self._has_dumped_oom = False
+        self._failed_requests = 0
         # Whether the whole has ended before this part, and has written it; where it was written last.
         self.is_written, self._written = False, None
         # Wrappers such as a compiled module may have no other owner.
@@ -37,7 +37,7 @@ class Part:
         is_active = self._whole.is_active()
         self.discard()
         is_oom = error is not None and issubclass(error, _device.OutOfMemoryError)
-        if not is_active or self.is_written or (is_oom and self._has_dumped_oom):
+        if not is_active or self.is_written or (is_oom and self._failed_requests == 1):
             return
         self.is_written = True
         with contextlib.suppress(*(() if error is None else (Warning,))):
@@ -52,9 +52,10 @@ class Part:
 
     def observe_oom(self):
         """Writes the part, the first time that an allocation fails."""
-        if self._options["on_oom"] and self._whole.is_recording() and not self._has_dumped_oom:
-            self._has_dumped_oom = True
-            self._whole.dump_quietly("oom", self)
+        if self._options["on_oom"] and self._whole.is_recording():
+            self._failed_requests += 1
+            if self._failed_requests == 1:
+                self._whole.dump_quietly("oom", self)
 
     def dump(self, path):
         """Writes the recording so far to `path`, by default the part's. Returns the path of the file."""

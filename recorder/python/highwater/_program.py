@@ -126,10 +126,6 @@ class ProgramRecording:
 
         if self.before_end is not None:
             self.before_end(not self.is_stopped and _ends_out_of_memory(_device.OutOfMemoryError))
-        # Kinds of devices without an observer do not count failed requests either.
-        if kind is _device.OutOfMemoryError and _device.module().memory_stats().get("num_ooms", 2) > 1:
-            # The file written at the first failed request, which the program has handled, lacks the last one.
-            kind = RuntimeError
         with _warnings("always"):
             recording.__exit__(kind, None, None)
 

@@ -52,7 +52,7 @@ class record_memory_history(contextlib.AbstractContextManager):
         step_at: the name of a function, each of whose calls is a step: "Engine.step", or "package.engine:Engine.step".
             For servers, which have no optimizer.
         holders: whether the recording names what holds tensors at the end, apart from models and optimizers: variables,
-            lists, closures. Takes about two seconds at most.
+            lists, closures. Takes about two seconds of processor time at most.
         shapes: whether shape and dtype of the tensors that are saved for backward, and of gradients, are recorded in
             every step, not only in those whose references are followed. Costs about 8 ms a step for 12 blocks. Those of
             tensors that are live at the end are recorded in any case.

@@ -77,12 +77,14 @@ class Session:
         self._listed_roots = set()
         self._listed_names = {}
         self._marked = MarkedSteps(options["step_at"]) if options["step_at"] else None
-        self._tracker = Tracker(Tags(kind), self._names, self._begin_step, self._list_tensors, self._marked)
+        self._tags = Tags(kind)
+        self._tracker = Tracker(self._tags, self._names, self._begin_step, self._list_tensors, self._marked)
         self._saves = (options["of_program"] or {}).get("saves")
         if self._saves is not None:
             self._tracker.before_forward = lambda: self._saves.look(self)
         self._termination = Termination(self._write_before_exit)
-        self._is_recording = self._is_over = self._is_writing = self._has_dumped_oom = False
+        self._is_recording = self._is_over = self._is_writing = False
+        self._failed_requests = 0
         self._files_written = 0
         self._last_step = -1
         # Recordings of the program's own.
@@ -118,7 +120,8 @@ class Session:
         if self._saves is not None:
             self._saves.stop()
         written_before = self._files_written
-        is_oom = error is not None and issubclass(error, _device.OutOfMemoryError) and self._has_dumped_oom
+        # The file of the first failed request has all, unless the program has handled it, and a later one ends it.
+        is_oom = error is not None and issubclass(error, _device.OutOfMemoryError) and self._failed_requests == 1
         try:
             if self._is_recording and not is_oom:
                 # Where warnings are errors, none replaces the program's own error.
@@ -244,7 +247,9 @@ class Session:
             self._is_recording = self._is_over = False
             self._history.stop()
         self._last_step = number
-        if number == 1 and self._marked is None and (self._options["of_program"] or {}).get("is_within_step"):
+        is_within_step = (self._options["of_program"] or {}).get("is_within_step")
+        # A step may be marked within forward.
+        if number == 1 and is_within_step and not self._tags.threads.current.is_inside:
             # The first model that is called in a whole step is the model, as it is from the program's start on.
             self._names.restart()
             self._listed_roots.clear()
@@ -450,9 +455,10 @@ class Session:
 
     def observe_oom(self):
         """Writes the recording, the first time that an allocation fails."""
-        if self._options["on_oom"] and self._is_recording and not self._has_dumped_oom:
-            self._has_dumped_oom = True
-            self.dump_quietly("oom")
+        if self._options["on_oom"] and self._is_recording:
+            self._failed_requests += 1
+            if self._failed_requests == 1:
+                self.dump_quietly("oom")
         for part in self.parts:
             part.observe_oom()
 

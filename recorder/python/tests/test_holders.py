@@ -1,7 +1,10 @@
 """What holds tensors at the end of a recording, for programs that leak in the usual ways."""
 
+import functools
 import gc
+import itertools
 import json
+import time
 
 import pytest
 
@@ -102,6 +105,18 @@ def test_a_closure_a_traceback_and_a_cycle_are_named(torch, held):
     ), rows
     assert any(holder.startswith("errors → inner in fail()") for holder in holders), rows
     assert any(holder.startswith("no variable, but a tuple, as in a reference cycle") for holder in holders), rows
+
+
+def test_entries_with_numbers_are_one_row_and_a_busy_machine_finds_as_much(torch, held, monkeypatch):
+    # Other programs take the time.
+    monkeypatch.setattr(time, "monotonic", itertools.count(step=60).__next__)
+
+    def keep(loss):
+        hooks = KEPT.setdefault("hooks", {})
+        hooks[len(hooks)] = functools.partial(print, torch.zeros(256, device="cuda"))
+
+    rows = held(keep)
+    assert (f"{__name__}.KEPT[hooks] (dict of 12, [256] float32)", 12) in [row[:2] for row in rows], rows
 
 
 def test_of_tensors_of_several_kinds_most_are_described(torch, held):

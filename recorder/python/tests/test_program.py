@@ -386,27 +386,34 @@ def test_steps_that_are_asked_for_from_outside_end_also_where_the_whole_program_
     assert len(steps["part"]) == 2 and steps["part"] < steps["whole"] and max(steps["part"]) > 1, steps
 
 
-def test_a_recording_that_begins_between_two_models_names_them_as_one_from_the_start(torch, tmp_path):
+class Pair:
+    """Two models that are trained together."""
+
+    def train(self, between=lambda: None):
+        encoded = self.encoder(self.data)
+        between()
+        self.head(encoded).sum().backward()
+        self.optimizer.step()
+
+
+@pytest.mark.parametrize("step_at", [None, "Pair.train"])
+def test_a_recording_that_begins_between_two_models_names_them_as_one_from_the_start(torch, tmp_path, step_at):
     from highwater import _attached
 
-    encoder = torch.nn.Sequential(torch.nn.Linear(8, 8)).cuda()
-    head = type("Head", (torch.nn.Sequential,), {})(torch.nn.Linear(8, 8)).cuda()
-    optimizer = torch.optim.SGD([*encoder.parameters(), *head.parameters()], momentum=0.9)
-
-    def train(between=lambda: None):
-        encoded = encoder(torch.zeros(4, 8, device="cuda"))
-        between()
-        head(encoded).sum().backward()
-        optimizer.step()
+    pair = Pair()
+    pair.data = torch.zeros(4, 8, device="cuda")
+    pair.encoder = torch.nn.Sequential(torch.nn.Linear(8, 8)).cuda()
+    pair.head = type("Head", (torch.nn.Sequential,), {})(torch.nn.Linear(8, 8)).cuda()
+    pair.optimizer = torch.optim.SGD([*pair.encoder.parameters(), *pair.head.parameters()], momentum=0.9)
 
     scopes = []
     for name in ("start", "between"):
-        options = {"steps": range(1, 3), "convert": False}
+        options = {"steps": range(1, 3), "step_at": step_at, "convert": False}
         attach = functools.partial(_attached.begin, str(tmp_path / f"{name}.snap"), options, lambda _: None)
         if name == "start":
             attach()
-        train(*([attach] if name == "between" else []))
+        pair.train(*([attach] if name == "between" else []))
         for _ in range(3):
-            train()
+            pair.train()
         scopes.append(scopes_of(tmp_path / f"{name}.pickle"))
     assert scopes[0] == scopes[1] and {"0", "Head.0"} <= scopes[0], scopes

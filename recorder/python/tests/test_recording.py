@@ -1,5 +1,6 @@
 """What a recording does to its program: nothing that remains, and no error of its own."""
 
+import contextlib
 import json
 import os
 import pickle
@@ -196,13 +197,12 @@ model = Gpt(blocks=4, width=256, vocabulary=64).cuda()
 error = None
 try:
     with highwater.record_memory_history(sys.argv[1], convert=False):
-        for _ in range(2):
-            try:
-                kept = []
-                while True:
-                    kept.append(model(torch.zeros(64, 256, dtype=torch.long, device="cuda")))
-            except torch.cuda.OutOfMemoryError as caught:
-                error = caught
+        try:
+            kept = []
+            while True:
+                kept.append(model(torch.zeros(64, 256, dtype=torch.long, device="cuda")))
+        except torch.cuda.OutOfMemoryError as caught:
+            error = caught
         raise error
 except torch.cuda.OutOfMemoryError as caught:
     assert caught is error
@@ -226,6 +226,22 @@ def test_the_programs_own_error_arrives_and_one_file_is_written(torch, tmp_path)
     if failed.get("user_metadata"):
         assert json.loads(failed["user_metadata"])["scope"].startswith("blocks.")
     assert snapshot["highwater_run"]["reason"] == "oom"
+
+
+def test_a_failed_request_after_one_that_the_program_has_handled_is_recorded_too(torch, tmp_path):
+    run = highwater.record_memory_history(tmp_path / "step.snap", convert=False)
+    with pytest.raises(torch.cuda.OutOfMemoryError), run:
+        with contextlib.suppress(torch.cuda.OutOfMemoryError):
+            torch.zeros(1 << 50, device="cuda")
+        kept = torch.zeros(1000, device="cuda")
+        torch.zeros(1 << 51, device="cuda")
+    del kept
+    failed = {}
+    for path in tmp_path.iterdir():
+        with open(path, "rb") as file:
+            events = pickle.load(file)["device_traces"][0]
+        failed[path.name] = [event["size"] >> 50 for event in events if event["action"] == "oom"]
+    assert failed == {"step.oom.pickle": [4], "step.pickle": [4, 8]}
 
 
 def test_a_recording_without_backward_starts_no_threads(torch, tmp_path):
