@@ -69,10 +69,10 @@ fn embed_package(out: &Path) {
 /// Embeds the app for browsers, if it was built. Releases set `HIGHWATER_REQUIRE_PAGE`.
 fn embed_page(out: &Path) {
     println!("cargo::rerun-if-env-changed=HIGHWATER_REQUIRE_PAGE");
-    // The target folder, perhaps below the triple of `--target`, the profile and `build`.
-    let folders: Vec<PathBuf> = out.ancestors().skip(4).take(2).map(|target| target.join("page")).collect();
-    let is_built = |folder: &&PathBuf| folder.join(PAGE_FILES[0]).is_file();
-    let found = folders.iter().find(is_built);
+    // The target folder, perhaps below the triple of `--target`, the profile and `build`; else that of the sources.
+    let near = out.ancestors().skip(4).take(2).map(|target| target.join("page"));
+    let folders: Vec<PathBuf> = near.chain(["../target/page".into()]).collect();
+    let found = folders.iter().find(|folder| folder.join(PAGE_FILES[0]).is_file());
     // A watched folder must exist, else Cargo runs this script every time.
     let watched = found.unwrap_or(&folders[0]);
     std::fs::create_dir_all(watched).expect("Cargo's output folder is not writable");

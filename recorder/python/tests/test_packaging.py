@@ -286,6 +286,24 @@ def test_the_installer_for_windows_leaves_the_shell_as_it_was():
     assert not re.search(r"(?m)^\$", read(PACKAGING, "install.ps1"))
 
 
+@pytest.mark.skipif(shutil.which("rustc") is None, reason="needs rustc")
+def test_sources_bring_the_app_for_browsers_wherever_cargo_puts_its_output(tmp_path):
+    script, sources = tmp_path / "script", tmp_path / "sources"
+    command = ["rustc", "--edition", "2024", os.path.join(ROOT, "viewer", "build.rs"), "-o", script]
+    subprocess.run(command, check=True, cwd=tmp_path)
+    for folder in ("viewer", "recorder/python/highwater", "target/page"):
+        (sources / folder).mkdir(parents=True)
+    names = ("app.wasm.gz", "app.js.gz")
+    for name in names:
+        (sources / "target" / "page" / name).write_text(f"{name} of the sources")
+    for output in (sources / "target", tmp_path / "cache" / "x86_64-unknown-linux-gnu"):
+        out = output / "debug" / "build" / "highwater-0" / "out"
+        out.mkdir(parents=True)
+        environment = {**os.environ, "OUT_DIR": str(out), "CARGO_MANIFEST_DIR": str(sources / "viewer")}
+        subprocess.run([script], check=True, cwd=sources / "viewer", env={**environment, "HIGHWATER_REQUIRE_PAGE": "1"})
+        assert [(out / name).read_text() for name in names] == [f"{name} of the sources" for name in names]
+
+
 def test_workflows_pin_actions_and_give_each_job_what_it_needs():
     workflows = glob.glob(os.path.join(ROOT, ".github", "workflows", "*.yml"))
     actions = glob.glob(os.path.join(ROOT, ".github", "actions", "*", "action.yml"))
