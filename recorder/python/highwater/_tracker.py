@@ -176,8 +176,7 @@ class Tracker:
                     scope = self._names.add(module, thread.scope, is_outermost=False)
                 outer = thread.scope
                 if scope is None or scope == outer:
-                    run = target(module)
-                    return run(*args, **kwargs)
+                    return target(module)(*args, **kwargs)
                 self._note_nodes(thread, scope)
                 tags.set(thread, thread.phase, scope)
                 references.enter(scope, args, kwargs)
@@ -232,8 +231,7 @@ class Tracker:
         @functools.wraps(original)
         def zero_grad(owner, /, *args, **kwargs):
             if self._is_active and not _is_compiling():
-                thread = self._tags.threads.current
-                is_of_training = not thread.optimizers and self._is_training()
+                is_of_training = not self._tags.threads.current.optimizers and self._is_training()
                 if is_of_training and self._steps.begins_with("zero_grad") and self._is_counting:
                     self._end_step()
             return original(owner, *args, **kwargs)
@@ -465,7 +463,9 @@ class Tracker:
                 empty = torch.empty(0, device=f"{_device.name()}:{device}", requires_grad=True)
                 output = empty.view_as(empty)
                 output.grad_fn.register_prehook(lambda gradients: self._tags.clear())
-                torch.autograd.grad(output, empty, torch.empty(0, device=empty.device))
+                # `torch.autograd.grad` imports the compiler, for seconds, which changes the exit status of an interrupt.
+                run = torch.autograd.Variable._execution_engine.run_backward
+                run((output,), (empty.detach(),), False, False, (empty,), True, accumulate_grad=False)
 
 
 class Engine:

@@ -176,6 +176,18 @@ def test_variables_of_the_environment_record_a_program(launch, by_environment):
     assert (plain.returncode, plain.stderr) == (0, "")
 
 
+def test_an_interrupted_program_has_the_status_of_an_interrupt_and_imports_no_compiler_at_its_end(
+    launch, by_environment
+):
+    # Called after the recording has been written.
+    compiler = "import atexit, sys\natexit.register(lambda: print('sympy' in sys.modules))\n"
+    done = by_environment(compiler + SHORT + "raise KeyboardInterrupt", record="all.snap")
+    assert (done.returncode, launch.files()) == (-signal.SIGINT, ["all.snap"])
+    assert done.stdout.endswith("\nFalse\n") and done.stderr.endswith("\nKeyboardInterrupt\n"), done
+    peak = launch.answer("peak", "all.snap", "--by", "phase")
+    assert "backward" in {group["key"] for group in peak["groups"]}, peak
+
+
 def test_a_variable_keeps_what_failed_requests_need_and_nothing_else(launch, by_environment):
     assert by_environment(SHORT, oom_snapshot="dumps").returncode == 0
     assert list((launch.folder / "dumps").iterdir()) == []
