@@ -143,7 +143,8 @@ impl<'a> OomReport<'a> {
         let lead = format!("Out of memory{on}: {asked}, {when}; {fill}.");
         page.headline(&lead)?;
         page.table(&holders_table(trace, case))?;
-        let sentences = [Some(case.cause_text()), case.helps(), case.does_not_help(), Some(case.reason_text())];
+        let (cause, why) = (Some(case.cause_text()), Some(case.reason_text()));
+        let sentences = [case.state_text(), cause, case.helps(), case.does_not_help(), why];
         let notes = case.request.notes.iter().map(|note| format!("Note: {note}."));
         for text in sentences.into_iter().flatten().chain(notes) {
             page.line(&text)?;

@@ -112,7 +112,7 @@ fn in_a_small_window_the_analysis_of_a_failed_request_is_in_full_above_the_map()
 fn a_failed_request_has_a_label_in_the_timeline_that_leads_to_its_analysis() {
     let (mut harness, _) = small(FAILED);
     let flag = harness.get_by_label("Why it failed").rect();
-    harness.get_by_label_contains("Out of memory: 50 MiB requested at forward\n");
+    harness.get_by_label("Out of memory: 50 MiB requested at forward");
     let plot = harness.state().current().unwrap().timeline.frame().unwrap().rect;
     assert!(plot.contains_rect(flag), "{flag:?} in {plot:?}");
     harness.get_by_label("Why it failed").click();

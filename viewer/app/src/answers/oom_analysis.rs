@@ -8,6 +8,8 @@ use highwater_snapshots::{
     BlockId, DeviceId, EventId, Phase, count_of, format_bytes, format_count, format_required_bytes,
 };
 
+use super::request_failure::unfinished_state;
+
 /// Maximum number of groups of live blocks that are listed.
 const TOP_HOLDERS: usize = 5;
 /// Maximum number of groups in the list of blocks to free.
@@ -15,6 +17,11 @@ const TOP_EVICTED: usize = 8;
 
 /// If live blocks take at least this percentage of the device, the success of a single request means little.
 const FULL_PERCENT: u64 = 97;
+
+/// The percentage of a device of `all` bytes that live blocks take; `None` if that is not nearly all of it.
+pub(crate) fn full_percent(allocated: u64, all: u64) -> Option<u64> {
+    allocated.saturating_mul(100).checked_div(all).filter(|percent| *percent >= FULL_PERCENT)
+}
 
 /// A change that may let a failed request succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,6 +129,8 @@ pub struct OomAnalysis {
     pub holders: LiveGroups,
     /// The smallest set of live blocks to free, grouped by the same keys.
     pub smallest_eviction: Option<LiveGroups>,
+    /// The optimizer state, if the request was for more of it.
+    pub state: Option<String>,
     /// The results of the replays, or the reason none could be made.
     pub trials: Result<Trials, String>,
     /// Whether PyTorch made the recording, so that advice on settings names its environment variable.
@@ -146,10 +155,11 @@ impl OomAnalysis {
             .smallest_eviction()
             .map(|smallest_eviction| LiveGroups::of(trace, &smallest_eviction.blocks, &keys, TOP_EVICTED));
         let (step, phase) = trace.spans.at(request.event).map_or((None, Phase::Setup), |span| (span.step, span.phase));
+        let state = unfinished_state(trace, live, request.event);
         let trials = test(&request, &holders);
         let is_pytorch = trace.header.recorder.starts_with("PyTorch");
         let events_before = trace.start.events;
-        Self { request, device, step, phase, holders, smallest_eviction, trials, is_pytorch, events_before }
+        Self { request, device, step, phase, holders, smallest_eviction, state, trials, is_pytorch, events_before }
     }
 
     /// Returns the index of `event` in the whole recording.
@@ -186,11 +196,16 @@ impl OomAnalysis {
         }
     }
 
+    fn full_percent(&self) -> Option<u64> {
+        full_percent(self.request.allocated, self.request.device_memory().bytes)
+    }
+
     /// Returns the cause and its certainty, as a clause.
     pub(crate) fn verdict_text(&self) -> String {
-        let cause = match self.cause() {
-            Verdict::Capacity => "the device is too small",
-            cause => cause.name(),
+        let cause = match (self.cause(), self.full_percent()) {
+            (Verdict::Capacity, _) => "the device is too small".to_owned(),
+            (Verdict::Fragmentation, Some(percent)) => format!("fragmentation, with the device {percent}% full"),
+            (cause, _) => cause.name().to_owned(),
         };
         let certainty = if self.is_tested() { "Cause (confirmed by replay)" } else { "Probable cause" };
         format!("{certainty}: {cause}")
@@ -227,17 +242,20 @@ impl OomAnalysis {
             format_bytes(request.device_free)
         );
         let largest = format_bytes(request.holes.first().map_or(0, |hole| hole.bytes));
-        if self.cause() == Verdict::Capacity && self.fails_with_expandable_segments() {
-            let even = "even with expandable segments the request fails";
-            return format!("{even}: {free}, and the largest free range is {largest}");
-        }
-        format!("{free}, and the largest free range is {largest}")
+        let is_too_small = self.cause() == Verdict::Capacity && self.fails_with_expandable_segments();
+        let even = if is_too_small { "even with expandable segments the request fails: " } else { "" };
+        format!("{even}{free}, and the largest free range is {largest}")
     }
 
     fn fails_with_expandable_segments(&self) -> bool {
         let is_it = |remedy: &Remedy| matches!(remedy, Remedy::Settings(text) if text == "expandable_segments:True");
         let trials = self.trials.as_ref().map_or(&[][..], |trials| trials.results.as_slice());
         trials.iter().any(|trial| is_it(&trial.remedy) && trial.outcome != Outcome::Met)
+    }
+
+    /// Returns the optimizer state that the request left unfinished, as a sentence.
+    pub fn state_text(&self) -> Option<String> {
+        self.state.as_ref().map(|state| format!("{state}."))
     }
 
     /// Returns the changes that let the request succeed as a sentence, the easiest first; `None` if there are none or
@@ -250,13 +268,9 @@ impl OomAnalysis {
         let settings = met.iter().find(|one| matches!(one, Remedy::Settings(_))).filter(|_| self.is_pytorch);
         let first = settings.and_then(|one| listed.iter_mut().find(|name| name.starts_with(&self.name(one))));
         first.into_iter().for_each(|name| name.insert_str(0, "PYTORCH_CUDA_ALLOC_CONF="));
-        let all = self.request.device_memory().bytes;
-        let next = match self.request.allocated.saturating_mul(100).checked_div(all) {
-            Some(percent) if percent >= FULL_PERCENT => {
-                format!(" Live blocks fill {percent}% of the device: later requests may still fail.")
-            }
-            _ => String::new(),
-        };
+        let next = self.full_percent().map_or_else(String::new, |percent| {
+            format!(" Live blocks fill {percent}% of the device: later requests may still fail.")
+        });
         (!listed.is_empty())
             .then(|| format!("Would have let the request succeed{}: {}.{next}", trials.in_replay(), listed.join("; ")))
     }

@@ -1,10 +1,10 @@
 //! Sentences about failed requests, for the command line and the app.
 
-use highwater_analysis::{FailedRequest, LeadingFrame, leading_frame};
+use highwater_analysis::{FailedRequest, LeadingFrame, Totals, leading_frame};
 use highwater_snapshots::{StackId, Trace, format_bytes, format_bytes_apart};
 
 use super::moment::at_event;
-use crate::answers::oom_analysis::OomAnalysis;
+use crate::answers::oom_analysis::{OomAnalysis, full_percent};
 use crate::answers::request_failure::RequestFailure;
 
 /// Formats a request made at `stack`, such as `512 MiB requested by matmul of net.fc`, or `512 MiB requested at
@@ -24,12 +24,14 @@ pub fn failure_text(failure: &RequestFailure) -> String {
     format!("{requested} requested with {free} free on the device, {when}")
 }
 
-/// Describes the free memory, such as `5 MiB free on the device, 2 GiB free in segments`. If the sum of both would
-/// suffice, the text names fragmentation.
-pub(crate) fn free_text(failure: &RequestFailure, free_in_segments: u64) -> String {
+/// Describes the free memory, such as `5 MiB free on the device, 2 GiB free in segments`, where the device has these
+/// totals. If the sum of both would suffice, the text names fragmentation, unless live blocks fill the device.
+pub(crate) fn free_text(failure: &RequestFailure, totals: &Totals) -> String {
+    let free_in_segments = totals.reserved.saturating_sub(totals.active);
+    let is_full = full_percent(totals.allocated, failure.device_free.saturating_add(totals.reserved)).is_some();
     let [device, segments] = [failure.device_free, free_in_segments].map(format_bytes);
     let enough = failure.device_free.saturating_add(free_in_segments);
-    match (failure.device_free + 1..=enough).contains(&failure.requested) {
+    match !is_full && (failure.device_free + 1..=enough).contains(&failure.requested) {
         true => format!("Probably fragmentation: {device} free on the device and {segments} in segments"),
         false => format!("{device} free on the device, {segments} free in segments"),
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use eframe::egui::Ui;
 use highwater_analysis::{Filter, Matches, Moment};
-use highwater_snapshots::{BlockId, EventId};
+use highwater_snapshots::BlockId;
 
 use crate::gui::colouring::Colouring;
 use crate::gui::identity::Identity;
@@ -53,15 +53,15 @@ pub struct Under<'a> {
     pub frame: &'a PlotFrame,
     /// The picture of the visible range.
     pub picture: &'a Picture,
-    /// The cause of a failed request, at its event.
-    pub failure_cause: Option<&'a (EventId, String)>,
+    /// The title and the lines of the label of a failed request.
+    pub failure: Option<&'a [String; 2]>,
 }
 
 impl<'a> Under<'a> {
     /// Returns the timeline's frame and picture; `None` until its first picture is drawn.
     pub fn of(timeline: &'a Timeline) -> Option<Self> {
-        let failure_cause = timeline.failure_cause.as_ref();
-        Some(Self { frame: timeline.frame()?, picture: timeline.picture()?, failure_cause })
+        let failure = timeline.failure.known().and_then(Option::as_ref);
+        Some(Self { frame: timeline.frame()?, picture: timeline.picture()?, failure })
     }
 }
 

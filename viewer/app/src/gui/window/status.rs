@@ -78,7 +78,7 @@ fn failed(recording: &Recording, device: usize) -> Option<String> {
 
 /// Shows `text` as a link to the next failed request.
 fn failed_ui(ui: &mut Ui, text: String) -> Option<Command> {
-    let text = RichText::new(text).color(Shades::in_ui(ui).warning);
+    let text = RichText::new(text).color(Shades::in_ui(ui).failure());
     let tooltip = format!("Out of memory. {} ({})", Command::NextOom.tooltip(), Command::NextOom.keys()[0]);
     ui.add(Link::new(text)).on_hover_text(tooltip).clicked().then_some(Command::NextOom)
 }

@@ -59,7 +59,7 @@ pub(super) fn failed_ui(ui: &mut Ui, explained: &Explained, can_click: bool) -> 
     let mut action = None;
     ui.horizontal_wrapped(|ui| {
         let text = format!("Out of memory: {requests}, so the run may need more than was recorded.");
-        ui.add(Label::new(RichText::new(text).color(Shades::in_ui(ui).warning)).wrap());
+        ui.add(Label::new(RichText::new(text).color(Shades::in_ui(ui).failure())).wrap());
         if can_click {
             let button = ui.small_button("Show why it failed");
             let tooltip = "Show the failed request in Segments: its cause and possible fixes.";

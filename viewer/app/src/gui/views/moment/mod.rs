@@ -24,7 +24,7 @@ pub use choosers::MomentLook;
 
 use crate::figures::moment::{peak_name, total_name};
 use crate::gui::legend::peak_cause;
-use crate::gui::views::timeline::failure_at;
+use crate::gui::views::timeline::fails_at;
 use crate::gui::views::view::{Action, Reason, RecordingView, ViewContext, WriteTable, whole_table};
 use crate::gui::widgets::{
     Query, Shades, TableState, computed, fit, least_height_ui, moment_text, place_ui, theme, when,
@@ -255,11 +255,11 @@ impl MomentPanel {
         }
         let response = ui.weak(text);
         response.on_hover_text(moment_text(&context.moment));
-        let known = context.under.and_then(|under| under.failure_cause);
-        let failure = failure_at(recording, context.selection, &context.moment, known);
-        if let Some(text) = &failure {
-            let text = RichText::new(text).strong().color(Shades::in_ui(ui).warning);
-            ui.label(text).on_hover_text("The failed request; see Segments.");
+        let failure = context.under.and_then(|under| under.failure);
+        if let Some([title, lines]) = failure.filter(|_| fails_at(recording, context.selection, &context.moment)) {
+            let title = RichText::new(title).strong().color(Shades::in_ui(ui).failure());
+            ui.label(title).on_hover_text("The failed request; see Segments.");
+            ui.strong(lines);
         } else if context.moment == context.index().peak(&recording.trace, metric)
             && let Some(text) = peak_cause(recording, context.selection.device, metric)
         {

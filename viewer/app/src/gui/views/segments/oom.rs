@@ -45,7 +45,7 @@ pub(super) fn choice_ui(ui: &mut Ui, state: &State, current: Option<usize>) -> O
         None => format!("Why {} failed", count_of(count as u64, "request")),
     };
     let mut go = |ui: &mut Ui, name: &str, row: Option<usize>, tooltip: &str| {
-        let button = eframe::egui::Button::new(RichText::new(name).color(shades.warning));
+        let button = eframe::egui::Button::new(RichText::new(name).color(shades.failure()));
         let response = ui.add_enabled(row.is_some(), button).on_hover_text(tooltip);
         if response.clicked() {
             asked = row;
@@ -78,18 +78,11 @@ pub(super) fn failed_ui(
             ui.scope(|ui| words_ui(ui, failed, analysis, paint));
             ui.add_space(4.0);
             let has_third = ui.available_width() > theme::OOM_PANEL_WIDE;
-            ui.columns(if has_third { 3 } else { 2 }, |sides| match sides {
-                [picture, blocks] => {
-                    bars_ui(picture, failed, paint);
-                    facts_ui(picture, failed);
-                    blocks_ui(blocks, failed, analysis, is_picture, &mut asked);
-                }
-                [picture, facts, blocks] => {
-                    bars_ui(picture, failed, paint);
-                    facts_ui(facts, failed);
-                    blocks_ui(blocks, failed, analysis, is_picture, &mut asked);
-                }
-                _ => {}
+            ui.columns(if has_third { 3 } else { 2 }, |sides| {
+                let [picture, facts @ .., blocks] = sides else { return };
+                bars_ui(picture, failed, paint);
+                facts_ui(facts.first_mut().unwrap_or(picture), failed);
+                blocks_ui(blocks, failed, analysis, is_picture, &mut asked);
             });
         });
     });
@@ -111,8 +104,8 @@ fn words_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>,
     ui.add(Label::new(RichText::new(headline).strong()).wrap());
     ui.spacing_mut().item_spacing.y = 1.0;
     // Possible fixes come right after the cause, so that a low panel shows both without scrolling.
-    let sentences =
-        [Some(analysis.cause_text()), analysis.helps(), Some(analysis.reason_text()), analysis.does_not_help()];
+    let (cause, why) = (Some(analysis.cause_text()), Some(analysis.reason_text()));
+    let sentences = [analysis.state_text(), cause, analysis.helps(), why, analysis.does_not_help()];
     let notes = failed.notes.iter().map(|note| format!("Note: {note}."));
     let font = TextStyle::Body.resolve(ui.style());
     let [strong, plain] = [ui.visuals().strong_text_color(), ui.visuals().text_color()];
@@ -226,7 +219,7 @@ fn bars_ui(ui: &mut Ui, failed: &FailedRequest, paint: &Paint<'_>) {
     bar_ui(
         ui,
         (failed.rounded, longest),
-        shades.warning,
+        shades.failure(),
         &format!("{} requested", format_bytes(failed.rounded)),
         shades,
     );
@@ -260,7 +253,7 @@ fn bar_ui(ui: &mut Ui, (bytes, longest): (u64, u64), colour: Color32, text: &str
     let (x, ink) = if width + galley.size().x + 8.0 < rect.width() {
         (bar.right() + 6.0, shades.strong)
     } else {
-        (rect.left() + 6.0, if colour == shades.warning { shades.canvas } else { shades.strong })
+        (rect.left() + 6.0, if colour == shades.failure() { shades.canvas } else { shades.strong })
     };
     painter.text(pos2(x, rect.center().y), Align2::LEFT_CENTER, text, font, ink);
     response.widget_info(|| WidgetInfo::labeled(Role::Label, true, text));

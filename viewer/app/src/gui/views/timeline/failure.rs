@@ -1,15 +1,21 @@
 //! The marks of failed requests, one of which has a label.
 
+use std::sync::Arc;
+
 use highwater_analysis::Moment;
 use highwater_snapshots::EventId;
 
 use super::Timeline;
 use super::marks::FailedMark;
-use crate::answers::request_failure::RequestFailure;
+use crate::answers::request_failure::{RequestFailure, unfinished_state};
 use crate::figures::cause::failure_title;
 use crate::figures::requests::free_text;
+use crate::gui::identity::Identity;
 use crate::gui::widgets::when;
 use crate::{Recording, Selection, drawn_metric};
+
+/// What the text of a failed request depends on: the recording, the request's moment, and its cause if it is known.
+pub(super) type FailureKey = (Identity<Recording>, Option<usize>, Option<(EventId, String)>);
 
 /// The moments of the failed requests of the selected device.
 fn failures(recording: &Recording, selection: &Selection) -> impl DoubleEndedIterator<Item = usize> + Clone {
@@ -24,43 +30,32 @@ pub(crate) fn labelled_failure(recording: &Recording, selection: &Selection) -> 
     pinned.or_else(|| failures.next_back())
 }
 
-/// The failed request that has a label, where the moment `at` is its own, or the peak before it.
-pub(crate) fn failure_at(
-    recording: &Recording,
-    selection: &Selection,
-    at: &Moment,
-    cause: Option<&(EventId, String)>,
-) -> Option<String> {
-    let moment = labelled_failure(recording, selection)?;
-    let failure = RequestFailure::of(&recording.trace, EventId::from_index(moment.checked_sub(1)?))?;
+/// Returns whether the failed request that has a label is at the moment `at`, or `at` is the peak before it.
+pub(crate) fn fails_at(recording: &Recording, selection: &Selection, at: &Moment) -> bool {
+    let Some(moment) = labelled_failure(recording, selection) else { return false };
     let peak = recording.devices[selection.device].peak(&recording.trace, selection.metric);
-    let is_there = (moment - 1..=moment).contains(&at.position()) || (at == &peak && at.position() < moment);
-    let text = || {
-        format!(
-            "{}\n{}",
-            failure_title(&recording.trace, &failure),
-            cause_of(recording, selection, (&failure, moment), cause)
-        )
-    };
-    is_there.then(text)
-}
-
-/// The cause of a failed request at a moment, or before that is known the memory that was free.
-fn cause_of(
-    recording: &Recording,
-    selection: &Selection,
-    (failure, moment): (&RequestFailure, usize),
-    cause: Option<&(EventId, String)>,
-) -> String {
-    let totals = recording.devices[selection.device].series.before_position(&recording.trace, moment);
-    let free = || free_text(failure, totals.reserved.saturating_sub(totals.active));
-    cause.filter(|(event, _)| *event == failure.event).map_or_else(free, |(_, cause)| cause.clone())
+    (moment - 1..=moment).contains(&at.position()) || (at == &peak && at.position() < moment)
 }
 
 impl Timeline {
     /// Sets the cause of the failed request at an event, once it is known.
     pub(crate) fn set_failure_cause(&mut self, cause: Option<(EventId, String)>) {
         self.failure_cause = cause;
+    }
+
+    /// Describes the failed request that has a label: its title, and below it what was being created and the cause, or
+    /// before that is known the memory that was free.
+    pub(super) fn describe_failure(&mut self, recording: &Arc<Recording>, selection: &Selection) {
+        let key = (Identity::of(recording), labelled_failure(recording, selection), self.failure_cause.clone());
+        let (trace, index) = (&recording.trace, &recording.devices[selection.device]);
+        self.failure.get(key, |(_, moment, cause)| {
+            let failure = RequestFailure::of(trace, EventId::from_index((*moment)?.checked_sub(1)?))?;
+            let cause = cause.as_ref().filter(|(event, _)| *event == failure.event).map(|(_, cause)| cause.clone());
+            let free = || free_text(&failure, &index.series.before_position(trace, (*moment).unwrap_or(0)));
+            let state = unfinished_state(trace, &index.live, failure.event);
+            let lines: Vec<String> = state.into_iter().chain([cause.unwrap_or_else(free)]).collect();
+            Some([failure_title(trace, &failure), lines.join("\n")])
+        });
     }
 
     /// Returns the marks of the failed requests of the selected device. The pinned request, or the last one, has a
@@ -72,12 +67,9 @@ impl Timeline {
             let failure = moment.checked_sub(1).and_then(|row| RequestFailure::of(trace, EventId::from_index(row)));
             let total = index.moment(trace, drawn_metric(selection.metric), moment).bytes as f64;
             let asked = failure.map(|failure| [total, total + failure.requested as f64]);
-            let failure = failure.filter(|_| Some(moment) == labelled);
-            let label = failure.map(|failure| {
-                let cause = cause_of(recording, selection, (&failure, moment), self.failure_cause.as_ref());
-                let place = when(&index.moment(trace, selection.metric, moment));
-                (failure_title(trace, &failure), format!("{cause}\n{place}"))
-            });
+            let text = self.failure.known().and_then(Option::as_ref).filter(|_| Some(moment) == labelled);
+            let place = || when(&index.moment(trace, selection.metric, moment));
+            let label = text.map(|[title, text]| (title.clone(), format!("{text}\n{}", place())));
             FailedMark { x: selection.middle_of(trace, moment), asked, label }
         };
         failures(recording, selection).map(mark).collect()

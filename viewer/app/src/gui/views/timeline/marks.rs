@@ -58,7 +58,8 @@ pub(crate) fn paint_peak(
     let foot = frame.rect.bottom();
     painter.vline(point.x, foot - 7.0..=foot, Stroke::new(2.0, shades.peak));
     let colours = [shades.peak, shades.peak, shades.on_peak, shades.on_peak];
-    let flag = paint_flag(&painter, frame.rect, point, (&title, text), colours, (&mut *labels, is_clear));
+    let rules: [Rule<'_>; 2] = [&is_clear, &|place| is_over(place, point)];
+    let flag = paint_flag(&painter, frame.rect, point, (&title, text), colours, (&mut *labels, &rules));
     diamond(&painter, point, 5.5, shades.peak, shades.on_peak);
     labels.add(mark);
     flag
@@ -67,16 +68,25 @@ pub(crate) fn paint_peak(
 /// Width in points at which the text of a flag wraps if there is no place for whole lines.
 const FLAG_WIDTH: f32 = 230.0;
 
-/// Paints a title and the lines of `text` with a line to `point`, where `is_clear` is true. If space is limited, paints
-/// only the first line, or its part after a colon, or none; without room for the title, paints nothing. The colours are
-/// those of the field, its edge, the title and the text. Returns the painted area.
+/// Whether a flag may be at a place.
+type Rule<'a> = &'a dyn Fn(Rect) -> bool;
+
+/// Whether a flag at `place` covers no block below its point. Far below the other totals, no place near the point is
+/// above them.
+fn is_over(place: Rect, point: Pos2) -> bool {
+    place.bottom() < point.y
+}
+
+/// Paints a title and the lines of `text` with a line to `point`, where the first of the rules that can be met is. If
+/// space is limited, paints only the first line, or its amount and cause, or none; without room for the title, paints
+/// nothing. The colours are those of the field, its edge, the title and the text. Returns the painted area.
 fn paint_flag(
     painter: &Painter,
     plot: Rect,
     point: Pos2,
     (title, text): (&str, &str),
     [field, edge, strong, plain]: [Color32; 4],
-    (labels, is_clear): (&mut Labels, impl Fn(Rect) -> bool),
+    (labels, rules): (&mut Labels, &[Rule<'_>]),
 ) -> Option<Rect> {
     let lay = |text: &str, room: f32| {
         let lay = |text: &str, size: f32, ink| painter.layout(text.to_owned(), FontId::proportional(size), ink, room);
@@ -94,21 +104,19 @@ fn paint_flag(
         (size, vec2(16.0 + title.size().x, 3.0 + title.size().y - text.size().y), title, text)
     };
     let first = text.lines().next().unwrap_or_default();
-    let brief = first.split_once(": ").map_or("", |(_, brief)| brief);
+    let brief = brief(first);
     let is_apart = |place: &Rect| {
         let is_apart = |rect: Rect| !labels.meets(rect);
         plot.contains_rect(*place) && is_apart(*place) && leader(place.clamp(point), point).all(is_apart)
     };
-    let is_free = |place: &Rect| is_apart(place) && is_clear(place.expand(2.0));
-    // Far below the other totals, no place near the point is above them, but one above the point covers no block.
-    let is_over = |place: &Rect| is_apart(place) && place.bottom() < point.y;
     let lines = [f32::INFINITY, FLAG_WIDTH].map(stacked).into_iter().filter(|_| !text.is_empty());
-    let forms: Vec<_> = lines.chain([first, brief, ""].map(beside)).collect();
-    let placed = |is_good: &dyn Fn(&Rect) -> bool| {
+    let forms: Vec<_> = lines.chain([first, &brief, ""].map(beside)).collect();
+    let placed = |rule: &Rule<'_>| {
+        let is_good = |place: &Rect| is_apart(place) && rule(place.expand(2.0));
         let place = |size: egui::Vec2| places_near(point, size).into_iter().find(is_good);
         forms.iter().find_map(|(size, at, title, text)| Some((place(*size)?, *at, title.clone(), text.clone())))
     };
-    let (rect, at, title, text) = placed(&is_free).or_else(|| placed(&is_over))?;
+    let (rect, at, title, text) = rules.iter().find_map(placed)?;
     painter.line_segment([rect.clamp(point), point], Stroke::new(1.0, edge));
     painter.rect(rect, 4.0, field, Stroke::new(1.5, edge), egui::StrokeKind::Inside);
     painter.galley(rect.left_top() + vec2(8.0, 3.0), title, strong);
@@ -116,6 +124,15 @@ fn paint_flag(
     labels.add(rect);
     leader(rect.clamp(point), point).for_each(|rect| labels.add(rect));
     Some(rect)
+}
+
+/// Shortens the first line of a label to its amount and what is after the colon, or without one to its first clause.
+fn brief(line: &str) -> String {
+    let Some((lead, rest)) = line.split_once(": ") else {
+        return line.split_once(", ").map_or("", |(first, _)| first).to_owned();
+    };
+    let amount = lead.split_whitespace().take(2).filter(|_| lead.starts_with(|sign: char| sign.is_ascii_digit()));
+    amount.chain([rest]).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns positions along the line from a flag to its point, without those near the point.
@@ -137,13 +154,13 @@ fn places_near(point: Pos2, size: egui::Vec2) -> Vec<Rect> {
     places
 }
 
-/// Paints a diamond at `[x, bytes]` on the axes, and `text` with a line to it where `is_clear` is true; paints nothing
-/// if the point is outside the view.
+/// Paints a diamond at `[x, bytes]` on the axes, and a title and `text` with a line to it where `is_clear` is true,
+/// unless there is no title; paints nothing if the point is outside the view.
 pub(crate) fn paint_tagged(
     painter: &Painter,
     frame: &PlotFrame,
     [x, bytes]: [f64; 2],
-    text: &str,
+    text: (&str, &str),
     (labels, is_clear): (&mut Labels, impl Fn(Rect) -> bool),
     shades: &Shades,
 ) {
@@ -151,7 +168,10 @@ pub(crate) fn paint_tagged(
     let point = pos2(frame.screen_x(x), frame.screen_y(bytes));
     if frame.rect.expand(1.0).contains(point) {
         let colours = [shades.canvas, shades.faint, shades.strong, shades.strong];
-        paint_flag(&painter, frame.rect, point, (text, ""), colours, (&mut *labels, is_clear));
+        if !text.0.is_empty() {
+            let is_near = |place: Rect| place.distance_to_pos(point) < NOTE_FAR && is_clear(place);
+            paint_flag(&painter, frame.rect, point, text, colours, (&mut *labels, &[&is_near]));
+        }
         diamond(&painter, point, 5.0, shades.peak, shades.on_peak);
         labels.add(Rect::from_center_size(point, egui::Vec2::splat(10.0)));
     }
@@ -231,21 +251,22 @@ pub(crate) fn paint_ooms(
         }
         painted_to = x;
         for [from, to] in labels.beside(x, frame.rect.top(), frame.rect.bottom()) {
-            painter.vline(x, from..=to, Stroke::new(1.0, shades.warning.gamma_multiply(0.7)));
+            painter.vline(x, from..=to, Stroke::new(1.0, shades.failure().gamma_multiply(0.7)));
         }
         // Fully visible even at the end of the recording.
         let x = x.clamp(frame.rect.left() + 9.0, frame.rect.right() - 9.0);
         let asked = request.asked.map(|bytes| bytes.map(|bytes| frame.screen_y(bytes))).map(|[from, to]| {
             let bar = Rect::from_x_y_ranges(x - 3.0..=x + 3.0, to.min(from - MIN_FAILED)..=from);
-            painter.rect_filled(bar, 1.0, shades.warning);
+            painter.rect_filled(bar, 1.0, shades.failure());
             bar.top().clamp(frame.rect.top() + 9.0, frame.rect.bottom() - 9.0)
         });
         let center = pos2(x, asked.unwrap_or(frame.rect.bottom() - 28.0));
         // Other labels keep their distance from the cross.
         labels.add(Rect::from_center_size(center, vec2(24.0, 16.0)));
         if let Some((title, text)) = &request.label {
-            let colours = [shades.canvas, shades.warning, shades.warning, shades.strong];
-            flag = paint_flag(&painter, frame.rect, center, (title, text), colours, (&mut *labels, &is_clear));
+            let colours = [shades.canvas, shades.failure(), shades.failure(), shades.strong];
+            let rules: [Rule<'_>; 2] = [&is_clear, &|place| is_over(place, center)];
+            flag = paint_flag(&painter, frame.rect, center, (title, text), colours, (&mut *labels, &rules));
         }
         paint_cross(&painter, center, if request.label.is_some() { 7.0 } else { 5.0 }, shades);
     }
@@ -278,7 +299,7 @@ pub(super) fn paint_ruler(
 
 /// Paints the cross of a failed request, `half` points to each side of `center`.
 pub(crate) fn paint_cross(painter: &Painter, center: Pos2, half: f32, shades: &Shades) {
-    for stroke in [Stroke::new(4.5, shades.canvas), Stroke::new(2.5, shades.warning)] {
+    for stroke in [Stroke::new(4.5, shades.canvas), Stroke::new(2.5, shades.failure())] {
         for slant in [vec2(half, half), vec2(half, -half)] {
             painter.line_segment([center - slant, center + slant], stroke);
         }
@@ -357,6 +378,8 @@ pub(crate) fn paint_axis_name(painter: &Painter, frame: &PlotFrame, axis: Axis, 
 
 /// Distance between two candidate positions of a note, in points.
 const NOTE_STEP: f32 = 24.0;
+/// Maximum distance of a label from the point of a curve, in points.
+const NOTE_FAR: f32 = 60.0;
 
 /// Labels the line of the device's capacity if it is in the view.
 pub(crate) fn paint_capacity(

@@ -20,7 +20,7 @@ use highwater_analysis::bands::{Across, BandWindow, Stack};
 use highwater_analysis::{Matches, Metric, Totals};
 use highwater_snapshots::{BlockId, EventId, format_count};
 
-pub(crate) use failure::{failure_at, labelled_failure};
+pub(crate) use failure::{fails_at, labelled_failure};
 pub(crate) use frame::PlotFrame;
 pub(crate) use labels::Labels;
 pub(crate) use marks::{
@@ -97,7 +97,9 @@ pub struct Timeline {
     stack: Option<((Metric, usize), Arc<Stack>)>,
     flags: [Option<egui::Rect>; 2],
     /// The cause of a failed request, if it is known.
-    pub(super) failure_cause: Option<(EventId, String)>,
+    failure_cause: Option<(EventId, String)>,
+    /// The title and the lines of the label of a failed request.
+    pub(super) failure: Memo<failure::FailureKey, Option<[String; 2]>>,
     /// The memory that steps leave allocated, for the overview.
     kept: Memo<overview::KeptKey, Vec<[f64; 2]>>,
     /// The part of the overview being dragged.
@@ -242,6 +244,7 @@ impl Timeline {
             self.renew(recording);
         }
         self.forget_others(selection);
+        self.describe_failure(recording, selection);
         self.is_moving = false;
         let shades = Shades::in_ui(ui);
         ui.spacing_mut().item_spacing.y = 2.0;
@@ -280,7 +283,7 @@ impl Timeline {
         recording: &Recording,
         selection: &mut Selection,
     ) {
-        let response = ui.interact(lanes, ui.scope_id().with("lanes"), egui::Sense::click());
+        let response = ui.interact(lanes, ui.scope_id().with("lanes"), egui::Sense::CLICK);
         let events = response.hover_pos().and_then(|at| lanes::events_at(lanes, at, frame, recording, selection));
         let Some(events) = events else { return };
         let response = response.on_hover_cursor(egui::CursorIcon::PointingHand);

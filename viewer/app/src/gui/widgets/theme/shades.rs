@@ -164,8 +164,13 @@ impl Shades {
         Stroke::new(2.0, self.metric(metric).color)
     }
 
+    /// The colour of failed requests.
+    pub(crate) const fn failure(&self) -> Color32 {
+        self.lines[5]
+    }
+
     /// The colour of the capacity's line.
     pub(crate) fn capacity(&self) -> Stroke {
-        Stroke::new(1.5, self.lines[5])
+        Stroke::new(1.5, self.failure())
     }
 }
