@@ -140,7 +140,7 @@ fn cursors(harness: &Harness<'_, App>) -> [Option<usize>; 2] {
 #[test]
 fn cursors_go_together_aligned_at_the_start_of_the_compared_step() {
     let mut harness = compared();
-    harness.get_by_label("Aligned at the start of step 1; both continue for 9 events.");
+    harness.get_by_label_contains("Aligned at the start of step 1; both continue for 9 events.");
     for side in [0, 1] {
         harness.hover_at(place(&harness, side, 0.6));
         harness.run_steps(3);

@@ -106,10 +106,10 @@ impl Sheet {
             let is_measured = self.measure == Some(at);
             let length =
                 move |row: usize| Some(self.length(row, at).filter(|_| is_measured)? as f32 / self.largest as f32);
-            // The bar of a difference has the colour of the row's state.
+            // The bar of a difference has the colour of the row's state, which is after its category.
             let state = move |row: usize| {
                 let colour = |(at, heading): (usize, &Heading)| (heading.swatch?)(&self.text(row, at));
-                self.columns.iter().enumerate().find_map(colour).filter(|_| has_bars)
+                self.columns.iter().enumerate().rev().find_map(colour).filter(|_| has_bars)
             };
             let look = move |row: usize, cell: Cell| Cell {
                 bar: state(row),

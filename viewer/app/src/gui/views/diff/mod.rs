@@ -4,6 +4,7 @@
 
 mod alignment;
 mod choices;
+mod headline;
 mod sheets;
 mod job;
 mod pair;
@@ -13,7 +14,7 @@ mod steering;
 
 use std::sync::Arc;
 
-use eframe::egui::{self, CentralPanel, Frame, Margin, Panel, RichText, Role, Ui, WidgetInfo};
+use eframe::egui::{self, CentralPanel, Frame, Label, Margin, Panel, RichText, Role, Ui, WidgetInfo};
 use highwater_analysis::{DiffAt, GroupKey, Metric, Moment};
 use highwater_snapshots::format_count;
 
@@ -227,6 +228,7 @@ impl DiffView {
         Panel::top("compared").frame(frame).show(ui, |ui| {
             action = self.sides_ui(ui, recordings, files);
             self.tools_ui(ui, recordings, moments.clone().ok(), paint);
+            self.headline_ui(ui, recordings, &moments);
         });
         let most = (ui.available_height() - theme::MIN_PAIR).max(theme::MIN_DIFFERENCE);
         let panel =
@@ -252,18 +254,16 @@ impl DiffView {
         self.pair.reading = 0.0;
         let moments = self.refresh(ui.ctx(), recordings);
         let alignment = self.alignment(recordings, moments.clone().ok());
-        ui.label(RichText::new(&alignment.words).weak());
+        self.headline_ui(ui, recordings, &moments);
+        ui.weak(&alignment.words);
         let whole = ui.available_rect_before_wrap();
         let (mut upper, mut lower) = (whole, whole);
         upper.max.y = whole.top() + whole.height() * UPPER;
         lower.min.y = upper.max.y + 6.0;
         place_ui(ui, "above", upper, |ui| self.pair_ui(ui, recordings, moments.clone().ok(), paint));
-        place_ui(ui, "below", lower, |ui| {
-            self.headline_ui(ui, &moments);
-            if let Some(answer) = self.query.answer().map(Arc::clone) {
-                self.below.picture_ui(ui, &answer);
-            }
-        });
+        if let Some(answer) = self.query.answer().map(Arc::clone) {
+            place_ui(ui, "below", lower, |ui| self.below.picture_ui(ui, &answer));
+        }
         let has_answer = self.query.answer().is_some() || moments.is_err();
         self.finish() && has_answer
     }
@@ -319,7 +319,6 @@ impl DiffView {
         moments: Option<[Moment; 2]>,
         paint: &mut Paint,
     ) {
-        let alignment = self.alignment(recordings, moments);
         ui.horizontal_wrapped(|ui| {
             let metrics = self.metrics(recordings);
             ui.label("Total");
@@ -352,7 +351,6 @@ impl DiffView {
                 ui.weak(format!("in A, {} in B", format_count(of_b.matches().blocks())));
             }
         });
-        ui.label(RichText::new(&alignment.words).weak());
     }
 
     fn pair_ui(&mut self, ui: &mut Ui, recordings: [&Arc<Recording>; 2], moments: Option<[Moment; 2]>, paint: &Paint) {
@@ -363,7 +361,6 @@ impl DiffView {
 
     /// Shows the difference. Returns conditions to add to the search.
     fn below_ui(&mut self, ui: &mut Ui, recordings: [&Arc<Recording>; 2], moments: &Moments) -> Option<String> {
-        self.headline_ui(ui, moments);
         ui.horizontal_wrapped(|ui| {
             for &look in DiffLook::ALL {
                 let response = ui.selectable_label(self.choices.look == look, look.name());
@@ -388,34 +385,32 @@ impl DiffView {
         self.below.below_ui(ui, &answer, self.choices.look)
     }
 
-    /// Shows the bytes of both sides and their difference, or the reason these are unknown.
-    fn headline_ui(&self, ui: &mut Ui, moments: &Moments) {
+    /// Shows the difference as a sentence with the groups that differ most, or the reason it is unknown.
+    fn headline_ui(&self, ui: &mut Ui, recordings: [&Arc<Recording>; 2], moments: &Moments) {
         let moments = match (moments, self.query.failure()) {
             (Ok(moments), None) => moments,
             (Err(why), _) => return drop(ui.colored_label(Shades::in_ui(ui).warning, why)),
             (_, Some(why)) => return drop(ui.colored_label(Shades::in_ui(ui).warning, why)),
         };
-        let metric = total_name(self.choices.metric);
-        let [a, b, delta] = compared(moments.map(|moment| moment.bytes));
-        let words = format!("A {a}  ·  B {b}  ·  B − A: {delta} {metric}");
-        let shades = Shades::in_ui(ui);
-        ui.horizontal_wrapped(|ui| {
-            let response = ui.label(RichText::new(delta).strong().size(20.0));
+        let names = recordings.map(|recording| recording.name.as_str());
+        let names = if names[0] == names[1] { ["A", "B"] } else { names };
+        let bytes = moments.map(|moment| moment.bytes);
+        ui.horizontal(|ui| {
+            let text = headline::difference_text(names, bytes, self.choices.at == [DiffAt::Peak; 2]);
+            let response = ui.label(RichText::new(text).strong().size(18.0));
+            let ([a, b, delta], metric) = (compared(bytes), total_name(self.choices.metric));
+            let words = format!("A {a}  ·  B {b}  ·  B − A: {delta} {metric}");
             response.widget_info(|| WidgetInfo::labeled(Role::Label, true, &words));
-            ui.label(RichText::new(format!("{metric} from A to B")).size(15.0));
-            for (name, bytes) in [("A", a), ("B", b)] {
-                ui.add_space(8.0);
-                ui.label(RichText::new(name).strong().size(15.0).color(shades.mark));
-                ui.label(RichText::new(bytes).strong().size(15.0));
-            }
             let Some(answer) = self.query.answer() else { return };
             let diff = &answer.comparison.diff;
+            if let Some(words) = &self.below.match_kind {
+                ui.colored_label(Shades::in_ui(ui).warning, words);
+            }
             if answer.is_filtered {
                 let [a, b, delta] = compared(diff.bytes);
                 ui.label(format!("Of it in found blocks: A {a}, B {b}, {delta}"));
-            }
-            if let Some(words) = &self.below.match_kind {
-                ui.colored_label(Shades::in_ui(ui).warning, words);
+            } else {
+                ui.add(Label::new(RichText::new(headline::parts_text(diff)).size(14.0)).truncate());
             }
         });
     }

@@ -316,7 +316,10 @@ impl Pair {
     fn reading_ui(&self, ui: &mut Ui, shown: &Shown<'_>) {
         let metric = total_name(shown.metric);
         let words = match self.under_cursor(shown) {
-            None => "Move the pointer over either timeline to compare both totals there; a click pins it.".to_owned(),
+            None => {
+                let hint = "Move the pointer over either timeline to compare both totals there; a click pins it.";
+                format!("{} {hint}", shown.alignment.words)
+            }
             Some(moments) => {
                 let [a, b, delta] = compared(moments.map(|moment| moment.map_or(0, |moment| moment.bytes)));
                 let one = |side: usize| match &moments[side] {

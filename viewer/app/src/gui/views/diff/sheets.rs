@@ -36,11 +36,17 @@ fn colour_of_change(name: &str) -> Option<Color32> {
     Change::ALL.iter().find(|change| change.name() == name).map(|change| theme::change(*change))
 }
 
+fn colour_of_category(name: &str) -> Option<Color32> {
+    Category::from_name(name).map(theme::category)
+}
+
 /// The groups by `keys`, then one row for the groups not listed. `stacks` has each group's stack on one line, if stacks
 /// are a key; `leak` is the name for blocks of unknown category, if they are leaked.
 pub(super) fn of_groups(diff: &Diff, keys: &[GroupKey], stacks: &[String], leak: Option<&str>) -> Sheet {
     let has_loose = diff.groups.iter().any(|group| group.match_kind != MatchKind::Equal);
-    let mut columns: Vec<Heading> = keys.iter().map(|key| text(key.name(), 0.0)).collect();
+    let swatch = |key: &GroupKey| (*key == GroupKey::Category).then_some(colour_of_category as fn(&str) -> _);
+    let of_key = |key: &GroupKey| Heading { swatch: swatch(key), ..text(key.name(), 0.0) };
+    let mut columns: Vec<Heading> = keys.iter().map(of_key).collect();
     columns.extend([STATE, A, B, DELTA]);
     columns.extend(has_loose.then_some(text("matched", 108.0)));
     let row = |(row, group): (usize, &DiffGroup)| {
