@@ -37,6 +37,27 @@ pub enum Remedy {
     KeepSegments,
 }
 
+impl Remedy {
+    /// What the remedy is about, such as `Activations`.
+    pub const fn subject(self) -> &'static str {
+        match self {
+            Self::FusedOptimizer => "Optimizer temporaries",
+            Self::StepInBackward => "Gradients",
+            Self::Checkpoint | Self::FewerActivations => "Activations",
+            Self::SmallerState => "Optimizer state",
+            Self::FreeAfterLastUse => "Blocks kept after their last use",
+            Self::FewerTemporaries => "Temporaries",
+            Self::ExpandableSegments | Self::KeepSegments => "Segments",
+            Self::SharePools => "Private pools",
+            Self::StreamWaits => "Blocks awaiting free",
+            Self::OutsideAllocator => "Memory outside the allocator",
+            Self::EarlierRecording => "Blocks from before the recording",
+            Self::FixLeak => "Leaks",
+            Self::SmallerBuffers => "Buffers",
+        }
+    }
+}
+
 /// A piece of advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {

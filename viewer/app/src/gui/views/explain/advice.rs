@@ -17,7 +17,7 @@ use crate::report::Column;
 /// Minimum width of a card, in points.
 const CARD_WIDTH: f32 = 320.0;
 /// Minimum width at which the table of removals shows all columns, in points.
-const ROOM_FOR_ALL: f32 = 440.0;
+const ROOM_FOR_ALL: f32 = 500.0;
 
 /// Maximum number of cards side by side.
 const CARDS: usize = 3;
@@ -77,7 +77,7 @@ fn figure(advice: &Advice, peak: u64) -> (RichText, String) {
     (RichText::new(format!("−{}", format_bytes(saving))).strong(), format!("{} {what}", format_bytes(peak - saving)))
 }
 
-/// Shows a card: the saving in a large font, then the advice, and after `rest` points the buttons.
+/// Shows a card: its subject and the saving, then the advice, and after `rest` points the buttons.
 fn card_ui(
     ui: &mut Ui,
     (number, rest): (usize, f32),
@@ -87,6 +87,7 @@ fn card_ui(
 ) -> Option<Action> {
     ui.set_width(ui.available_width());
     let (figure, caption) = figure(advice, peak);
+    ui.strong(advice.remedy.subject());
     ui.horizontal(|ui| {
         ui.label(figure.size(18.0));
         ui.label(RichText::new(caption).weak());
@@ -147,7 +148,7 @@ pub(super) fn removals_ui(
     // In little space, the peak that is left leads to where it is.
     let is_narrow = ui.available_width() < ROOM_FOR_ALL;
     let mut without = Column::bytes("peak_without", "peak without it", |row| left(row).bytes)
-        .wide(104.0, "The peak without this part and all parts above it. Press Enter to go there.")
+        .wide(140.0, "The peak without this part and all parts above it. Press Enter to go there.")
         .look(|row, cell| Cell { share: share(row), is_link: is_narrow, ..cell });
     if is_narrow {
         without = without.tip(go_to);

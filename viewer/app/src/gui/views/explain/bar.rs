@@ -1,7 +1,7 @@
-//! The parts of the peak as a stacked bar with a legend.
+//! The parts of the peak as a stacked bar.
 
 use eframe::egui::{
-    Color32, FontId, Painter, Rect, Role, Sense, Stroke, StrokeKind, TextFormat, Ui, WidgetInfo, pos2, vec2,
+    Color32, FontId, Painter, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2,
 };
 use highwater_analysis::explain::CategoryAndPhase;
 use highwater_analysis::{Composition, Filter, GroupKey, Moment, PeakPiece};
@@ -18,8 +18,9 @@ const MIN_ENTRY: u64 = 4;
 /// Distance between the lines of a pattern, in points.
 const PERIOD: f32 = 5.0;
 
-/// Shows the bar and its legend; returns the actions that the user requests. If `can_click`, pieces that consist of
-/// blocks can be selected. Shares refer to the requested bytes, as in advice; pieces outside of blocks have no share.
+/// Shows the bar, and a legend of the pieces that have no room for their labels; returns the action that the user
+/// requests. If `can_click`, pieces that consist of blocks can be selected. Shares refer to the requested bytes, as in
+/// advice; pieces outside of blocks have no share.
 pub(super) fn bar_ui(
     ui: &mut Ui,
     composition: &Composition,
@@ -32,7 +33,6 @@ pub(super) fn bar_ui(
     }
     let shades = Shades::in_ui(ui);
     let name = |piece: PeakPiece| looks.name(piece.name());
-    let label_of = |piece, bytes| label_of(&name(piece), piece, bytes, peak);
     let pieces: Vec<(PeakPiece, u64, Color32)> = coloured(composition, looks, &shades);
     let whole = format!("{} {}", format_bytes(composition.bytes), total_name(composition.metric));
     let (rect, bar) = ui.allocate_exact_size(vec2(ui.available_width(), theme::PIECES_HEIGHT), Sense::hover());
@@ -40,65 +40,51 @@ pub(super) fn bar_ui(
     let of = if peak.is_state { "state" } else { "peak" };
     bar.widget_info(|| WidgetInfo::labeled(Role::Group, true, format!("Composition of the {of}: {count}, {whole}")));
     let mut action = None;
-    let mut before = 0_u64;
-    let x = |bytes: u64| rect.left() + (f64::from(rect.width()) * bytes as f64 / composition.bytes as f64) as f32;
-    for (row, (piece, bytes, colour)) in pieces.iter().enumerate() {
-        let place = Rect::from_x_y_ranges(x(before)..=x(before + bytes), rect.y_range());
-        before += bytes;
-        paint(ui.painter(), place, (*piece, *colour), &shades);
-        if place.width() < 1.0 {
-            continue;
-        }
-        let condition = piece.condition().filter(|_| can_click);
-        let sense = if condition.is_some() { Sense::CLICK } else { Sense::hover() };
-        let response = ui.interact(place, bar.id.with(row), sense);
-        let label = label_of(*piece, *bytes);
-        response.widget_info(|| WidgetInfo::labeled(Role::Image, true, &label));
-        label_ui(ui, place, &format!("{}  {}", name(*piece), format_bytes(*bytes)), *colour);
-        let is_chosen = condition.as_ref().is_some_and(|condition| is_in_force(condition, filter));
-        if response.hovered() || is_chosen {
-            ui.painter().rect_stroke(place, 1.0, Stroke::new(1.5, shades.strong), StrokeKind::Inside);
+    let mut piece_ui = |ui: &Ui, response: Response, (piece, bytes): (PeakPiece, u64)| {
+        let label = label_of(&name(piece), piece, bytes, peak);
+        let Some(condition) = piece.condition().filter(|_| can_click) else {
+            response.widget_info(|| WidgetInfo::labeled(Role::Image, true, &label));
+            return drop(response.on_hover_text(label));
+        };
+        let response = response.interact(Sense::click());
+        let is_chosen = is_in_force(&condition, filter);
+        response.widget_info(|| WidgetInfo::selected(Role::Button, true, is_chosen, &label));
+        if response.hovered() || response.has_focus() || is_chosen {
+            ui.painter().rect_stroke(response.rect, 1.0, Stroke::new(1.5, shades.strong), StrokeKind::Inside);
         }
         if response.clicked() {
-            action = condition.as_ref().map(|condition| only(condition, filter));
+            action = Some(only(&condition, filter));
         }
-        hint(response, &label, condition.is_some());
-    }
+        response.on_hover_text(format!("{label}\nClick to show only these blocks, again to show all."));
+    };
+    let mut before = 0_u64;
+    let x = |bytes: u64| rect.left() + (f64::from(rect.width()) * bytes as f64 / composition.bytes as f64) as f32;
     let is_entry = |bytes: u64| u128::from(bytes) * 1000 >= u128::from(composition.bytes) * u128::from(MIN_ENTRY);
+    let mut rest = Vec::new();
+    for (row, (piece, bytes, colour)) in pieces.into_iter().enumerate() {
+        let place = Rect::from_x_y_ranges(x(before)..=x(before + bytes), rect.y_range());
+        before += bytes;
+        paint(ui.painter(), place, (piece, colour), &shades);
+        let part = part_of(piece, bytes, peak).map_or_else(String::new, |share| format!("  {share}"));
+        let amount = format!("{}{part}", format_bytes(bytes));
+        if label_ui(ui, place, &format!("{}  {amount}", name(piece)), colour) || !is_entry(bytes) {
+            piece_ui(ui, ui.interact(place, bar.id.with(row), Sense::hover()), (piece, bytes));
+        } else {
+            rest.push((piece, bytes, colour, amount));
+        }
+    }
+    if rest.is_empty() {
+        return action;
+    }
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
-        for (piece, bytes, colour) in pieces.iter().filter(|(_, bytes, _)| is_entry(*bytes)) {
-            let sign = |painter: &Painter, rect: Rect| paint(painter, rect, (*piece, *colour), &shades);
-            let part = part_of(*piece, *bytes, peak).map_or_else(String::new, |share| format!(" {share}"));
-            let amount = format!("{}{part}", format_bytes(*bytes));
-            let chip = Chip::new(ui, &name(*piece), &amount, true).show(ui, sign);
-            let label = label_of(*piece, *bytes);
-            let Some(condition) = piece.condition().filter(|_| can_click) else {
-                hint(chip, &label, false);
-                continue;
-            };
-            let chip = chip.interact(Sense::click());
-            chip.widget_info(|| {
-                let name = format!("Only blocks of {}", name(*piece));
-                WidgetInfo::selected(Role::Button, true, is_in_force(&condition, filter), name)
-            });
-            if chip.hovered() || chip.has_focus() || is_in_force(&condition, filter) {
-                let line = chip.rect.shrink2(vec2(0.0, 1.0)).translate(vec2(-3.0, 0.0));
-                ui.painter().rect_stroke(line, 2.0, Stroke::new(1.0, shades.faint), StrokeKind::Inside);
-            }
-            if chip.clicked() {
-                action = Some(only(&condition, filter));
-            }
-            hint(chip, &label, true);
+        for (piece, bytes, colour, amount) in rest {
+            let sign = |painter: &Painter, rect: Rect| paint(painter, rect, (piece, colour), &shades);
+            let chip = Chip::new(ui, &name(piece), &amount, true).show(ui, sign);
+            piece_ui(ui, chip, (piece, bytes));
         }
-        ui.weak(format!("Shares are of the {}.", base(peak)));
     });
     action
-}
-
-fn hint(response: eframe::egui::Response, label: &str, can_click: bool) {
-    let more = if can_click { "\nClick to show only these blocks, again to show all." } else { "" };
-    response.on_hover_text(format!("{label}{more}"));
 }
 
 /// Describes a piece, such as `gradient made in backward: 2.00 GiB (2,147,483,648 B), 25% of 8.00 GiB requested`.
@@ -166,18 +152,18 @@ fn paint(painter: &Painter, rect: Rect, (piece, colour): (PeakPiece, Color32), s
     }
 }
 
-/// Writes `words` on a piece if there is room.
-fn label_ui(ui: &Ui, place: Rect, words: &str, colour: Color32) {
+/// Writes the name and the amount of a piece on it if there is room for both. Returns whether there is.
+fn label_ui(ui: &Ui, place: Rect, words: &str, colour: Color32) -> bool {
     const MARGIN: f32 = 4.0;
-    let room = place.width() - 2.0 * MARGIN;
-    if room < 2.0 * theme::MIN_LABEL {
-        return;
+    let (room, font, ink) = (place.width() - 2.0 * MARGIN, FontId::proportional(12.0), theme::ink(colour));
+    let fits = fit::width(ui, words, &font) <= room;
+    if fits {
+        let galley = ui.painter().layout_no_wrap(words.to_owned(), font, ink);
+        let at = pos2(place.left() + MARGIN, place.center().y - galley.size().y / 2.0);
+        // Patterns stay clear of letters.
+        let ground = Rect::from_min_size(at, galley.size()).expand2(vec2(2.0, 0.0));
+        ui.painter().rect_filled(ground, 2.0, colour);
+        ui.painter().galley(at, galley, ink);
     }
-    let ink = theme::ink(colour);
-    let galley = fit::line(ui.painter(), words, TextFormat::simple(FontId::proportional(12.0), ink), room);
-    let at = pos2(place.left() + MARGIN, place.center().y - galley.size().y / 2.0);
-    // Patterns stay clear of letters.
-    let ground = Rect::from_min_size(at, galley.size()).expand2(vec2(2.0, 0.0));
-    ui.painter().rect_filled(ground, 2.0, colour);
-    ui.painter().galley(at, galley, ink);
+    fits
 }
