@@ -10,7 +10,7 @@ mod notes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use eframe::egui::{self, RichText, Ui};
+use eframe::egui::{self, RichText, Role, Ui, WidgetInfo};
 use highwater_analysis::Metric;
 use highwater_snapshots::{count_of, format_bytes};
 
@@ -206,9 +206,14 @@ impl PlanView {
             if is_former {
                 ui.multiply_opacity(FORMER_OPACITY);
             }
+            // All answers begin with the verdict and the budget.
+            let budget = budget.text();
+            let (verdict, rest) = text.split_at(text.find(&budget).map_or(0, |at| at + budget.len()));
             ui.horizontal(|ui| {
-                ui.label(RichText::new(format_bytes(chosen.trial.requested)).size(20.0).strong());
-                answer_ui(ui, &text, if fits == Some(true) { shades.strong } else { shades.warning });
+                let colour = if fits == Some(true) { shades.strong } else { shades.warning };
+                let response = ui.label(RichText::new(verdict).size(20.0).color(colour));
+                response.widget_info(|| WidgetInfo::labeled(Role::Label, true, &text));
+                answer_ui(ui, rest.trim_start_matches([':', ';', ' ']), shades.strong);
             });
         });
         if is_chosen {

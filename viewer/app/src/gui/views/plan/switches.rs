@@ -221,7 +221,7 @@ pub(super) fn others_ui(ui: &mut Ui, found: &Found, now: &Setup) -> Option<Setup
         return None;
     }
     let mut picked = None;
-    let width = name_width(ui, false);
+    let width = name_width(ui, ui.available_width() >= ROOM_FOR_PLACE);
     Grid::new("plans").num_columns(3).spacing(vec2(12.0, 3.0)).show(ui, |ui| {
         for name in ["Plans", "Requested", "Reserved"] {
             ui.weak(name);

@@ -29,6 +29,8 @@ const HEADROOM: f64 = 1.1;
 const LIMIT_WITHIN: f64 = 1.6;
 /// Maximum number of columns requested.
 const MAX_COLUMNS: usize = 4096;
+/// Distance in points below which two peaks share a label.
+const NEAR: f32 = 80.0;
 /// Length of a dash, in points.
 const DASH: f32 = 6.0;
 
@@ -256,10 +258,17 @@ fn peaks_ui(
     let trace = &context.recording.trace;
     let peaks = [(context.index().peak(trace, metric), "recorded"), (run.peak(metric), predicted)];
     let is_same = (peaks[0].0.bytes, peaks[0].0.event) == (peaks[1].0.bytes, peaks[1].0.event);
-    for (peak, name) in peaks.into_iter().take(if is_same { 1 } else { 2 }) {
-        let x = context.selection.middle_of(trace, peak.position());
+    let marks = peaks.map(|(peak, name)| {
         let text = format!("{} {name}", format_bytes(peak.bytes));
-        paint_tagged(painter, frame, [x, peak.bytes as f64], &text, (&mut *labels, &is_free), shades);
+        ([context.selection.middle_of(trace, peak.position()), peak.bytes as f64], text)
+    });
+    let [(first, title), (second, text)] = &marks;
+    // Lines to two labels close to each other would cross.
+    let is_near = (frame.screen_x(first[0]) - frame.screen_x(second[0])).abs() < NEAR;
+    let [below, own] = if is_near && !is_same { [text.as_str(), ""] } else { ["", text] };
+    paint_tagged(painter, frame, *first, (title, below), (&mut *labels, &is_free), shades);
+    if !is_same {
+        paint_tagged(painter, frame, *second, (own, ""), (labels, is_free), shades);
     }
 }
 
