@@ -25,13 +25,16 @@ pub(crate) fn cause_text(
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// Formats leaks, such as `336 MiB (59%) leaked by 3 lines, most by train.py:14 forward`.
+/// Formats leaks, such as `+48 MiB a step leaked by 3 lines, 336 MiB (59%) so far, most by train.py:14 forward`.
 fn leak_text(leaks: &Leaks, bytes: u64, peak: u64) -> String {
     let names = unique_suffixes(&leaks.lines.iter().map(|leak| leak.line.as_str()).collect::<Vec<_>>());
-    let most =
-        if names.len() > 1 { format!("{}, most by ", count_of(names.len() as u64, "line")) } else { String::new() };
-    let by = names.first().map(|name| format!("{most}{}", shorten_line(name, MAX_NAME))).unwrap_or_default();
-    format!("{} ({}) leaked by {by}", format_bytes(bytes), format_share(bytes, peak))
+    let first = names.first().map(|name| shorten_line(name, MAX_NAME)).unwrap_or_default();
+    let (by, most) = match names.len() {
+        ..2 => (first.into_owned(), String::new()),
+        count => (count_of(count as u64, "line"), format!(", most by {first}")),
+    };
+    let (rate, bytes, share) = (leaks.rate(), format_bytes(bytes), format_share(bytes, peak));
+    format!("+{rate} leaked by {by}, {bytes} ({share}) so far{most}")
 }
 
 /// Formats the main cause of a peak, such as `2.87 GiB allocated in this step: activation from forward (linear)`. For
@@ -108,8 +111,8 @@ mod tests {
             };
             (0..5).map(step).collect()
         };
-        assert_eq!(cause(&steps(20)).as_deref(), Some("50 B (71%) leaked by cache"));
-        let text = "60 B allocated in this step: activation outside all phases (f)\n50 B (45%) leaked by cache";
+        assert_eq!(cause(&steps(20)).as_deref(), Some("+10 B a step leaked by cache, 50 B (71%) so far"));
+        let text = "60 B allocated in this step: activation outside all phases (f)\n+10 B a step leaked by cache, 50 B (45%) so far";
         assert_eq!(cause(&steps(60)).as_deref(), Some(text));
     }
 

@@ -19,7 +19,7 @@ use highwater_snapshots::Result;
 use highwater_snapshots::ids::{BlockId, DeviceId, ScopeId, StackId, StringId};
 use highwater_snapshots::line_text::unique_suffixes;
 use highwater_snapshots::trace::Trace;
-use highwater_snapshots::units::count_of;
+use highwater_snapshots::units::{count_of, format_bytes};
 
 use super::ends::Ends;
 use super::steps::Steps;
@@ -142,9 +142,8 @@ struct Caller {
 impl Leaks {
     /// The leaks of requested memory of `device` over all complete steps; `None` without steps, or if reading fails.
     pub fn of_all_steps(source: &Source<'_>, device: DeviceId) -> Option<Self> {
-        let window = StepWindow::of(source, device, StepRange::default()).ok()?.ok()?;
-        let of_device = (device, Metric::Requested);
-        window.is_whole().then(|| Self::of(source, of_device, &window, &Filter::default()).ok()).flatten()
+        let window = StepWindow::of(source, device, StepRange::default()).ok()?.ok().filter(StepWindow::is_whole)?;
+        Self::of(source, (device, Metric::Requested), &window, &Filter::default()).ok()
     }
 
     /// The leaks of `device` among the blocks that pass `filter`, over the steps of `window`.
@@ -290,6 +289,12 @@ impl Leaks {
             [leak] => format!("leak at {}", unique_suffixes(&[&leak.line]).join(" ")),
             lines => format!("leaks of {}", count_of(lines.len() as u64, "line")),
         }
+    }
+
+    /// The average growth by all lines, such as `48 MiB a step`.
+    pub fn rate(&self) -> String {
+        let unit = self.last_step.map_or(Between::Idle, |_| Between::Steps).unit();
+        format!("{} a {unit}", format_bytes(self.lines.iter().map(|leak| leak.bytes_per_step).sum()))
     }
 
     /// Returns whether block `id` leaks, which means that it has the same origin as the leaks, and outlives the step
