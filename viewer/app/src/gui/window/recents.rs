@@ -17,7 +17,7 @@ use crate::files::loader::open_rank;
 const MAX_READ: u64 = 8 << 20;
 
 /// Figures, or else the size, and the modification time of a file; `None` if it does not exist.
-type Known = Option<(String, Option<SystemTime>)>;
+type Known = Option<([String; 3], Option<SystemTime>)>;
 
 /// Facts about recent files. They are read on a background thread, so that a sleeping disk or a disconnected network
 /// drive does not block the window.
@@ -35,17 +35,17 @@ pub(crate) enum Fact {
     Unknown,
     /// The file does not exist.
     Missing,
-    /// The figures, or else the size, and the age, as text.
-    There(String),
+    /// The peak, or else the size; steps and failures; the device; and the age.
+    There([String; 4]),
 }
 
 impl Fact {
-    /// The text to show beside the name.
-    pub(crate) fn text(&self) -> &str {
+    /// The texts to show beside the name, in columns.
+    pub(crate) fn texts(&self) -> [&str; 4] {
         match self {
-            Self::Unknown => "",
-            Self::Missing => "no longer exists",
-            Self::There(facts) => facts,
+            Self::Unknown => [""; 4],
+            Self::Missing => ["no longer exists", "", "", ""],
+            Self::There(facts) => facts.each_ref().map(String::as_str),
         }
     }
 }
@@ -68,7 +68,8 @@ impl Recents {
             let facts = asked.iter().map(|file| std::fs::metadata(file).ok().filter(std::fs::Metadata::is_file));
             let facts: Vec<_> = asked.iter().zip(facts).collect();
             for (file, facts) in &facts {
-                let known = facts.as_ref().map(|facts| (format_bytes(facts.len()), facts.modified().ok()));
+                let size = |facts: &std::fs::Metadata| [format_bytes(facts.len()), String::new(), String::new()];
+                let known = facts.as_ref().map(|facts| (size(facts), facts.modified().ok()));
                 let _ = sender.send(((*file).clone(), known));
             }
             wake();
@@ -90,16 +91,16 @@ impl Recents {
         match self.facts.get(file) {
             None => Fact::Unknown,
             Some(None) => Fact::Missing,
-            Some(Some((figures, modified))) => {
-                let age = modified.map(|then| format!(" · {}", age(then, now))).unwrap_or_default();
-                Fact::There(format!("{figures}{age}"))
+            Some(Some(([size, steps, device], modified))) => {
+                let age = modified.map(|then| age(then, now)).unwrap_or_default();
+                Fact::There([size.clone(), steps.clone(), device.clone(), age])
             }
         }
     }
 }
 
-/// The peak and the steps of the recording in `file`, and its device; `None` if it cannot be read.
-fn figures(file: &Path) -> Option<String> {
+/// The peak of the recording in `file`, its steps and failures, and its device; `None` if it cannot be read.
+fn figures(file: &Path) -> Option<[String; 3]> {
     let flow = || ControlFlow::Continue(());
     let inputs = Inputs::of(&[file.to_owned()]).ok()?;
     let fleet = Fleet::read(&inputs, |file, is_whole| open_rank(file, is_whole, flow), |_| flow())?;
@@ -107,8 +108,8 @@ fn figures(file: &Path) -> Option<String> {
     let peak = format!("peak {}", format_bytes(summary.peak(Metric::Requested)?.bytes));
     let failed = (summary.oom_events > 0).then(|| "out of memory".to_owned());
     let steps = (summary.steps > 0).then(|| count_of(summary.steps, "step"));
-    let device = Some(summary.name.clone()).filter(|name| !name.is_empty());
-    Some(std::iter::once(peak).chain(failed).chain(steps).chain(device).collect::<Vec<_>>().join(" · "))
+    let run: Vec<String> = steps.into_iter().chain(failed).collect();
+    Some([peak, run.join(", "), summary.name.clone()])
 }
 
 /// Formats the time that has passed since `then`.
@@ -147,7 +148,10 @@ mod tests {
         // After the sizes, then after each recording.
         (0..2).for_each(|_| woken.recv().unwrap());
         recents.refresh(&files, || panic!("asked once only"));
-        assert_eq!(recents.fact(&file, SystemTime::now()), Fact::There("peak 4 KiB · 2 steps · just now".to_owned()));
+        assert_eq!(
+            recents.fact(&file, SystemTime::now()),
+            Fact::There(["peak 4 KiB", "2 steps", "", "just now"].map(str::to_owned))
+        );
     }
 
     #[test]
@@ -163,7 +167,7 @@ mod tests {
         woken.recv().unwrap();
         recents.refresh(&files, || panic!("asked once only"));
         let later = std::fs::metadata(&there).unwrap().modified().unwrap() + Duration::from_secs(7300);
-        assert_eq!(recents.fact(&there, later), Fact::There("2 KiB · 2 hours ago".to_owned()));
+        assert_eq!(recents.fact(&there, later), Fact::There(["2 KiB", "", "", "2 hours ago"].map(str::to_owned)));
         assert_eq!(recents.fact(&gone, later), Fact::Missing);
     }
 

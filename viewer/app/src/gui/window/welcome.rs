@@ -95,18 +95,23 @@ impl Welcome {
         let width = widths.fold(0.0, f32::max).min(MAX_NAME) + 8.0;
         let facts: Vec<Fact> = recent.iter().map(|path| self.recents.fact(path, SystemTime::now())).collect();
         let body = TextStyle::Body.resolve(ui.style());
-        let facts_width = facts.iter().map(|fact| fit::width(ui, fact.text(), &body)).fold(0.0, f32::max) + 8.0;
-        for (path, fact) in recent.iter().zip(facts) {
+        let widest = |column: usize| {
+            facts.iter().map(|fact| fit::width(ui, fact.texts()[column], &body)).fold(0.0, f32::max) + 6.0
+        };
+        let widths = [0, 1, 2, 3].map(widest);
+        for (path, fact) in recent.iter().zip(&facts) {
             let name = file_name(path);
             ui.horizontal(|ui| {
-                let is_there = fact != Fact::Missing;
+                let is_there = *fact != Fact::Missing;
                 let text = RichText::new(fitted(ui, &name, &font, width, true).unwrap_or_default()).font(font.clone());
                 let text = if is_there { text } else { text.weak().strikethrough() };
                 let response = cell_ui(ui, width, text, is_there).on_hover_text(path.display().to_string());
                 if response.clicked() && is_there {
                     *action = Some(WelcomeAction::Open(path.clone()));
                 }
-                cell_ui(ui, facts_width, RichText::new(fact.text()).strong(), false);
+                for (text, width) in fact.texts().into_iter().zip(widths) {
+                    cell_ui(ui, width, RichText::new(text).strong(), false);
+                }
                 let folder = path.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
                 let room = ui.available_width() - 60.0;
                 ui.scope(|ui| {
@@ -160,7 +165,8 @@ impl Welcome {
 
     /// Shows an example's picture. Returns whether it was clicked. For keyboard users, there is a button below.
     fn picture_ui(&mut self, ui: &mut Ui, example: Example, can_record: bool) -> bool {
-        let Some(texture) = self.thumbnails.of(ui.ctx(), example.name, example.picture) else { return false };
+        let name = (example.name, ui.visuals().dark_mode);
+        let Some(texture) = self.thumbnails.of(ui.ctx(), name, example.picture) else { return false };
         let [width, height] = texture.size().map(|side| side as f32);
         let sized = SizedTexture::new(texture.id(), vec2(PICTURE_WIDTH, PICTURE_WIDTH * height / width));
         let sense = if can_record { Sense::CLICK } else { Sense::hover() };
@@ -254,9 +260,10 @@ pub(crate) fn loading_ui(ui: &mut Ui, loading: &Loading) -> bool {
     .inner
 }
 
-/// Pictures by the name of their example, each decoded on first use; `None` if it cannot be decoded.
+/// Pictures by the name of their example and whether they are dark, each decoded on first use; `None` if it cannot be
+/// decoded.
 #[derive(Default)]
-pub(super) struct Thumbnails(HashMap<&'static str, Option<TextureHandle>>);
+pub(super) struct Thumbnails(HashMap<(&'static str, bool), Option<TextureHandle>>);
 
 impl std::fmt::Debug for Thumbnails {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -265,10 +272,26 @@ impl std::fmt::Debug for Thumbnails {
 }
 
 impl Thumbnails {
-    /// The picture of example `name`, decoded from the PNG data `bytes`.
-    pub(super) fn of(&mut self, ctx: &Context, name: &'static str, bytes: &[u8]) -> Option<&TextureHandle> {
-        let decode = || Some(ctx.load_texture(format!("example {name}"), decoded(bytes)?, TextureOptions::LINEAR));
+    /// The picture of an example, decoded from the PNG data `bytes`, which are of a dark window.
+    fn of(&mut self, ctx: &Context, name: (&'static str, bool), bytes: &[u8]) -> Option<&TextureHandle> {
+        let decode = || {
+            let mut image = decoded(bytes)?;
+            if !name.1 {
+                image.pixels.iter_mut().for_each(lighten);
+            }
+            Some(ctx.load_texture(format!("example {name:?}"), image, TextureOptions::LINEAR))
+        };
         self.0.entry(name).or_insert_with(decode).as_ref()
+    }
+}
+
+/// Turns the background, the grid and white lines of a dark picture into those of a light one; keeps colours.
+fn lighten(pixel: &mut Color32) {
+    /// Greys differ by at most this between their channels.
+    const GREY: u8 = 28;
+    let [r, g, b, _] = pixel.to_array();
+    if r.max(g).max(b) - r.min(g).min(b) <= GREY {
+        *pixel = Color32::from_gray(255 - g);
     }
 }
 
@@ -338,7 +361,8 @@ mod tests {
             harness.run_steps(1);
             std::thread::yield_now();
         }
-        harness.get_by_label_contains("2 KiB · just now");
+        harness.get_by_label("2 KiB");
+        harness.get_by_label("just now");
         harness.get_by_label("a.snap").click();
         harness.run_steps(2);
         harness.get_by_label("Forget b.snap").click();
