@@ -19,4 +19,5 @@ mod diff;
 #[cfg(feature = "engine")]
 mod whatif;
 mod plan;
+mod keyboard;
 mod pictures;

@@ -48,6 +48,11 @@ impl Completions {
         !self.found.is_empty() && !self.is_dismissed
     }
 
+    /// Whether Tab takes a completion: it leaves an empty field in which none is selected.
+    pub(crate) fn takes_tab(&self, text: &str) -> bool {
+        self.is_offering() && (self.chosen.is_some() || !text.is_empty())
+    }
+
     /// Handles the keys that select a completion, before the text field handles them. Returns the completed text and
     /// the byte position of the cursor after it.
     pub(crate) fn keys(&mut self, ui: &Ui, field: Id, text: &str) -> Option<(String, usize)> {
@@ -63,7 +68,7 @@ impl Completions {
         if pressed(Key::ArrowUp) {
             self.chosen = self.chosen.and_then(|row| row.checked_sub(1));
         }
-        let is_taken = pressed(Key::Tab) || self.chosen.is_some() && pressed(Key::Enter);
+        let is_taken = self.takes_tab(text) && pressed(Key::Tab) || self.chosen.is_some() && pressed(Key::Enter);
         is_taken.then(|| self.put(text, self.chosen.unwrap_or(0))).flatten()
     }
 

@@ -205,7 +205,7 @@ impl Search {
         let width = (ui.available_width() - behind - 12.0).clamp(theme::MIN_SEARCH_WIDTH, theme::SEARCH_WIDTH);
         let field = TextEdit::singleline(&mut text).id(id).hint_text(hint).desired_width(width);
         // Tab accepts a completion; without one it leaves the field.
-        let field = field.lock_focus(self.completions.is_offering());
+        let field = field.lock_focus(self.completions.takes_tab(&self.text));
         let output = field.show(ui);
         let cursor = output.cursor_range.map(|range| range.primary.index.0);
         let field = output.response.response;
