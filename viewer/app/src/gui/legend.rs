@@ -279,16 +279,15 @@ fn rows_of(widths: impl Iterator<Item = f32>, available: f32) -> usize {
 const MORE: &str = "more";
 
 /// Shows the legend of the totals, with their values at some moment, in one row below the entries that follow the text
-/// `when`; entries that do
-/// not fit are listed when the last one is hovered. `summary` describes the whole device; `bands` is the total of the
-/// bands, and `is_drawn` returns whether a total is drawn.
+/// `when`; entries that do not fit are listed when the last one is hovered. `summary` describes the whole device;
+/// `bands` is the total of the bands, `is_drawn` returns whether a total is drawn, and the plot ends at `top` bytes.
 pub(crate) fn lines_ui(
     ui: &mut Ui,
     trace: &Trace,
     index: &DeviceIndex,
     summary: &DeviceSummary,
     (moment, when): (usize, &str),
-    (bands, is_drawn): (Metric, impl Fn(Metric) -> bool),
+    (bands, is_drawn, top): (Metric, impl Fn(Metric) -> bool, f64),
 ) {
     let shades = Shades::in_ui(ui);
     let totals = index.series.before_position(trace, moment);
@@ -297,7 +296,8 @@ pub(crate) fn lines_ui(
     let rank = |metric: Metric| if metric == bands || metric == Metric::Reserved { 4 } else { 2 };
     let lines = metrics.map(|metric| (metric.name(), shades.metric(metric), totals.get(metric), rank(metric)));
     let name = if summary.capacity_is_inferred { "capacity (inferred)" } else { "capacity" };
-    let capacity = (summary.capacity_bytes > 0).then(|| (name, shades.capacity(), summary.capacity_bytes, 3));
+    let is_in_view = summary.capacity_bytes > 0 && summary.capacity_bytes as f64 <= top;
+    let capacity = is_in_view.then(|| (name, shades.capacity(), summary.capacity_bytes, 3));
     let lines: Vec<_> = lines.chain(capacity).collect();
     let texts = lines.iter().map(|(name, _, bytes, _)| (name.replace('_', " "), format_bytes(*bytes)));
     let chips: Vec<Chip> = texts.map(|(name, amount)| Chip::new(ui, &name, &amount, true)).collect();

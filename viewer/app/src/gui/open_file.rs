@@ -427,7 +427,8 @@ impl OpenFile {
         if !is_low {
             let (drawn, trace) = (drawn_metric(self.selection.metric), &self.recording.trace);
             let is_drawn = |total| self.timeline.is_drawn(&self.recording, &self.selection, has_lines, total);
-            legend::lines_ui(ui, trace, index, &index.summary, (position, &when), (drawn, is_drawn));
+            let top = if has_lines { self.selection.view().y.end } else { 0.0 };
+            legend::lines_ui(ui, trace, index, &index.summary, (position, &when), (drawn, is_drawn, top));
         }
         ui.add_space(2.0);
         let is_selected = |condition: &String| self.search.text() == condition;

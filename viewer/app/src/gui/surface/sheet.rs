@@ -176,7 +176,7 @@ impl Sheet {
         legend::legend_ui(ui, &asked.entries(), usize::MAX, "");
         let has_line =
             |total| !matches!(total, Metric::Allocated | Metric::Active) && whole.summary.peak(total).is_some();
-        let (index, drawn) = (&recording.devices[device], (selection.metric, has_line));
+        let (index, drawn) = (&recording.devices[device], (selection.metric, has_line, f64::MAX));
         legend::lines_ui(ui, &recording.trace, index, &whole.summary, (position, ""), drawn);
         ui.add_space(2.0);
         whole.chart_ui(ui);
@@ -204,7 +204,8 @@ impl Sheet {
         let index = &self.recording.devices[self.selection.device];
         let has_lines = self.look.paint.has_lines;
         let is_drawn = |total| self.timeline.is_drawn(&self.recording, &self.selection, has_lines, total);
-        legend::lines_ui(ui, &self.recording.trace, index, &index.summary, (position, ""), (drawn, is_drawn));
+        let top = if has_lines { self.selection.view().y.end } else { 0.0 };
+        legend::lines_ui(ui, &self.recording.trace, index, &index.summary, (position, ""), (drawn, is_drawn, top));
         ui.add_space(2.0);
     }
 }

@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use eframe::egui::{Align2, Color32, FontId, Galley, Painter, Pos2, Rect, Stroke, TextFormat, pos2};
-use highwater_snapshots::{Phase, StringId, Trace, format_count};
+use eframe::egui::{Align2, Color32, FontId, Galley, Painter, Pos2, Rect, Shape, Stroke, TextFormat, pos2};
+use highwater_snapshots::{Phase, StringId, Trace, count_of, format_count};
 
 use super::frame::PlotFrame;
 use crate::gui::widgets::{Shades, fit, theme};
@@ -174,14 +174,14 @@ fn paint_steps(lane: &Lane<'_>, steps: &[(u32, Range<u32>)]) {
         Cell { events: events.clone(), colour: lane.shades.step(*step), what: *step }
     };
     if widest + 6.0 <= mean {
-        lane.paint(shown.len(), cell, |step, room| {
+        lane.paint(shown.len(), cell, None, |step, room| {
             let galley = lane.text(format!("step {step}"));
             (galley.size().x <= room).then_some(galley)
         });
         return;
     }
     // Too narrow for words: bare numbers at regular distances.
-    lane.paint(shown.len(), cell, |_, _| None);
+    lane.paint(shown.len(), cell, None, |_, _| None);
     let number = lane.text(format_count(u64::from(*last))).size().x + 12.0;
     let mut distances = (0..9).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_usize.pow(power)));
     let every = distances.find(|every| *every as f32 * mean >= number).unwrap_or(usize::MAX);
@@ -203,7 +203,7 @@ fn paint_phases(lane: &Lane<'_>) {
         let span = &shown[row];
         Cell { events: span.first.0..span.end.0, colour: lane.shades.phase(span.phase), what: span.phase }
     };
-    lane.paint(shown.len(), cell, |phase, room| {
+    lane.paint(shown.len(), cell, Some("phase"), |phase, room| {
         let names = [phase.name(), short(*phase)].into_iter().filter(|_| room > 8.0);
         names.map(|name| lane.text(name.to_owned())).find(|galley| galley.size().x <= room)
     });
@@ -215,8 +215,8 @@ fn paint_regions(lane: &Lane<'_>, regions: &[Region]) {
         let region = &shown[row];
         Cell { events: region.events.clone(), colour: lane.shades.step(row as u32), what: region.name }
     };
-    lane.paint(shown.len(), cell, |name, room| {
-        (room > theme::MIN_LABEL).then(|| lane.text_within(lane.trace.tables.string(*name), room))
+    lane.paint(shown.len(), cell, Some("region"), |name, room| {
+        (room > 2.0 * theme::MIN_LABEL).then(|| lane.text_within(lane.trace.tables.string(*name), room))
     });
 }
 
@@ -277,9 +277,16 @@ impl Lane<'_> {
     }
 
     /// Paints `count` cells, which must be in order, with labels returned by `label` for a cell and the available
-    /// width; labels never touch. Cells that end within the same point as the previous one are skipped, which limits
-    /// the number of cells visited to the width of the lane.
-    fn paint<T>(&self, count: usize, cell: impl Fn(usize) -> Cell<T>, label: impl Fn(&T, f32) -> Option<Arc<Galley>>) {
+    /// width; labels never touch. If no label fits and the cells have a noun, paints their number instead. Cells that
+    /// end within the same point as the previous one are skipped, which limits the number of cells visited to the width
+    /// of the lane.
+    fn paint<T>(
+        &self,
+        count: usize,
+        cell: impl Fn(usize) -> Cell<T>,
+        noun: Option<&str>,
+        label: impl Fn(&T, f32) -> Option<Arc<Galley>>,
+    ) {
         let edges = |events: Range<u32>| {
             let x = self.selection.x_of_events(self.trace, events);
             let [left, right] = [x.start, x.end].map(|x| self.frame.screen_x(x));
@@ -287,7 +294,7 @@ impl Lane<'_> {
         };
         let mut painted_to = self.rect.left();
         let mut labelled_to = self.rect.left() - 4.0;
-        let mut labels = Vec::new();
+        let (mut labels, mut cells) = (Vec::new(), Vec::new());
         let mut next = 0;
         loop {
             let row = first_not(next..count, |row| edges(cell(row).events).1 < painted_to + 1.0);
@@ -300,7 +307,7 @@ impl Lane<'_> {
             let gap = if right - left > 3.0 { 1.0 } else { 0.0 };
             let corners = [pos2(left.max(painted_to), self.rect.top()), pos2(right - gap, self.rect.bottom())];
             let cell_rect = Rect::from_min_max(corners[0], corners[1]);
-            self.painter.rect_filled(cell_rect, 2.0, cell.colour);
+            cells.push(Shape::rect_filled(cell_rect, 2.0, cell.colour));
             painted_to = right;
             if let Some(galley) = label(&cell.what, right - left - 6.0) {
                 let middle = (left + right) / 2.0;
@@ -311,6 +318,16 @@ impl Lane<'_> {
                 }
             }
         }
+        let from = if count > 0 { edges(cell(0).events).0 } else { painted_to };
+        let strip = Rect::from_x_y_ranges(from..=painted_to.max(from), self.rect.y_range());
+        if let Some(noun) = noun.filter(|_| labels.is_empty() && count > 1) {
+            let galley = self.text(count_of(count as u64, noun));
+            if galley.size().x + 6.0 < strip.width() {
+                labels.push((Align2::CENTER_CENTER.anchor_size(strip.center(), galley.size()).min, galley));
+                cells = vec![Shape::rect_filled(strip, 2.0, self.shades.step(0))];
+            }
+        }
+        self.painter.extend(cells);
         for (place, galley) in labels {
             self.painter.galley(place, galley, self.shades.strong);
         }

@@ -61,7 +61,7 @@ impl Timeline {
         let whole = View { y: 0.0..highest.max(1) as f64 * 1.06, ..selection.whole(recording) };
         ui.add_space(4.0);
         let rect = ui.allocate_space(vec2(ui.available_width(), theme::OVERVIEW_HEIGHT)).1;
-        let rect = rect.with_min_x(rect.left() + theme::AXIS_WIDTH);
+        let rect = rect.with_min_x(rect.left() + theme::AXIS_WIDTH).with_max_x(rect.right() - theme::END_MARGIN);
         let response = ui.interact(rect, ui.scope_id().with("overview"), Sense::click_and_drag());
         response.widget_info(|| WidgetInfo::labeled(Role::Slider, true, "Overview of the whole recording"));
         let frame = PlotFrame { rect, view: whole.clone() };

@@ -71,7 +71,8 @@ pub(crate) fn lines_ui(
     view: &View,
     label: &str,
 ) -> (Response, PlotFrame) {
-    let shown = plot.show(ui, |plot| {
+    // The end of a recording is not at the edge of the panel.
+    let shown = plot.width(ui.available_width() - theme::END_MARGIN).show(ui, |plot| {
         plot.set_plot_bounds_x(view.x.start..=view.x.end);
         plot.set_plot_bounds_y(view.y.start..=view.y.end);
         lines.into_iter().for_each(|line| plot.line(line));

@@ -6,6 +6,8 @@ pub(crate) const LANE_HEIGHT: f32 = 18.0;
 pub(crate) const OVERVIEW_HEIGHT: f32 = 56.0;
 /// Width of the byte axis, in points: room for `1023.75 MiB`.
 pub(crate) const AXIS_WIDTH: f32 = 72.0;
+/// Space beside the end of the time or event axis, in points.
+pub(crate) const END_MARGIN: f32 = 12.0;
 /// Minimum initial width of the panel at the side, in points.
 pub(crate) const PANEL_WIDTH: f32 = 360.0;
 /// Initial share of a wide window's width for the side panel, sufficient for module paths.
@@ -45,11 +47,11 @@ pub(crate) const OUTCOME_WIDTH: f32 = 210.0;
 /// Width of the list of completions, in points.
 pub(crate) const COMPLETIONS_WIDTH: f32 = 420.0;
 /// Initial height of the difference between two recordings, in points.
-pub(crate) const DIFFERENCE_HEIGHT: f32 = 250.0;
+pub(crate) const DIFFERENCE_HEIGHT: f32 = 226.0;
 /// Minimum height of two timelines next to the view below them, in points.
 pub(crate) const MIN_PAIR: f32 = 345.0;
-/// Minimum height of the difference, in points: headline, tabs and a few rows.
-pub(crate) const MIN_DIFFERENCE: f32 = 150.0;
+/// Minimum height of the difference, in points: tabs and a few rows.
+pub(crate) const MIN_DIFFERENCE: f32 = 126.0;
 /// Minimum height of one of two timelines with a legend, in points.
 pub(crate) const LEGEND_FROM: f32 = 205.0;
 /// Initial height of the view below the timeline, in points.
