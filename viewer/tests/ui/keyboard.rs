@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use eframe::egui::accesskit::Action;
+use eframe::egui::accesskit::{Action, Role};
 use eframe::egui::{Key, Vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::NodeT as _;
@@ -16,9 +16,12 @@ use super::harness::{STEPS, harness, run, settle, steps};
 fn controls(harness: &Harness<'_, App>, is_focused: bool) -> BTreeSet<String> {
     let nodes = harness.root().children_recursive().filter_map(|node| {
         let node = node.accesskit_node();
+        let has_focus = node.is_focused();
+        // The focus of a table is at its selected row.
+        let node = if has_focus && node.role() == Role::Row { node.parent()? } else { node };
         let is_control = node.data().supports_action(Action::Focus) && !node.is_disabled();
         let name = node.label().or_else(|| node.value()).unwrap_or_default();
-        (is_control && (!is_focused || node.is_focused())).then(|| format!("{:?} {name}", node.role()))
+        (is_control && (!is_focused || has_focus)).then(|| format!("{:?} {name}", node.role()))
     });
     nodes.collect()
 }

@@ -61,7 +61,8 @@ mod tests {
     #[test]
     fn what_was_free_names_fragmentation_where_both_would_be_enough() {
         let trace = trace_from_text("oom 4096 free=0\noom 4096 free=3072\n").unwrap();
-        let texts: Vec<String> = RequestFailure::all(&trace, DeviceId(0)).map(|one| free_text(&one, 1024)).collect();
+        let totals = Totals { reserved: 1024, ..Totals::default() };
+        let texts: Vec<String> = RequestFailure::all(&trace, DeviceId(0)).map(|one| free_text(&one, &totals)).collect();
         let fragmented = "Probably fragmentation: 3 KiB free on the device and 1 KiB in segments";
         assert_eq!(texts, ["0 B free on the device, 1 KiB free in segments", fragmented]);
     }
