@@ -17,7 +17,7 @@ use crate::report::Column;
 /// Minimum width of a card, in points.
 const CARD_WIDTH: f32 = 320.0;
 /// Minimum width at which the table of removals shows all columns, in points.
-const ROOM_FOR_ALL: f32 = 500.0;
+const ROOM_FOR_ALL: f32 = 540.0;
 
 /// Maximum number of cards side by side.
 const CARDS: usize = 3;

@@ -24,7 +24,7 @@ use job::{Explained, Key, Keys};
 /// Width of the groups' table in points. If more is available, the removals beside it use the rest.
 const GROUPS_WIDTH: f32 = 880.0;
 /// Minimum and maximum width of the removals, in points.
-const REMOVALS_WIDTHS: [f32; 2] = [340.0, 520.0];
+const REMOVALS_WIDTHS: [f32; 2] = [340.0, 580.0];
 /// Minimum height of the groups beside the removals, in points: keys, four rows and the total.
 const BELOW_MIN: f32 = 170.0;
 /// Number of visible rows of groups in the layout with one column.
