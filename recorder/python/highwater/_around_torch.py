@@ -31,5 +31,8 @@ class AroundTorch(importlib.abc.MetaPathFinder):
             execute(module)
             self._after(module)
 
+        # Python leaves frames of this file out of tracebacks, such as that of a PyTorch that cannot be imported.
+        code = exec_module.__code__.replace(co_filename="<frozen importlib._bootstrap_external>")
+        exec_module.__code__ = code
         spec.loader.exec_module = exec_module
         return spec

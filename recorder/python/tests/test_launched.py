@@ -188,6 +188,13 @@ def test_an_interrupted_program_has_the_status_of_an_interrupt_and_imports_no_co
     assert "backward" in {group["key"] for group in peak["groups"]}, peak
 
 
+def test_an_import_of_pytorch_that_fails_has_the_traceback_that_it_has_without(launch, by_environment):
+    (launch.folder / "torch.py").write_text("raise OSError('no such library')")
+    plain = by_environment("import torch")
+    assert by_environment("import torch", record="all.snap").stderr == plain.stderr
+    assert plain.stderr.endswith("OSError: no such library\n") and "importlib" not in plain.stderr, plain.stderr
+
+
 def test_a_variable_keeps_what_failed_requests_need_and_nothing_else(launch, by_environment):
     assert by_environment(SHORT, oom_snapshot="dumps").returncode == 0
     assert list((launch.folder / "dumps").iterdir()) == []
