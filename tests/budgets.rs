@@ -23,13 +23,13 @@ const BUDGETS: [Budget; 15] = [
     Budget { folder: "recorder/inject/library", lines: 50, homonyms: 0 },
     Budget { folder: "recorder/simulate", lines: 3_100, homonyms: 0 },
     Budget { folder: "recorder/simulate/library", lines: 50, homonyms: 0 },
-    Budget { folder: "snapshots", lines: 13_800, homonyms: 0 },
-    Budget { folder: "snapshots/analysis", lines: 24_300, homonyms: 2 },
+    Budget { folder: "snapshots", lines: 13_805, homonyms: 0 },
+    Budget { folder: "snapshots/analysis", lines: 24_325, homonyms: 2 },
     Budget { folder: "snapshots/pytorch", lines: 12_125, homonyms: 0 },
     Budget { folder: "tests/notation", lines: 550, homonyms: 0 },
     Budget { folder: "tests/stand-in", lines: 3_950, homonyms: 0 },
     Budget { folder: "viewer", lines: 20_150, homonyms: 2 },
-    Budget { folder: "viewer/app", lines: 37_700, homonyms: 6 },
+    Budget { folder: "viewer/app", lines: 37_720, homonyms: 6 },
 ];
 
 /// Below its budget by more than this, a package has to lower it.

@@ -196,16 +196,22 @@ pub(crate) fn read_and<T>(
     answer_or_whole(open, write)
 }
 
-/// Applies the options that exclude parts; what is written in windows is without stacks if the options ask for that.
+/// Applies the options that exclude parts. What is written in several windows leaves out the stacks itself.
 fn trimmed(mut input: Input, arguments: &ConvertArguments, in_windows: bool) -> Result<Input, Failure> {
-    let events = match &arguments.events {
-        // The event before them gives the state at their start.
-        Some(events) => events.start.saturating_sub(1) as u64..events.end as u64,
-        None if arguments.no_stacks && !in_windows => input.source.events(),
+    let trimmed = match &arguments.events {
+        Some(events) => {
+            // The event before them gives the state at their start.
+            let events = events.start.saturating_sub(1) as u64..events.end as u64;
+            arguments.trim(input.ask(|source, _| source.window(events))?.trace)?
+        }
+        None if arguments.no_stacks && (!in_windows || input.source.passes().len() <= 1) => {
+            let source = std::mem::replace(&mut input.source, Source::in_memory(Trace::default()));
+            let trace = source.into_trace().map_err(|why| input.unreadable(why))?;
+            arguments.trim(Cow::Owned(trace))?
+        }
         None => return Ok(input),
     };
-    let window = input.ask(|source, _| source.window(events))?;
-    input.source = Source::in_memory(arguments.trim(window.trace)?);
+    input.source = Source::in_memory(trimmed);
     Ok(input)
 }
 

@@ -374,7 +374,7 @@ fn print_stack(trace: &Trace, stack: StackId, page: &mut Page<'_>) -> io::Result
 fn reasons(case: &OomAnalysis) -> Vec<String> {
     let stated =
         [Some(case.cause_text()), Some(case.reason_text()), case.helps(), case.does_not_help(), case.eviction_text()];
-    stated.into_iter().flatten().chain(case.request.notes.iter().cloned()).collect()
+    stated.into_iter().flatten().chain(case.request.notes.iter().cloned()).chain(case.state_text()).collect()
 }
 
 /// Returns the groups and the rest, which sum to `bytes`.

@@ -157,7 +157,12 @@ pub fn report<'a>(input: &'a Input, arguments: &'a WhatIfArguments) -> Result<Wh
         _ => vec![choose_device(trace, wanted)?],
     };
     if let Some(out) = &arguments.out {
-        Destination::new(out, &arguments.source.file)?;
+        let kind = Destination::new(out, &arguments.source.file)?.kind;
+        if !kind.is_streamed() && input.source.passes().len() > 1 {
+            let (out, name) = (out.display(), kind.name());
+            let text = format!("--out {out}: a recording of this length cannot be written as {name}: choose .snap");
+            return Err(Failure::Usage(text));
+        }
     }
     let note = arguments.out.as_ref().map(|_| {
         let file = arguments.source.file.display();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use eframe::egui::accesskit::{Action, Role};
+use eframe::egui::accesskit::Action;
 use eframe::egui::{Key, Vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::NodeT as _;
@@ -14,14 +14,14 @@ use super::harness::{STEPS, harness, run, settle, steps};
 
 /// The roles and names of controls, of all or only of the focused one.
 fn controls(harness: &Harness<'_, App>, is_focused: bool) -> BTreeSet<String> {
+    // For screen readers, the focus of a table is at its selected row.
+    let focus = harness.ctx.memory(|memory| memory.focused()).map(|id| id.accesskit_id());
     let nodes = harness.root().children_recursive().filter_map(|node| {
         let node = node.accesskit_node();
-        let has_focus = node.is_focused();
-        // The focus of a table is at its selected row.
-        let node = if has_focus && node.role() == Role::Row { node.parent()? } else { node };
         let is_control = node.data().supports_action(Action::Focus) && !node.is_disabled();
         let name = node.label().or_else(|| node.value()).unwrap_or_default();
-        (is_control && (!is_focused || has_focus)).then(|| format!("{:?} {name}", node.role()))
+        let is_asked = !is_focused || focus == Some(node.locate().0);
+        (is_control && is_asked).then(|| format!("{:?} {name}", node.role()))
     });
     nodes.collect()
 }

@@ -23,23 +23,20 @@ pub fn explain(
     watch: Watch<'_>,
 ) -> Result<Explanation, Error> {
     let mut explanation = Explanation::of(source, device, metric, query, watch)?;
-    let whole = match source.whole() {
-        Ok(whole) => whole,
+    let source = match source.resident() {
         Err(Error::TooLong { .. }) => {
-            for advice in &mut explanation.advice {
-                if let Some(settings) = advice.settings {
-                    let text = format!(" {settings} may reduce this; not tested: the recording is too long.");
-                    advice.text.push_str(&text);
-                }
+            for (text, settings) in explanation.advice.iter_mut().filter_map(|one| Some((&mut one.text, one.settings?)))
+            {
+                text.push_str(&format!(" {settings} may reduce this; not tested: the recording is too long."));
             }
             return Ok(explanation);
         }
-        Err(why) => return Err(why),
+        source => source?,
     };
-    explanation.advice.retain_mut(|advice| is_worth_it(source, device, advice));
+    explanation.advice.retain_mut(|advice| is_worth_it(&source, device, advice));
     let is_changed = |advice: &Advice| matches!(advice.remedy, Remedy::Checkpoint | Remedy::FusedOptimizer);
     if metric == Metric::Requested && explanation.advice.iter().any(is_changed) {
-        let peaks = AdvicePeaks::of(&whole.trace, device);
+        let peaks = AdvicePeaks::of(source.facts(), device);
         let [peak, reserved] = [Metric::Requested, Metric::Reserved].map(|metric| source.peak(device, metric));
         let (peak, reserved) = (peak?.bytes, reserved?.bytes);
         // A fused optimizer of PyTorch keeps a counter for each parameter, which may be more than the temporaries.

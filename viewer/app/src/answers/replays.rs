@@ -91,12 +91,11 @@ pub fn predict(source: &Source<'_>, change: &Change) -> Result<Prediction, NoPre
     if !change.follows_blocks() {
         return predict_streamed(source, change);
     }
-    match source.whole() {
-        Ok(whole) => predict_streamed(&Source::in_memory(&*whole.trace), change),
+    match source.resident() {
         Err(why @ Error::TooLong { .. }) => {
             Err(format!("last uses, lifetimes and recomputed modules are not available: {why}").into())
         }
-        Err(why) => Err(why.into()),
+        source => predict_streamed(&source?, change),
     }
 }
 

@@ -86,7 +86,8 @@ pub(crate) fn unfinished_state(trace: &Trace, live: &LiveIndex, event: EventId) 
         match block.category {
             Category::Parameter => parameters += block.requested,
             Category::OptimizerState => {
-                let is_alike = op.is_some() && block.op == op || stack.is_some() && block.stack == stack;
+                let is_same_op = op.is_some() && trace.tables.op_name(block.op) == trace.tables.op_name(op);
+                let is_alike = is_same_op || stack.is_some() && block.stack == stack;
                 is_of_state |= is_alike && (first..event.0).contains(&block.alloc.0);
                 state += block.requested;
             }

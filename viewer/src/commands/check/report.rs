@@ -146,8 +146,8 @@ impl<'a> CheckReport<'a> {
         if !is_peak || self.budgets.metric != Metric::Requested || !outcome.is_broken() {
             return None;
         }
-        let whole = self.input.source.whole().ok()?;
-        let peaks = AdvicePeaks::of(&whole.trace, outcome.moment.device);
+        let source = self.input.source.resident().ok()?;
+        let peaks = AdvicePeaks::of(source.facts(), outcome.moment.device);
         if peaks.lowers(outcome.actual_bytes) { peaks.of_modules(outcome.actual_bytes) } else { None }
     }
 

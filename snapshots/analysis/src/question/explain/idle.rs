@@ -43,9 +43,8 @@ impl Idle {
     /// Fails like [`Source::window`].
     pub(super) fn of(source: &Source<'_>, peak: &Moment, top: usize) -> Result<Option<Self>> {
         match source.whole() {
-            Ok(whole) => Ok(Self::in_whole(&whole, peak, top)),
             Err(Error::TooLong { .. }) => Ok(None),
-            Err(why) => Err(why),
+            whole => Ok(Self::in_whole(&whole?, peak, top)),
         }
     }
 

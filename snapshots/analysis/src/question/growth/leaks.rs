@@ -291,7 +291,7 @@ impl Leaks {
         }
     }
 
-    /// The average growth by all lines, such as `48 MiB a step`.
+    /// The sum of the average growth by each line, such as `48 MiB a step`.
     pub fn rate(&self) -> String {
         let unit = self.last_step.map_or(Between::Idle, |_| Between::Steps).unit();
         format!("{} a {unit}", format_bytes(self.lines.iter().map(|leak| leak.bytes_per_step).sum()))

@@ -193,6 +193,28 @@ impl<'s> Source<'s> {
         self.window(self.events())
     }
 
+    /// Returns the recording in memory, with the indexes that have been built if it already is.
+    ///
+    /// # Errors
+    /// Fails like [`Self::whole`].
+    pub fn resident(&self) -> Result<Source<'_>> {
+        match &self.kind {
+            Kind::InMemory(_) => Ok(self.clone()),
+            Kind::File(_) => Ok(Source::in_memory(self.whole()?.trace.into_owned())),
+        }
+    }
+
+    /// Converts into a trace with all events.
+    ///
+    /// # Errors
+    /// Fails if the recording cannot be read.
+    pub fn into_trace(self) -> Result<Trace> {
+        match self.kind {
+            Kind::InMemory(memory) => Ok(trace_of(memory)),
+            Kind::File(file) => file.window(0..file.windows.events()),
+        }
+    }
+
     /// Writes the whole recording to `out` as a single `.snap` file.
     ///
     /// # Errors
@@ -217,9 +239,6 @@ impl<'s> Source<'s> {
     }
 
     /// Checks the sections of the file against their checksums, unless that was done when the recording was read.
-    ///
-    /// # Errors
-    /// Fails if a section does not match its checksum.
     pub(crate) fn check_sections(&self) -> Result<()> {
         self.windows().map_or(Ok(()), Windows::check_sections)
     }
@@ -335,16 +354,10 @@ impl<'s> Source<'s> {
         mut take: impl FnMut(&Window<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let end = range.end.min(self.events().end);
-        let most = match self.kind {
-            Kind::InMemory(_) => end.saturating_sub(range.start).max(1),
-            Kind::File(_) => most,
-        };
-        let mut next = range.start;
-        while next < end {
-            if take(&self.window(next..end.min(next + most))?).is_break() {
+        for start in (range.start..end).step_by(most as usize) {
+            if take(&self.window(start..end.min(start + most))?).is_break() {
                 break;
             }
-            next += most;
         }
         Ok(())
     }
@@ -359,9 +372,6 @@ impl<'s> Source<'s> {
         most: u64,
         mut take: impl FnMut(&Window<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        if matches!(self.kind, Kind::InMemory(_)) {
-            return self.each_within(range, most, take);
-        }
         let end = range.end.min(self.events().end);
         for start in (range.start..end).step_by(most as usize) {
             let mut window = self.window(start..end.min(start + most))?;

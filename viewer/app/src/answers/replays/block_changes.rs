@@ -24,7 +24,11 @@ impl BlockChanges {
             return Ok(changes);
         }
         changes.concerned = [Concerned::default(); 3];
-        let concerned = |window: &Trace| Self::of_rows(window, window.first_new_row(), change, last_uses).concerned;
+        let first_event = source.events().start;
+        let concerned = |window: &Trace| {
+            let first = if window.start.events > first_event { window.first_new_row() } else { 0 };
+            Self::of_rows(window, first, change, last_uses).concerned
+        };
         let add = |more: [Concerned; 3]| {
             for (all, more) in changes.concerned.iter_mut().zip(more) {
                 all.blocks += more.blocks;

@@ -65,8 +65,10 @@ impl Tables<'_> {
     }
 
     fn prepared<'w>(&self, window: Cow<'w, Trace>) -> Result<Cow<'w, Trace>, Error> {
-        let window = self.source.number_blocks(window)?;
-        Ok(if self.no_stacks { Cow::Owned(without_stacks(window.into_owned())) } else { window })
+        Ok(match self.source.number_blocks(window)? {
+            Cow::Owned(window) if self.no_stacks => Cow::Owned(without_stacks(window)),
+            window => window,
+        })
     }
 
     fn columns<V: Rows>(&self, columns: Vec<Column<V>>) -> Vec<Column<V>> {

@@ -126,13 +126,16 @@ fn paint_flag(
     Some(rect)
 }
 
-/// Shortens the first line of a label to its amount and what is after the colon, or without one to its first clause.
+/// Shortens the first line of a label: to its amount or, of a cause, nothing, and what is after the colon; to what is
+/// before the colon of others; without a colon to its first clause.
 fn brief(line: &str) -> String {
     let Some((lead, rest)) = line.split_once(": ") else {
         return line.split_once(", ").map_or("", |(first, _)| first).to_owned();
     };
-    let amount = lead.split_whitespace().take(2).filter(|_| lead.starts_with(|sign: char| sign.is_ascii_digit()));
-    amount.chain([rest]).collect::<Vec<_>>().join(" ")
+    if lead.starts_with(|sign: char| sign.is_ascii_digit()) {
+        return lead.split_whitespace().take(2).chain([rest]).collect::<Vec<_>>().join(" ");
+    }
+    if lead.starts_with("Cause") || lead.starts_with("Probable cause") { rest } else { lead }.to_owned()
 }
 
 /// Returns positions along the line from a flag to its point, without those near the point.
