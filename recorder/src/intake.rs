@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use highwater_snapshots::event::{Alloc, BlockKey, Event, What};
 use highwater_snapshots::live_state::LiveState;
 use highwater_snapshots::trace::{DeviceFacts, LEFT_OUT, NOTE, UNREGISTERED};
+use highwater_snapshots::transition::{Named, Transition, transition};
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{DeviceId, OpId, StackId, StartingState};
 
@@ -290,16 +291,8 @@ impl Intake {
         if self.started.contains(&state.device) {
             return;
         }
-        let smallest = self.smallest_bytes;
-        let (small, left_out) = (&mut self.small, &mut self.small_blocks);
-        state.blocks.retain(|block| {
-            let is_kept = block.alloc.requested >= smallest;
-            if !is_kept {
-                small.insert((state.device, block.alloc.block));
-                *left_out += 1;
-            }
-            is_kept
-        });
+        let device = state.device;
+        state.blocks.retain(|block| !self.leaves_out(device, &What::Alloc(block.alloc)));
         if !self.is_open {
             self.unregistered.remove(&state.device);
         }
@@ -348,16 +341,19 @@ impl Intake {
         self.keep(event);
     }
 
+    /// Whether an event concerns a block that is left out, which it then begins or ends.
     fn leaves_out(&mut self, device: DeviceId, what: &What) -> bool {
-        match *what {
-            What::Alloc(alloc) if alloc.requested < self.smallest_bytes => {
+        let Some(block) = what.block().map(|key| (device, key)) else { return false };
+        let named = if self.small.contains(&block) { Named::Live } else { Named::Unknown };
+        match (transition(what.kind(), named), *what) {
+            (Transition::Allocated { .. }, What::Alloc(alloc)) if alloc.requested < self.smallest_bytes => {
                 self.small_blocks += 1;
-                self.small.insert((device, alloc.block));
+                self.small.insert(block);
                 true
             }
-            What::FreeRequested(key) | What::Tag(key, _) | What::Used(key) => self.small.contains(&(device, key)),
-            What::FreeCompleted(key) => self.small.remove(&(device, key)),
-            _ => false,
+            (Transition::Allocated { .. } | Transition::Refused(_), _) => false,
+            (Transition::FreeCompleted { .. }, _) => self.small.remove(&block),
+            _ => true,
         }
     }
 
