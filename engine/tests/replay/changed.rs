@@ -91,13 +91,10 @@ fn a_device_that_is_too_small_is_reported_by_the_request_that_fails() {
     let recorded = trace(&text);
     let bounded =
         |mebibytes: u64| run(&recorded, DeviceModel::Modelled(Some(mebibytes * MIB)), |_| BlockOverride::default());
-    assert_eq!((bounded(38).death, peaks(&bounded(38).trace)), (None, [26, 38]));
+    assert_eq!((bounded(38).outcome.death, peaks(&bounded(38).trace)), (None, [26, 38]));
     let replayed = bounded(37);
-    let death = replayed.death.expect("18 MiB do not fit beside 20");
-    assert_eq!(
-        (death.event, death.requested, death.reserved, death.allocated),
-        (EventId(5), 18 * MIB, 20 * MIB, 4 * MIB)
-    );
+    let death = replayed.outcome.death.expect("18 MiB do not fit beside 20");
+    assert_eq!((death.event, death.requested, death.reserved, death.allocated), (5, 18 * MIB, 20 * MIB, 4 * MIB));
     assert!(death.report.contains("18 MiB requested"), "{}", death.report);
     let last = replayed.trace.events.kind.last().copied();
     assert_eq!((replayed.trace.events.len(), last), (5, Some(EventKind::Oom)), "nothing comes after it");
@@ -110,14 +107,14 @@ fn a_request_that_failed_is_met_where_there_is_room() {
         .edited(|trace| trace.blocks.address = [0, 4, 12].map(|mebibytes| 0x1000_0000 + mebibytes * MIB).to_vec());
     let bounded =
         |mebibytes: u64| run(&recorded, DeviceModel::Modelled(Some(mebibytes * MIB)), |_| BlockOverride::default());
-    let oom = EventId::from_index(recorded.events.len() - 1);
+    let oom = recorded.events.len() as u64 - 1;
     let poor = bounded(51);
-    assert_eq!((poor.death.map(|death| death.event), poor.rescued), (Some(oom), vec![]));
+    assert_eq!((poor.outcome.death.map(|death| death.event), poor.outcome.rescued), (Some(oom), vec![]));
     let rich = bounded(52);
-    assert_eq!((rich.death, rich.rescued), (None, vec![oom]));
+    assert_eq!((rich.outcome.death, rich.outcome.rescued), (None, vec![oom]));
     assert_eq!(peaks(&rich.trace), [48, 52]);
     let unchanged = replay(&recorded, &Plan::unchanged(DeviceId(0), AllocConfig::default(), TieBreak::default()));
-    assert_eq!((unchanged.divergence, unchanged.death), (None, None), "it failed, and fails again");
+    assert_eq!((unchanged.outcome.divergence, unchanged.outcome.death), (None, None), "it failed, and fails again");
 }
 
 #[test]
@@ -133,7 +130,7 @@ free_completed a
     let recorded = trace(text);
     assert_eq!(peaks(&run(&recorded, DeviceModel::Modelled(None), |_| BlockOverride::default()).trace), [16, 32]);
     let bounded = run(&recorded, DeviceModel::Modelled(Some(20 * MIB)), |_| BlockOverride::default());
-    assert_eq!((bounded.death, peaks(&bounded.trace)), (None, [16, 16]), "the stream is waited for");
+    assert_eq!((bounded.outcome.death, peaks(&bounded.trace)), (None, [16, 16]), "the stream is waited for");
 }
 
 #[test]
@@ -173,7 +170,11 @@ free b
     let recorded = trace(text).edited(|trace| trace.blocks.address = vec![0x1060_0000, 0x1000_0000, 0x2000_0000]);
     let config = AllocConfig::default();
     let unchanged = replay(&recorded, &Plan::unchanged(DeviceId(0), config.clone(), TieBreak::default()));
-    assert_eq!(unchanged.divergence, None, "'a' lies in the hole before the parameter: {:?}", unchanged.divergence);
+    assert_eq!(
+        unchanged.outcome.divergence, None,
+        "'a' lies in the hole before the parameter: {:?}",
+        unchanged.outcome.divergence
+    );
     assert_eq!(unchanged.trace.blocks.address, recorded.blocks.address);
     let anew = Plan {
         config: config.with("expandable_segments:True").expect("well formed"),
@@ -183,7 +184,7 @@ free b
     };
     let anew = replay(&recorded, &anew);
     assert_eq!(peaks(&anew.trace), [24, 40], "pages of 20 MiB hold all");
-    assert!(anew.assumptions[0].contains("in address order"), "{:?}", anew.assumptions);
+    assert!(anew.outcome.assumptions[0].contains("in address order"), "{:?}", anew.outcome.assumptions);
 }
 
 #[test]
@@ -191,9 +192,9 @@ fn a_difference_is_reported_with_its_event_and_size() {
     let text = STEP.replace("0x10000000 20971520", "0x10000000 33554432");
     let recorded = trace(&text);
     let unchanged = replay(&recorded, &Plan::unchanged(DeviceId(0), AllocConfig::default(), TieBreak::default()));
-    let divergence = unchanged.divergence.expect("nobody obtains 32 MiB for 4");
-    assert_eq!(divergence.event, EventId(3));
+    let divergence = unchanged.outcome.divergence.expect("nobody obtains 32 MiB for 4");
+    assert_eq!(divergence.event, 3);
     assert_eq!(divergence.difference.to_string(), "the replay reserves 20 MiB from the device, the recording 32 MiB");
-    assert_eq!(unchanged.largest_difference, 12 * MIB);
-    assert!(unchanged.placed_elsewhere > 0);
+    assert_eq!(unchanged.outcome.largest_difference, 12 * MIB);
+    assert!(unchanged.outcome.placed_elsewhere > 0);
 }

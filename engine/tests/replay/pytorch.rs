@@ -39,7 +39,7 @@ fn unchanged(trace: &Trace, device: DeviceId) -> (Replay, TieBreak) {
     let (config, _) = recorded_config(trace.device_facts(device));
     let run = |tie_break| (replay(trace, &Plan::unchanged(device, config.clone(), tie_break)), tie_break);
     let newer = run(TieBreak::OldestSegment);
-    if newer.0.divergence.is_none() { newer } else { run(TieBreak::LowestAddress) }
+    if newer.0.outcome.divergence.is_none() { newer } else { run(TieBreak::LowestAddress) }
 }
 
 /// Replays every device of every recording; gives how many, and those that differ.
@@ -51,9 +51,13 @@ fn check(folder: &Path) -> (usize, Vec<String>) {
         for device in trace.device_ids().into_iter().filter(|device| *device != PINNED_DEVICE) {
             let (replayed, tie_break) = unchanged(&trace, device);
             count += 1;
-            match replayed.divergence {
+            match replayed.outcome.divergence {
                 Some(divergence) => differing.push(format!("{name} {divergence:?} {tie_break:?}")),
-                None => assert_eq!((replayed.largest_difference, replayed.placed_elsewhere), (0, 0), "{name}"),
+                None => assert_eq!(
+                    (replayed.outcome.largest_difference, replayed.outcome.placed_elsewhere),
+                    (0, 0),
+                    "{name}"
+                ),
             }
         }
     }
@@ -98,7 +102,7 @@ fn other_settings_are_predicted_as_pytorch_really_follows_them() {
         let trace = open(base);
         let device = DeviceId(0);
         let (same, tie_break) = unchanged(&trace, device);
-        assert_eq!(same.divergence, None, "{program}");
+        assert_eq!(same.outcome.divergence, None, "{program}");
         let others = files.iter().filter(|(name, path)| name.starts_with(&format!("{program}-")) && path != base);
         for (name, path) in others {
             let real = open(path);
@@ -108,7 +112,7 @@ fn other_settings_are_predicted_as_pytorch_really_follows_them() {
             let plan = Plan {
                 config,
                 answers: DeviceModel::Modelled(None),
-                cache_flushes: &same.cache_flushes,
+                cache_flushes: &same.outcome.cache_flushes,
                 reallocates_start: true,
                 ..Plan::unchanged(device, AllocConfig::default(), tie_break)
             };

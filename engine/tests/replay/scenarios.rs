@@ -39,17 +39,18 @@ fn scenarios_are_replayed_to_the_byte_and_predicted_for_other_settings() {
         assert_eq!(strange, [""; 0], "{name}");
 
         let same = replay(&trace, &Plan::unchanged(device, config.clone(), TieBreak::default()));
-        assert_eq!((same.divergence, same.largest_difference, same.placed_elsewhere), (None, 0, 0), "{name}");
+        let outcome = &same.outcome;
+        assert_eq!((outcome.divergence, outcome.largest_difference, outcome.placed_elsewhere), (None, 0, 0), "{name}");
         let difference = first_difference(&decisions(&trace, device), &decisions(&same.trace, device));
         assert_eq!(difference, None, "{name}: (place, recorded, replayed)");
-        assert!(same.assumptions.is_empty(), "{name}: {:?}", same.assumptions);
+        assert!(outcome.assumptions.is_empty(), "{name}: {:?}", outcome.assumptions);
 
         let conf = SETTINGS[place % SETTINGS.len()];
         let real = recorded(name, Some(conf));
         let plan = Plan {
             config: config.with(conf).expect("settings are well formed"),
             answers: DeviceModel::Modelled(None),
-            cache_flushes: &same.cache_flushes,
+            cache_flushes: &outcome.cache_flushes,
             reallocates_start: true,
             ..Plan::unchanged(device, config, TieBreak::default())
         };

@@ -131,7 +131,7 @@ proptest! {
                 config,
                 answers: DeviceModel::Modelled(capacity),
                 overrides: has_fates.then_some(overrides.as_slice()),
-                cache_flushes: &followed.cache_flushes,
+                cache_flushes: &followed.outcome.cache_flushes,
                 recorded_capacity: device_total,
                 reallocates_start,
                 ..follow

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use highwater_allocator::AllocConfig;
 use highwater_allocator::replay::{
-    BlockOverride, DeviceModel, Divergence, FailedReplayRequest, Plan, Replay, Share, Stream, StreamStart, Streamed,
-    TieBreak, addresses_end, recorded_config, replay,
+    BlockOverride, DeviceModel, Plan, ReplayOutcome, Share, Stream, StreamStart, TieBreak, addresses_end,
+    recorded_config, replay,
 };
 use highwater_recorder::snapshots::event::{Event, EventKind};
 use highwater_recorder::snapshots::format::{Windows, read_bytes, write_trace};
@@ -21,31 +21,11 @@ use crate::strange::{recording, settings};
 const MIB: u64 = 1 << 20;
 
 /// What a replay decides, and how it ends.
-#[derive(Debug, PartialEq)]
-struct Outcome {
-    decisions: Vec<(EventKind, u64)>,
-    divergence: Option<Divergence<u64>>,
-    differences: [u64; 3],
-    death: Option<FailedReplayRequest<u64>>,
-    rescued: Vec<u64>,
-    cache_flushes: Vec<u64>,
-    assumptions: Vec<String>,
-}
+type Decided = (Vec<(EventKind, u64)>, ReplayOutcome);
 
-fn in_memory(trace: &Trace, plan: &Plan<'_>) -> Outcome {
-    let replay: Replay = replay(trace, plan);
-    let number = |event: highwater_recorder::snapshots::EventId| u64::from(event.0);
-    Outcome {
-        decisions: decisions(&replay.trace, plan.device),
-        divergence: replay.divergence.map(|of| Divergence { event: number(of.event), difference: of.difference }),
-        differences: [replay.largest_difference, replay.placed_elsewhere, replay.retries],
-        death: replay.death.map(|FailedReplayRequest { event, requested, reserved, allocated, report }| {
-            FailedReplayRequest { event: number(event), requested, reserved, allocated, report }
-        }),
-        rescued: replay.rescued.into_iter().map(number).collect(),
-        cache_flushes: replay.cache_flushes,
-        assumptions: replay.assumptions,
-    }
+fn in_memory(trace: &Trace, plan: &Plan<'_>) -> Decided {
+    let replay = replay(trace, plan);
+    (decisions(&replay.trace, plan.device), replay.outcome)
 }
 
 /// Replays a recording as a stream; `changes` are those to the blocks that its events allocate.
@@ -53,7 +33,7 @@ fn as_a_stream(
     (windows, start): (&Windows, &StreamStart),
     plan: &Plan<'_>,
     changes: &HashMap<u64, BlockOverride>,
-) -> Outcome {
+) -> Decided {
     let (mut stream, _, state) = Stream::new(start, plan);
     let mut events: Vec<Event> = Vec::new();
     let mut take = |first: u64, run: &[Event]| {
@@ -69,20 +49,7 @@ fn as_a_stream(
     let mut builder = TraceBuilder::with_capacity(events.len());
     builder.set_starting_state(&state);
     events.iter().for_each(|event| builder.push(event));
-    let Streamed {
-        divergence,
-        largest_difference,
-        placed_elsewhere,
-        death,
-        rescued,
-        retries,
-        cache_flushes,
-        assumptions,
-        ..
-    } = stream.finish();
-    let differences = [largest_difference, placed_elsewhere, retries];
-    let decisions = decisions(&builder.finish(), plan.device);
-    Outcome { decisions, divergence, differences, death, rescued, cache_flushes, assumptions }
+    (decisions(&builder.finish(), plan.device), stream.finish())
 }
 
 /// Replays `trace` in both ways, unchanged and with `config` on a device of `capacity` bytes.
@@ -105,7 +72,7 @@ fn compare(
     let changed = Plan {
         config: config.clone(),
         answers: DeviceModel::Modelled(capacity),
-        cache_flushes: &followed.cache_flushes,
+        cache_flushes: &followed.1.cache_flushes,
         recorded_capacity: Some(64 * MIB),
         reallocates_start,
         ..follow

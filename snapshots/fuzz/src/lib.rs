@@ -2,7 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use highwater_analysis::summary::of_trace;
+use highwater_analysis::Source;
+use highwater_analysis::summary::summarize;
 use highwater_analysis::verify::verify_trace;
 use highwater_snapshots::format::{
     HEADER_BYTES, MARKER, PREAMBLE_BYTES, SectionHeader, SnapWriter, read_bytes, write_trace,
@@ -42,7 +43,8 @@ fn check_sums_and_file(trace: &Trace) {
     let again = read_bytes(&bytes).expect("what was written can be read");
     assert_eq!(again.events.len(), trace.events.len());
     let summaries = |trace: &Trace| {
-        trace.device_ids().into_iter().map(|device| of_trace(trace, device)).collect::<Vec<_>>()
+        let watch = &mut |_| ControlFlow::Continue(());
+        summarize(&Source::in_memory(trace), watch).expect("a recording in memory can be read")
     };
     assert_eq!(summaries(&again), summaries(trace), "the recording that was written is the one that is read");
 }

@@ -11,7 +11,6 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use clap::Args;
 use highwater_analysis::phases::phases;
-use highwater_analysis::summary::of_device;
 use highwater_analysis::{DeviceSummary, Metric, PhaseRow};
 use highwater_app::example::Example;
 use highwater_app::report::{Column, Facts, Field, Rows, Table, Value};
@@ -215,8 +214,7 @@ impl<'a> RecordReport<'a> {
     fn of(name: &'a str, file: &'a Path, report: &'a scenario::Report, input: &Input) -> Result<Self, Failure> {
         let device = input.facts().main_device();
         let (summary, phases) = input.ask(|source, watch| {
-            let steps = source.count_steps(&[device], &mut *watch)?;
-            let summary = of_device(source, device, steps.first().copied().unwrap_or(0))?;
+            let summary = DeviceSummary::of(source, device, &mut *watch)?;
             let rows = source.stages(device, Metric::Requested, watch)?;
             Ok((summary, phases(source.facts(), device, Metric::Requested, rows)))
         })?;

@@ -2,25 +2,17 @@
 
 use std::fmt;
 
-use highwater_recorder::snapshots::EventId;
 use highwater_recorder::snapshots::units::format_bytes;
 
 use super::driver::{Call, Misfit};
 
 /// The first event at which a replay differs from the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Divergence<E = EventId> {
-    /// The recorded event.
-    pub event: E,
+pub struct Divergence {
+    /// The index of the recorded event.
+    pub event: u64,
     /// The kind of difference.
     pub difference: Difference,
-}
-
-impl Divergence<u64> {
-    /// Returns the divergence with its event as a row of the trace.
-    pub(super) fn in_trace(self) -> Divergence {
-        Divergence { event: EventId::from_index(self.event as usize), difference: self.difference }
-    }
 }
 
 /// A difference between recording and replay, in bytes or addresses.

@@ -17,8 +17,8 @@
 //!
 //! A recording that is not in memory is replayed as a [`Stream`] of its events.
 //!
-//! Missing facts are replaced by assumptions, which are listed in [`Replay::assumptions`]. They concern the age of
-//! segments from before the recording, and the releases that the program requested. Each of PyTorch's private pools
+//! Missing facts are replaced by assumptions, which are listed in [`ReplayOutcome::assumptions`]. They concern the age
+//! of segments from before the recording, and the releases that the program requested. Each of PyTorch's private pools
 //! gets its own allocator over the same device.
 //!
 //! Modules are declared in layer order: each uses only modules declared above it.
@@ -44,7 +44,7 @@ use highwater_recorder::snapshots::{BlockId, DeviceId, EventId, Trace};
 pub use crate::tie_break::TieBreak;
 pub use change::{BlockOverride, Share};
 pub use divergence::{Difference, Divergence};
-pub use run::Streamed;
+pub use run::ReplayOutcome;
 pub use settings::recorded_config;
 pub use stream::{Stream, StreamStart};
 pub use target::{Before, Target};
@@ -79,7 +79,7 @@ pub struct Plan<'a> {
     pub tie_break: TieBreak,
     /// Changes to each block of a trace, by row, or to the blocks that are live when a stream starts, if any.
     pub overrides: Option<&'a [BlockOverride]>,
-    /// The releases that the program must have requested, from [`Replay::cache_flushes`] of the unchanged replay.
+    /// The releases that the program must have requested: [`ReplayOutcome::cache_flushes`] of the unchanged replay.
     pub cache_flushes: &'a [u64],
     /// Bytes that were available to the allocator during the recording, if known. The allocator itself must have made
     /// the releases before a request that exceeded them.
@@ -120,9 +120,9 @@ impl Plan<'_> {
 
 /// A request that failed in the replay, which would have ended the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FailedReplayRequest<E = EventId> {
-    /// The recorded event of the request.
-    pub event: E,
+pub struct FailedReplayRequest {
+    /// The index of the recorded event of the request.
+    pub event: u64,
     /// Requested bytes.
     pub requested: u64,
     /// Bytes reserved from the device at that point.
@@ -133,32 +133,15 @@ pub struct FailedReplayRequest<E = EventId> {
     pub report: String,
 }
 
-/// The result of a replay.
+/// The replay of a trace. Events are identified by their rows in it.
 #[derive(Clone, Debug)]
 pub struct Replay {
     /// The replayed trace of the device, with the steps, phases and marks of the recording.
     pub trace: Trace,
     /// The recorded event that each event of `trace` comes from, in non-decreasing order.
     pub source: Vec<EventId>,
-    /// The first difference between the replay and the recording; only with [`DeviceModel::AsRecorded`].
-    pub divergence: Option<Divergence>,
-    /// The largest difference in reserved bytes between recording and replay after any request. It is 0 unless the
-    /// device behaves as recorded.
-    pub largest_difference: u64,
-    /// The number of blocks whose address differs from the recorded one. It is 0 unless the device behaves as recorded.
-    pub placed_elsewhere: u64,
-    /// The failed request at which the replay ends.
-    pub death: Option<FailedReplayRequest>,
-    /// Requests that failed in the recording and succeed in the replay.
-    pub rescued: Vec<EventId>,
-    /// The number of times that the allocator released its whole cache for a request, as counted by PyTorch in
-    /// `num_alloc_retries`.
-    pub retries: u64,
-    /// The index of the first release of each run of releases that the program must have requested, since the next
-    /// request would otherwise have been served from the cache. Set only with [`DeviceModel::AsRecorded`].
-    pub cache_flushes: Vec<u64>,
-    /// The assumptions made in place of facts that the recording lacks.
-    pub assumptions: Vec<String>,
+    /// What the replay shows, other than its events.
+    pub outcome: ReplayOutcome,
 }
 
 /// Replays the requests of `plan.device`, in about the time that an allocator needs for these requests. Uses about as

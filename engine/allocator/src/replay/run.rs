@@ -50,29 +50,44 @@ pub(super) struct Run<'a> {
     /// Whether requests came from more than one stream.
     pub(super) has_streams: bool,
     pub(super) recorded_reserved: u64,
-    pub(super) replay: Streamed,
+    pub(super) replay: ReplayOutcome,
     pub(super) guesses: Guesses,
 }
 
-/// The result of a replay without its trace. Events are identified by their indices.
-#[derive(Clone, Debug, Default)]
-pub struct Streamed {
-    /// See [`Replay::divergence`](super::Replay::divergence).
-    pub divergence: Option<Divergence<u64>>,
-    /// See [`Replay::largest_difference`](super::Replay::largest_difference).
+/// The result of a replay, apart from its events. Recorded events are identified by their indices.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplayOutcome {
+    /// The first difference between the replay and the recording; only with [`DeviceModel::AsRecorded`].
+    pub divergence: Option<Divergence>,
+    /// The largest difference in reserved bytes between recording and replay after any request. It is 0 unless the
+    /// device behaves as recorded.
     pub largest_difference: u64,
-    /// See [`Replay::placed_elsewhere`](super::Replay::placed_elsewhere).
+    /// The number of blocks whose address differs from the recorded one. It is 0 unless the device behaves as recorded.
     pub placed_elsewhere: u64,
-    /// See [`Replay::death`](super::Replay::death).
-    pub death: Option<FailedReplayRequest<u64>>,
-    /// See [`Replay::rescued`](super::Replay::rescued).
+    /// The failed request at which the replay ends.
+    pub death: Option<FailedReplayRequest>,
+    /// Requests that failed in the recording and succeed in the replay.
     pub rescued: Vec<u64>,
-    /// See [`Replay::retries`](super::Replay::retries).
+    /// The number of times that the allocator released its whole cache for a request, as counted by PyTorch in
+    /// `num_alloc_retries`.
     pub retries: u64,
-    /// See [`Replay::cache_flushes`](super::Replay::cache_flushes).
+    /// The index of the first release of each run of releases that the program must have requested, since the next
+    /// request would otherwise have been served from the cache. Set only with [`DeviceModel::AsRecorded`].
     pub cache_flushes: Vec<u64>,
-    /// See [`Replay::assumptions`](super::Replay::assumptions).
+    /// The assumptions made in place of facts that the recording lacks.
     pub assumptions: Vec<String>,
+}
+
+impl ReplayOutcome {
+    /// Returns the outcome with its events, other than those of `cache_flushes`, numbered from `first` on: the rows of a
+    /// trace that is a part of a longer recording become indices in that recording.
+    #[must_use]
+    pub fn numbered_from(mut self, first: u64) -> Self {
+        self.divergence.iter_mut().for_each(|divergence| divergence.event += first);
+        self.death.iter_mut().for_each(|death| death.event += first);
+        self.rescued.iter_mut().for_each(|event| *event += first);
+        self
+    }
 }
 
 /// Facts that the list of assumptions depends on and that are known only after the replay.
@@ -132,7 +147,7 @@ impl<'a> Run<'a> {
             last_stream: None,
             has_streams: false,
             recorded_reserved: 0,
-            replay: Streamed::default(),
+            replay: ReplayOutcome::default(),
             guesses: Guesses::default(),
         };
         (run, restored)

@@ -12,7 +12,7 @@ use highwater_recorder::snapshots::{DeviceId, StartingState, Trace, TraceBuilder
 use super::output::Output;
 use super::pools::RestoredBlocks;
 use super::recorded::{At, Recorded, UNKNOWN};
-use super::run::{Run, Streamed};
+use super::run::{ReplayOutcome, Run};
 use super::start::Start;
 use super::{BlockOverride, Plan};
 
@@ -117,7 +117,7 @@ impl<'a> Stream<'a> {
     }
 
     /// The result of an ended replay.
-    pub fn finish(self) -> Streamed {
+    pub fn finish(self) -> ReplayOutcome {
         self.run.replay
     }
 }

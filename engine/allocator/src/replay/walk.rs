@@ -12,7 +12,7 @@ use super::pools::RestoredBlocks;
 use super::recorded::{At, Freed, Pending, Recorded, Request, UNKNOWN};
 use super::run::{Guesses, Run, endings};
 use super::start::Start;
-use super::{Before, BlockOverride, Divergence, FailedReplayRequest, Plan, Replay};
+use super::{Before, BlockOverride, Plan, Replay};
 use crate::AllocError;
 
 /// Replays all events, or those up to the failed request.
@@ -36,26 +36,7 @@ pub(super) fn walk(trace: &Trace, plan: &Plan<'_>) -> Replay {
     }
     run.end(trace.events.ids().next_back().map(|last| at(trace, last)));
     let (trace, source) = run.output.finish();
-    let done = run.replay;
-    let event = |number: u64| EventId::from_index(number as usize);
-    Replay {
-        trace,
-        source,
-        divergence: done.divergence.map(Divergence::in_trace),
-        largest_difference: done.largest_difference,
-        placed_elsewhere: done.placed_elsewhere,
-        death: done.death.map(|death| FailedReplayRequest {
-            event: event(death.event),
-            requested: death.requested,
-            reserved: death.reserved,
-            allocated: death.allocated,
-            report: death.report,
-        }),
-        rescued: done.rescued.into_iter().map(event).collect(),
-        retries: done.retries,
-        assumptions: done.assumptions,
-        cache_flushes: done.cache_flushes,
-    }
+    Replay { trace, source, outcome: run.replay }
 }
 
 /// Returns the position of an event of a trace.

@@ -3,12 +3,10 @@
 use highwater_snapshots::Result;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::DeviceId;
-use highwater_snapshots::trace::Trace;
 use serde::{Deserialize, Serialize};
 
 use super::peak::Moment;
 use super::source::{Source, Watch};
-use crate::index::device_spans::device_steps;
 use crate::metric::{Metric, Totals};
 
 /// A summary of one device of a recording.
@@ -49,6 +47,14 @@ pub struct DeviceSummary {
 }
 
 impl DeviceSummary {
+    /// Summarizes `device`.
+    ///
+    /// # Errors
+    /// Fails like [`Source::each_window`].
+    pub fn of(source: &Source<'_>, device: DeviceId, watch: Watch<'_>) -> Result<Self> {
+        Ok(summarize_devices(source, &[device], watch)?.remove(0))
+    }
+
     /// The peak of `metric`; `None` if it was not sampled.
     pub fn peak(&self, metric: Metric) -> Option<&Moment> {
         self.peaks.iter().find(|peak| peak.metric == metric)
@@ -60,27 +66,20 @@ impl DeviceSummary {
 /// # Errors
 /// Fails like [`Source::each_window`].
 pub fn summarize(source: &Source<'_>, watch: Watch<'_>) -> Result<Vec<DeviceSummary>> {
-    let devices = source.facts().device_ids();
-    let steps = source.count_steps(&devices, watch)?;
-    devices.into_iter().zip(steps).map(|(device, steps)| of_device(source, device, steps)).collect()
+    summarize_devices(source, &source.facts().device_ids(), watch)
 }
 
-/// Summarizes a device of a trace.
-pub fn of_trace(trace: &Trace, device: DeviceId) -> DeviceSummary {
-    of_indexed(&Source::in_memory(trace), trace, device)
-}
-
-/// Summarizes a device of a trace, using the indexes of `source`.
-pub fn of_indexed(source: &Source<'_>, trace: &Trace, device: DeviceId) -> DeviceSummary {
-    let steps = device_steps(trace, device).len() as u64;
-    of_device(source, device, steps).expect("a recording in memory could not be read")
+/// Summarizes each of `devices`.
+///
+/// # Errors
+/// Fails like [`Source::each_window`].
+pub fn summarize_devices(source: &Source<'_>, devices: &[DeviceId], watch: Watch<'_>) -> Result<Vec<DeviceSummary>> {
+    let steps = source.count_steps(devices, watch)?;
+    devices.iter().zip(steps).map(|(device, steps)| of_device(source, *device, steps)).collect()
 }
 
 /// Summarizes a device that is active in `steps` steps.
-///
-/// # Errors
-/// Fails if a window cannot be read.
-pub fn of_device(source: &Source<'_>, device: DeviceId, steps: u64) -> Result<DeviceSummary> {
+fn of_device(source: &Source<'_>, device: DeviceId, steps: u64) -> Result<DeviceSummary> {
     let start = source.window_at(None)?;
     let trace = &start.trace;
     let facts = trace.device_facts(device);

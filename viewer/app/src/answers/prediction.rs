@@ -3,9 +3,8 @@
 use std::ops::ControlFlow;
 use std::str::FromStr;
 
-use highwater_analysis::summary::{of_device, of_trace};
 use highwater_analysis::{DeviceSummary, Doubt, Filter, Metric, Source};
-use highwater_snapshots::{DeviceId, EventId, Phase, Result, ScopePattern, Trace, format_bytes, parse_bytes};
+use highwater_snapshots::{DeviceId, EventId, Phase, Result, ScopePattern, format_bytes, parse_bytes};
 
 use crate::answers::recomputation::Recomputation;
 use crate::answers::request_failure::RequestFailure;
@@ -172,15 +171,8 @@ impl Figures {
     /// Fails if the recording cannot be read.
     pub fn of(source: &Source<'_>, device: DeviceId) -> Result<Self> {
         let failure = RequestFailure::first(source, device, 1)?.first().map(|failure| failure.number);
-        let steps = source.count_steps(&[device], &mut |_| ControlFlow::Continue(()))?;
-        let summary = of_device(source, device, steps.first().copied().unwrap_or(0))?;
+        let summary = DeviceSummary::of(source, device, &mut |_| ControlFlow::Continue(()))?;
         Ok(Self { summary, failure })
-    }
-
-    /// Returns the figures of `device` of a trace.
-    pub fn of_trace(trace: &Trace, device: DeviceId) -> Self {
-        let failure = RequestFailure::all(trace, device).next().map(|failure| failure.number);
-        Self { summary: of_trace(trace, device), failure }
     }
 
     /// Returns the bytes of the peak of `metric`; 0 if it was not sampled.
@@ -348,7 +340,7 @@ mod tests {
     fn suggested(text: &str, capacity: u64) -> Option<&'static str> {
         let facts = DeviceFacts { capacity_bytes: capacity << 30, ..DeviceFacts::default() };
         let trace = trace_from_text(text).expect("the text is a trace").edited(|trace| trace.devices = vec![facts]);
-        let measured = Figures::of_trace(&trace, DeviceId(0));
+        let measured = Figures::of(&Source::in_memory(&trace), DeviceId(0)).unwrap();
         let unchanged = Unchanged {
             figures: measured.clone(),
             divergence: None,

@@ -16,7 +16,8 @@ use std::convert::Infallible;
 use highwater_allocator::AccountingDriver;
 use highwater_allocator::AllocConfig;
 use highwater_allocator::replay::{
-    BlockOverride, DeviceModel, FailedReplayRequest, Plan, Share, Streamed, Target, TieBreak, recorded_config, replay,
+    BlockOverride, DeviceModel, FailedReplayRequest, Plan, ReplayOutcome, Share, Target, TieBreak, recorded_config,
+    replay,
 };
 use highwater_analysis::{Doubt, FailedRequest, LastUses, LiveIndex, Metric, Source};
 use highwater_snapshots::trace::PINNED_DRIVER;
@@ -172,7 +173,7 @@ fn follow(trace: &Trace, device: DeviceId, config: &AllocConfig, target: Option<
     let run = |tie_break: TieBreak| {
         Ok(replay(trace, &Plan { device_total, target, ..Plan::unchanged(device, config.clone(), tie_break) }))
     };
-    let end = |replay: &Replay| replay.divergence.map(|divergence| u64::from(divergence.event.0));
+    let end = |replay: &Replay| replay.outcome.divergence.map(|divergence| divergence.event);
     let Ok(followed) = follow_longest::<_, Infallible>(run, end);
     followed
 }
@@ -189,20 +190,20 @@ fn replay_unchanged(
     let run = |tie_break: TieBreak| {
         replays.by(&Plan { device_total, ..Plan::unchanged(device, config.clone(), tie_break) }, None, None)
     };
-    let end = |replayed: &Replayed| replayed.result.divergence.map(|divergence| divergence.event);
-    let (Replayed { figures, result, .. }, tie_break) = follow_longest(run, end)?;
-    let mut assumptions = result.assumptions;
+    let end = |replayed: &Replayed| replayed.outcome.divergence.map(|divergence| divergence.event);
+    let (Replayed { figures, outcome, .. }, tie_break) = follow_longest(run, end)?;
+    let mut assumptions = outcome.assumptions;
     assumptions.extend(source.allocator(device).assumption().map(str::to_owned));
-    let divergence = result.divergence.map(|divergence| Deviation {
+    let divergence = outcome.divergence.map(|divergence| Deviation {
         event: divergence.event,
         text: divergence.difference.to_string(),
-        largest_bytes: result.largest_difference,
-        placed_elsewhere: result.placed_elsewhere,
+        largest_bytes: outcome.largest_difference,
+        placed_elsewhere: outcome.placed_elsewhere,
     });
     let causes = if divergence.is_some() { causes(trace, problems) } else { problems };
     let takes_lowest_address = tie_break == TieBreak::LowestAddress;
     let unchanged = Unchanged { figures, divergence, takes_lowest_address, assumptions, causes };
-    Ok((unchanged, tie_break, result.cache_flushes))
+    Ok((unchanged, tie_break, outcome.cache_flushes))
 }
 
 /// Returns the known reasons why a replay of `trace` may differ from it.
@@ -232,20 +233,16 @@ impl Base<'_> {
         overrides: Option<&'p [BlockOverride]>,
     ) -> Plan<'p> {
         Plan {
-            device: self.device,
             config: config.clone(),
-            recorded: self.recorded.clone(),
             answers: DeviceModel::Modelled(capacity),
-            tie_break: self.tie_break,
             overrides,
             cache_flushes: self.cache_flushes,
             recorded_capacity: self.recorded_capacity,
             device_total: recorded_total(self.trace, self.device),
-            addresses: None,
-            target: None,
             // With other settings or other blocks, the initial state would have another layout.
             reallocates_start: config != self.recorded
                 || overrides.is_some_and(|overrides| self.changes_start(overrides)),
+            ..Plan::unchanged(self.device, self.recorded.clone(), self.tie_break)
         }
     }
 
@@ -315,11 +312,11 @@ impl Predicting<'_> {
             let plan = Plan { device_total, reallocates_start: plan.reallocates_start || overflows, ..plan };
             replays.by(&plan, changed, change.note.as_deref())
         };
-        let Replayed { recording, source: origins, figures, result } = within(bound.bytes)?;
-        let Streamed { death, rescued, mut assumptions, .. } = result;
+        let Replayed { recording, source: origins, figures, outcome } = within(bound.bytes)?;
+        let ReplayOutcome { death, rescued, mut assumptions, .. } = outcome;
         assumptions.extend(source.allocator(device).assumption().map(str::to_owned));
         let unbounded = death.as_ref().map(|_| within(None)).transpose()?;
-        let whole = unbounded.filter(|unbounded| unbounded.result.death.is_none()).map(|unbounded| unbounded.figures);
+        let whole = unbounded.filter(|unbounded| unbounded.outcome.death.is_none()).map(|unbounded| unbounded.figures);
         let live_bytes = whole.as_ref().unwrap_or(&figures).peak_bytes(Metric::Allocated);
         let smallest = || -> Result<Option<u64>, Error> {
             let (too_small, fitting) = match &whole {
@@ -334,10 +331,10 @@ impl Predicting<'_> {
             };
             let too_small = too_small.unwrap_or(0).max(live_bytes.saturating_sub(1));
             let enough = fitting.peak_bytes(Metric::Reserved);
-            smallest_that_fits(too_small, enough, |bytes| Ok(within(Some(bytes))?.result.death.is_none()))
+            smallest_that_fits(too_small, enough, |bytes| Ok(within(Some(bytes))?.outcome.death.is_none()))
         };
         let suffices = smallest()?.map(|bytes| bytes.saturating_add(bound.outside));
-        let failed = |death: FailedReplayRequest<u64>| {
+        let failed = |death: FailedReplayRequest| {
             let event = Some(death.event).filter(|event| source.events().contains(event));
             let moment = source.moment(device, Metric::Reserved, event)?;
             Ok(Failed {
@@ -380,9 +377,9 @@ impl Predicting<'_> {
         let others: Vec<(AllocConfig, String)> = configs.filter(|(config, _)| config != base.recorded).collect();
         let tried = |(config, asked): &(AllocConfig, String)| {
             let plan = base.plan(config, base.recorded_capacity, None);
-            let Replayed { figures, result, .. } = replays.by(&plan, None, None)?;
-            let oom = result.death.map(|death| death.event);
-            let gets_past_failure = oom.is_none() && ends_in_oom.is_some_and(|event| result.rescued.contains(&event));
+            let Replayed { figures, outcome, .. } = replays.by(&plan, None, None)?;
+            let oom = outcome.death.map(|death| death.event);
+            let gets_past_failure = oom.is_none() && ends_in_oom.is_some_and(|event| outcome.rescued.contains(&event));
             Ok(Tried { asked: asked.clone(), alloc_conf: config.to_string(), figures, oom, gets_past_failure })
         };
         // The replays of a long recording are files of about its size.

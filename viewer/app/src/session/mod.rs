@@ -4,11 +4,11 @@ pub mod absent;
 pub mod regions;
 pub mod run;
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use highwater_analysis::{DeviceSummary, Leaks, Metric, Moment, PeakCause, Source, source, summary};
+use highwater_analysis::{DeviceSummary, Leaks, Metric, Moment, PeakCause, Source, source};
 use highwater_snapshots::format::Windows;
 use highwater_snapshots::shown::printable;
 use highwater_snapshots::{Category, DeviceId, EventId, Trace};
@@ -157,7 +157,8 @@ impl DeviceIndex {
         let first = trace.events.device.iter().position(is_ours);
         let last = trace.events.device.iter().rposition(is_ours);
         let moments = first.unwrap_or(0)..last.map_or(0, |last| last + 1) + 1;
-        let summary = summary::of_indexed(source, trace, device);
+        let summary = DeviceSummary::of(source, device, &mut |_| ControlFlow::Continue(()));
+        let summary = summary.expect("a recording in memory could not be read");
         let (causes, leaked) = Default::default();
         Self { device, summary, index, moments, leaks: OnceLock::new(), causes, leaked }
     }

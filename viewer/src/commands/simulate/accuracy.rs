@@ -1,6 +1,6 @@
 //! The accuracy of a simulation's figures, derived from the run.
 
-use highwater_analysis::Metric;
+use highwater_analysis::{Metric, Source};
 use highwater_app::answers::prediction::Figures;
 use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;
@@ -63,7 +63,7 @@ impl Accuracy {
             (false, Some((status, Some(trace)))) if status == simulated.status => values_of(main, trace),
             (false, Some((status, _))) => Values::OtherEnd(status),
         };
-        let with_ones = other.and_then(|(_, trace)| trace).map(|trace| Figures::of_trace(trace, device));
+        let with_ones = other.and_then(|(_, trace)| Figures::of(&Source::in_memory(trace?), device).ok());
         let orders = main.orders.as_ref().and_then(|orders| orders.as_ref().ok());
         let bounds = BOUNDED.map(|metric| {
             let under_orders = orders.map(|orders| orders.peaks[metric as usize]);

@@ -1,10 +1,11 @@
 //! The recordings of the program's processes, and the conclusions from them.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use highwater_analysis::{DeviceSummary, Metric, summary};
+use highwater_analysis::{DeviceSummary, Metric, Source};
 use highwater_app::answers::prediction::Figures;
 use highwater_app::answers::replays::Replayer;
 use highwater_app::answers::request_failure::RequestFailure;
@@ -285,7 +286,8 @@ pub(super) fn read_all(folder: &Path, out: &Path, capacity: u64) -> Result<Vec<R
         let cannot_write = |why: std::io::Error| Failure::Write(format!("{}: {why}", file.display()));
         std::fs::copy(&path, &file).map_err(cannot_write)?;
         let main = trace.main_device();
-        let summary = summary::of_trace(&trace, main);
+        let summary = DeviceSummary::of(&Source::in_memory(&trace), main, &mut |_| ControlFlow::Continue(()))
+            .map_err(|source| Failure::Read { file: path.clone(), source })?;
         let trace = Arc::new(trace);
         let orders = (summary.oom_events == 0).then(|| Orders::of(&trace, main, capacity));
         moved.push(Recorded { file, trace, summary, noted, orders });
@@ -347,14 +349,15 @@ impl Orders {
     pub(super) fn of(trace: &Arc<Trace>, device: DeviceId, capacity: u64) -> Result<Self, String> {
         let replayer = Replayer::of(trace, device)?;
         let recording = replayer.unchanged(Arc::clone(trace));
-        let measured = Figures::of_trace(trace, device);
-        let replays: Vec<_> = AddressOrder::ALL
+        let figures = |trace: &Trace| Figures::of(&Source::in_memory(trace), device).map_err(|why| why.to_string());
+        let measured = figures(trace)?;
+        let replays = AddressOrder::ALL
             .into_par_iter()
             .map(|(_, order)| {
                 let replay = replayer.replay_in(&recording, order, capacity);
-                (Figures::of_trace(&replay.trace, device), replay.death.is_some())
+                Ok((figures(&replay.trace)?, replay.outcome.death.is_some()))
             })
-            .collect();
+            .collect::<Result<Vec<_>, String>>()?;
         let peaks = |metric: Metric| {
             let others = replays.iter().filter(|_| metric != Metric::Requested);
             let others = others.map(|(figures, _)| figures.peak_bytes(metric));

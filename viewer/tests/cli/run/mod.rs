@@ -1,11 +1,12 @@
 //! Tests `highwater run` on programs that use the CUDA driver, with the stand-in in its place.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use highwater_analysis::summary::{DeviceSummary, of_trace};
-use highwater_analysis::{Metric, verify};
+use highwater_analysis::summary::{DeviceSummary, summarize};
+use highwater_analysis::{Metric, Source, verify};
 use highwater_snapshots::event::What;
 use highwater_snapshots::format::read_file;
 use highwater_snapshots::{StackId, Trace};
@@ -121,7 +122,8 @@ fn printed(output: &Output) -> Vec<String> {
 
 /// The summary of each device.
 fn summaries(trace: &Trace) -> Vec<DeviceSummary> {
-    trace.device_ids().into_iter().map(|device| of_trace(trace, device)).collect()
+    let watch = &mut |_| ControlFlow::Continue(());
+    summarize(&Source::in_memory(trace), watch).expect("a recording in memory can be read")
 }
 
 #[test]

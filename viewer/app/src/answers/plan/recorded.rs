@@ -274,15 +274,15 @@ impl TrainingStep for Recorded {
     }
 
     fn trial(&self, setup: &Setup, capacity: Option<u64>) -> Result<Trial, String> {
-        let (_, Replay { trace, death, retries, .. }) = self.replay(setup, capacity)?;
+        let (_, Replay { trace, outcome, .. }) = self.replay(setup, capacity)?;
         let series = Series::build(&trace, self.device);
         let peak = |metric: Metric| series.peak(&trace, metric).0;
         Ok(Trial {
-            fits: death.is_none(),
+            fits: outcome.death.is_none(),
             requested: peak(Metric::Requested),
             allocated: peak(Metric::Allocated),
             reserved: peak(Metric::Reserved),
-            retries,
+            retries: outcome.retries,
             estimated_ns: None,
             work: self.work(setup.recomputed.as_deref().unwrap_or_default()),
         })
@@ -295,7 +295,8 @@ impl TrainingStep for Recorded {
     fn changed(&self, setup: &Setup, capacity: Option<u64>) -> Result<Changed, String> {
         let (edited, replay) = self.replay(setup, capacity)?;
         let source = replay.source.into_iter().map(|event| edited.recorded(event)).collect();
-        let failure = replay.death.map(|death| edited.recorded(death.event));
+        let failed = replay.outcome.death.map(|death| EventId::from_index(death.event as usize));
+        let failure = failed.map(|event| edited.recorded(event));
         Ok(Changed { trace: replay.trace, source, failure })
     }
 

@@ -4,9 +4,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use highwater_allocator::replay::{
-    Divergence, FailedReplayRequest, Plan, Stream, StreamStart, Streamed, addresses_end, replay,
-};
+use highwater_allocator::replay::{Plan, ReplayOutcome, Stream, StreamStart, addresses_end, replay};
 use highwater_analysis::Source;
 use highwater_snapshots::byte_source::ByteSource;
 use highwater_snapshots::event::Event;
@@ -26,7 +24,7 @@ pub(super) struct Replayed {
     /// The recorded event that corresponds to each event of the replay; empty if the recording is not in memory.
     pub(super) source: Vec<EventId>,
     pub(super) figures: Figures,
-    pub(super) result: Streamed,
+    pub(super) outcome: ReplayOutcome,
 }
 
 /// Creates replays of a recording.
@@ -54,92 +52,77 @@ impl<'a> Replays<'a> {
     /// # Errors
     /// Fails if the recording cannot be read, or the temporary file cannot be written.
     pub(super) fn by(&self, plan: &Plan<'_>, change: Option<&Change>, note: Option<&str>) -> Result<Replayed> {
-        match &self.stream {
-            None => Ok(Replayed::in_memory(self.source.facts(), plan, note)),
-            Some((windows, start)) => Replayed::in_file((self.source, windows), start, (plan, change), note),
-        }
+        let (recording, source, outcome) = match &self.stream {
+            None => in_memory(self.source.facts(), plan, note),
+            Some((windows, start)) => {
+                let (recording, outcome) = in_file((self.source, windows), start, (plan, change), note)?;
+                (recording, Vec::new(), outcome)
+            }
+        };
+        Ok(Replayed { figures: Figures::of(&recording, plan.device)?, recording, source, outcome })
     }
 }
 
-impl Replayed {
-    fn in_memory(trace: &Trace, plan: &Plan<'_>, note: Option<&str>) -> Self {
-        let replay = replay(trace, plan);
-        let replayed = match note {
-            Some(_) => replay.trace.edited(|trace| add_note(&mut trace.header, note)),
-            None => replay.trace,
-        };
-        let figures = Figures::of_trace(&replayed, plan.device);
-        let of = |Divergence { event, difference }: Divergence| Divergence { event: trace.number(event), difference };
-        let death = replay.death.map(|FailedReplayRequest { event, requested, reserved, allocated, report }| {
-            FailedReplayRequest { event: trace.number(event), requested, reserved, allocated, report }
-        });
-        let result = Streamed {
-            divergence: replay.divergence.map(of),
-            largest_difference: replay.largest_difference,
-            placed_elsewhere: replay.placed_elsewhere,
-            death,
-            rescued: replay.rescued.into_iter().map(|event| trace.number(event)).collect(),
-            retries: replay.retries,
-            cache_flushes: replay.cache_flushes,
-            assumptions: replay.assumptions,
-        };
-        Self { recording: Source::in_memory(replayed), source: replay.source, figures, result }
-    }
+fn in_memory(trace: &Trace, plan: &Plan<'_>, note: Option<&str>) -> (Source<'static>, Vec<EventId>, ReplayOutcome) {
+    let replay = replay(trace, plan);
+    let replayed = match note {
+        Some(_) => replay.trace.edited(|trace| add_note(&mut trace.header, note)),
+        None => replay.trace,
+    };
+    (Source::in_memory(replayed), replay.source, replay.outcome.numbered_from(trace.start.events))
+}
 
-    fn in_file(
-        (source, windows): (&Source<'_>, &Windows),
-        start: &StreamStart,
-        (plan, change): (&Plan<'_>, Option<&Change>),
-        note: Option<&str>,
-    ) -> Result<Self> {
-        let (mut stream, facts, state) = Stream::new(start, plan);
-        let mut header = windows.base().header.clone();
-        add_note(&mut header, note);
-        let mut writer = SnapWriter::new(scratch()?, &header)?;
-        writer.write_device(&facts)?;
-        windows.write_tables(&mut writer)?;
-        writer.write_starting_state(&state)?;
-        let mut failed = None;
-        let mut write = |events: &mut Vec<Event>, least: usize| {
-            if events.len() >= least.max(1) {
-                failed = writer.write_events(events).err();
-                events.clear();
-            }
-            if failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+fn in_file(
+    (source, windows): (&Source<'_>, &Windows),
+    start: &StreamStart,
+    (plan, change): (&Plan<'_>, Option<&Change>),
+    note: Option<&str>,
+) -> Result<(Source<'static>, ReplayOutcome)> {
+    let (mut stream, facts, state) = Stream::new(start, plan);
+    let mut header = windows.base().header.clone();
+    add_note(&mut header, note);
+    let mut writer = SnapWriter::new(scratch()?, &header)?;
+    writer.write_device(&facts)?;
+    windows.write_tables(&mut writer)?;
+    writer.write_starting_state(&state)?;
+    let mut failed = None;
+    let mut write = |events: &mut Vec<Event>, least: usize| {
+        if events.len() >= least.max(1) {
+            failed = writer.write_events(events).err();
+            events.clear();
+        }
+        if failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    for range in source.passes() {
+        let changes = match change {
+            Some(change) => BlockChanges::of_events(&source.window(range.clone())?.trace, change),
+            None => Vec::new(),
         };
-        for range in source.passes() {
-            let changes = match change {
-                Some(change) => BlockChanges::of_events(&source.window(range.clone())?.trace, change),
-                None => Vec::new(),
-            };
-            let mut changes = changes.into_iter().peekable();
-            let mut is_over = false;
-            let mut take = |first: u64, run: &[Event]| {
-                for (number, event) in (first..).zip(run) {
-                    let (_, change) = changes.next_if(|(of, _)| *of == number).unwrap_or_default();
-                    let taken = stream.take(number, event, change);
-                    let flow = if taken.is_break() { taken } else { write(stream.events(), CHUNK) };
-                    is_over = flow.is_break();
-                    flow?;
-                }
-                ControlFlow::Continue(())
-            };
-            windows.read(range, &mut take)?;
-            if is_over {
-                break;
+        let mut changes = changes.into_iter().peekable();
+        let mut is_over = false;
+        let mut take = |first: u64, run: &[Event]| {
+            for (number, event) in (first..).zip(run) {
+                let (_, change) = changes.next_if(|(of, _)| *of == number).unwrap_or_default();
+                let taken = stream.take(number, event, change);
+                let flow = if taken.is_break() { taken } else { write(stream.events(), CHUNK) };
+                is_over = flow.is_break();
+                flow?;
             }
+            ControlFlow::Continue(())
+        };
+        windows.read(range, &mut take)?;
+        if is_over {
+            break;
         }
-        stream.end();
-        let _ = write(stream.events(), 0);
-        if let Some(why) = failed {
-            return Err(why);
-        }
-        let written = writer.finish(&EndFacts { trust: windows.base().trust.clone(), problems: Vec::new() })?;
-        let replayed = Windows::open(readable(written), &mut |_| ControlFlow::Continue(()))?;
-        let recording = Source::in_windows(replayed)?;
-        let figures = Figures::of(&recording, plan.device)?;
-        Ok(Self { recording, source: Vec::new(), figures, result: stream.finish() })
     }
+    stream.end();
+    let _ = write(stream.events(), 0);
+    if let Some(why) = failed {
+        return Err(why);
+    }
+    let written = writer.finish(&EndFacts { trust: windows.base().trust.clone(), problems: Vec::new() })?;
+    let replayed = Windows::open(readable(written), &mut |_| ControlFlow::Continue(()))?;
+    Ok((Source::in_windows(replayed)?, stream.finish()))
 }
 
 fn add_note(header: &mut Header, note: Option<&str>) {

@@ -64,11 +64,12 @@ impl Replayer {
         }
         check_events(trace)?;
         let (config, _) = recorded_config(facts);
-        let (Replay { cache_flushes, .. }, tie_break) = follow(trace, device, &config, None);
+        let (followed, tie_break) = follow(trace, device, &config, None);
         let source = Source::in_memory(trace);
         // Reading a recording in memory cannot fail.
         let recorded_capacity = Bound::recorded(&source, device).ok().and_then(|bound| bound.bytes);
         let baseline_bytes = source.index(device).series.baseline().reserved;
+        let cache_flushes = followed.outcome.cache_flushes;
         Ok(Self { device, config, tie_break, cache_flushes, recorded_capacity, baseline_bytes })
     }
 

@@ -61,12 +61,13 @@ pub(super) fn test(
         device,
         recorded: &config,
         tie_break,
-        cache_flushes: &unchanged.cache_flushes,
+        cache_flushes: &unchanged.outcome.cache_flushes,
         recorded_capacity: Some(capacity),
     };
     let mut bench = Bench { base, request, target, bound: capacity };
     // At the request itself, the difference can only be its stream, which is not recorded and searched for below.
-    let divergence = unchanged.divergence.map(|divergence| divergence.event).filter(|event| *event < request.event);
+    let divergence = unchanged.outcome.divergence.map(|divergence| EventId::from_index(divergence.event as usize));
+    let divergence = divergence.filter(|event| *event < request.event);
     if let Some(event) = divergence
         && bench.run(&Try::default()) != Outcome::Fails
     {
@@ -224,9 +225,10 @@ impl Bench<'_> {
     }
 
     fn outcome(&self, replay: &Replay) -> Outcome {
-        match &replay.death {
-            Some(death) if death.event < self.target.event => Outcome::FailsEarlier(death.event),
-            None if replay.rescued.last() == Some(&self.target.event) => Outcome::Met,
+        let target = u64::from(self.target.event.0);
+        match &replay.outcome.death {
+            Some(death) if death.event < target => Outcome::FailsEarlier(EventId::from_index(death.event as usize)),
+            None if replay.outcome.rescued.last() == Some(&target) => Outcome::Met,
             _ => Outcome::Fails,
         }
     }

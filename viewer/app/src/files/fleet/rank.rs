@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use highwater_analysis::{DeviceSummary, Metric, Moment, Source, Totals, summary};
+use highwater_analysis::summary::summarize_devices;
+use highwater_analysis::{DeviceSummary, Metric, Moment, Source, Totals};
 use highwater_snapshots::trace::Trust;
 use highwater_snapshots::{DeviceId, Header, Result};
 use serde::{Deserialize, Serialize};
@@ -94,10 +95,10 @@ impl Rank {
         }
         let main = trace.main_device();
         let header = Header { facts: Vec::new(), ..trace.header.clone() };
-        let steps = source.count_steps(&ids, &mut |_| ControlFlow::Continue(()))?;
+        let summaries = summarize_devices(source, &ids, &mut |_| ControlFlow::Continue(()))?;
         // That an unfinished one also ends within a section says nothing more.
         let problems = trace.problems.iter().filter(|problem| !problem.is_cut || !trace.trust.unfinished);
-        let devices = ids.iter().zip(steps).map(|(device, steps)| DeviceLook::of(source, *device, steps));
+        let devices = summaries.into_iter().map(|summary| DeviceLook::of(source, summary));
         Ok(Self {
             path,
             name,
@@ -142,31 +143,21 @@ impl Rank {
 }
 
 impl DeviceLook {
-    fn of(source: &Source<'_>, device: DeviceId, steps: u64) -> Result<Self> {
+    fn of(source: &Source<'_>, summary: DeviceSummary) -> Result<Self> {
+        let device = summary.device;
         let mut curves: [Vec<u64>; Metric::ALL.len()] = Default::default();
         for (curve, metric) in curves.iter_mut().zip(Metric::ALL) {
             *curve = source.samples(device, metric, SAMPLES)?;
         }
         let baseline = source.window_at(None)?.totals(device);
-        Ok(Self { summary: summary::of_device(source, device, steps)?, baseline, curves })
+        Ok(Self { summary, baseline, curves })
     }
 
     /// Returns the moment at which `metric` is largest; a moment of 0 bytes before the first event if it was never
     /// sampled.
     pub(crate) fn peak(&self, metric: Metric) -> Moment {
-        let known = self.summary.peak(metric).copied();
-        known.unwrap_or(Moment {
-            device: self.summary.device,
-            metric,
-            bytes: 0,
-            events_before: 0,
-            event: None,
-            time_ns: None,
-            step: None,
-            phase: highwater_snapshots::Phase::Setup,
-            has_phase: false,
-            is_state: false,
-        })
+        let unsampled = || Moment { metric, bytes: 0, event: None, time_ns: None, ..self.summary.peaks[0] };
+        self.summary.peak(metric).copied().unwrap_or_else(unsampled)
     }
 }
 

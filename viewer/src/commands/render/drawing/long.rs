@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use highwater_analysis::{GroupKey, Moment, summary};
+use highwater_analysis::{DeviceSummary, GroupKey, Moment};
 use highwater_app::colour_by::ColourBy;
 use highwater_app::gui::{Paper, RunChart, Sheet, SheetView};
 use highwater_app::selection::Selection;
@@ -78,10 +78,7 @@ pub(super) fn draw(
     if let Some((key, why)) = keys.iter().find_map(|key| Some((key, absent(key)?))) {
         return Err(Failure::Usage(format!("--by {}: {why}", key.name())));
     }
-    let summary = input.ask(|source, watch| {
-        let steps = source.count_steps(&[device], watch)?;
-        summary::of_device(source, device, steps.first().copied().unwrap_or(0))
-    })?;
+    let summary = input.ask(|source, watch| DeviceSummary::of(source, device, watch))?;
     let chart = RunChart::new(Arc::clone(run), summary, peak, events).map_err(|why| input.unreadable(why))?;
     let conditions = arguments.blocks.filter.stated().unwrap_or_default();
     let mut sheet = Sheet::new(Arc::clone(&part), selection, look_of(arguments, &part), conditions);
