@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use highwater_analysis::{Metric, Moment, Series, verify};
+use highwater_analysis::{Metric, Series, verify};
 use highwater_engine::device::WORKSPACE_BYTES;
 use highwater_engine::scenario::{self, DeviceChoice, Options, Report};
 use highwater_engine::{DType, Device, Tensor};
@@ -43,7 +43,7 @@ fn peaks_in_the_file_are_the_peaks_that_the_allocator_counted() {
         (Metric::Reserved, &stats.reserved_bytes.all, end.reserved),
     ];
     for (metric, counted, at_end) in figures {
-        let peak = Moment::peak(&trace, &series, metric).bytes;
+        let (peak, _) = series.peak(&trace, metric);
         assert_eq!((peak, at_end), (counted.peak, counted.current), "{metric}");
     }
     assert_eq!(verify::verify_trace(&trace), []);

@@ -2,9 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use highwater_analysis::peak::Moment;
 use highwater_analysis::phases::phases_of;
-use highwater_analysis::{Metric, Series};
+use highwater_analysis::{Metric, Source};
 use highwater_engine::autograd::{checkpoint, no_grad};
 use highwater_engine::models::Perceptron;
 use highwater_engine::nn::{Init, Linear, Module};
@@ -110,7 +109,7 @@ fn a_plain_loop_has_three_steps_of_four_phases_and_its_peak_in_the_optimizer() {
     // A weight of each layer, a gradient, two moments; and in the optimizer a temporary of each.
     let parameters = 4 * (64 * 256 + 256 + 256 * 256 + 256 + 256 * 10 + 10);
     let batch = 32 * 64 * 4 + 32 * 8;
-    let peak = Moment::peak(&trace, &Series::build(&trace, device), Metric::Requested);
+    let peak = Source::in_memory(&trace).peak(device, Metric::Requested).expect("a recording in memory can be read");
     assert_eq!(peak.phase, Phase::Optimizer);
     assert_eq!(peak.bytes, 5 * parameters + batch + 4);
     assert_eq!(rows[0].end_bytes, parameters + batch, "setup is the model and the batch");

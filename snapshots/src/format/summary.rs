@@ -61,13 +61,25 @@ pub struct DeviceSummary {
     pub contradictions: Contradictions,
 }
 
-/// The minimum or maximum of a total.
+/// The minimum or maximum of a total, and the point at which it is first reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Extreme {
+pub struct Extreme<P = u32> {
     /// The value in bytes.
     pub bytes: u64,
-    /// Number of events of the row after which the value is first reached.
-    pub after: u32,
+    /// The point; in a summary, the number of events of its row up to there.
+    pub after: P,
+}
+
+impl<P> Extreme<P> {
+    /// Replaces a maximum by a larger one; of equal totals, the first one counts. Returns whether it was replaced.
+    #[inline]
+    pub fn raise(&mut self, bytes: u64, after: P) -> bool {
+        let is_larger = bytes > self.bytes;
+        if is_larger {
+            *self = Self { bytes, after };
+        }
+        is_larger
+    }
 }
 
 /// A block that was live at the previous checkpoint but is no longer live.
@@ -196,11 +208,7 @@ impl DeviceSummary {
         if bytes < self.smallest[row].bytes {
             self.smallest[row] = Extreme { bytes, after };
         }
-        let is_largest = bytes > self.largest[row].bytes;
-        if is_largest {
-            self.largest[row] = Extreme { bytes, after };
-        }
-        is_largest
+        self.largest[row].raise(bytes, after)
     }
 
     /// The maximum of `metric`.

@@ -131,7 +131,10 @@ fn say(line: &str) {
 fn open_part(file: &Path) -> Option<Recording> {
     let source = std::fs::File::open(file).ok()?;
     let mut watch = |_: Progress| std::ops::ControlFlow::Continue(());
-    let windows = Windows::open_longer(Arc::new(source), MAX_RESIDENT_EVENTS, &(), &mut watch).ok()??;
+    let windows = Windows::open(Arc::new(source), &mut watch).ok()?;
+    if windows.events() <= MAX_RESIDENT_EVENTS {
+        return None;
+    }
     let device = windows.main_device();
     let run = Arc::new(Run::new(windows, file).ok()?);
     let peak = run.peak_event(device, Metric::Requested).ok()?;

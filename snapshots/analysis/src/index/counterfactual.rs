@@ -6,6 +6,7 @@
 //! allocated or freed, and needs only the largest total since its last update. A monotonic stack of totals provides it
 //! by binary search, so that the pass takes O(n log n) time for n events, independent of the number of groups.
 
+use highwater_snapshots::format::Extreme;
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
 
@@ -32,14 +33,9 @@ impl Grouped {
     }
 }
 
-/// The peak without some blocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counterfactual {
-    /// The largest remaining total, in bytes.
-    pub bytes: u64,
-    /// The first event after which that total is reached; `None` for the state before the first event.
-    pub event: Option<EventId>,
-}
+/// The peak without some blocks: the largest remaining total, and the first event after which it is reached; `None` for
+/// the state before the first event.
+pub type Counterfactual = Extreme<Option<EventId>>;
 
 /// Computes, for each of `columns`, the peak of `metric` on `device` without each of its groups. Blocks for which
 /// `is_gone` is true are excluded in all cases.
@@ -103,7 +99,7 @@ struct Row {
     /// The first state at which the group has these bytes.
     since: u32,
     /// The largest total without the group over all earlier states, and the first state that reaches it.
-    best: Option<(u64, u32)>,
+    best: Extreme,
 }
 
 impl<'a> Column<'a> {
@@ -120,10 +116,7 @@ impl Row {
         }
         let first = unexceeded.partition_point(|(at, _)| *at < self.since);
         if let Some(&(at, total)) = unexceeded.get(first) {
-            let left = total - self.live;
-            if self.best.is_none_or(|(best, _)| left > best) {
-                self.best = Some((left, at));
-            }
+            self.best.raise(total - self.live, at);
         }
         self.since = state;
     }
@@ -157,14 +150,14 @@ impl<F: Fn(BlockId) -> bool> Pass<'_, F> {
     }
 
     fn finish(mut self, end: u32) -> (Counterfactual, Vec<Vec<Counterfactual>>) {
-        let at = |(bytes, state): (u64, u32)| Counterfactual { bytes, event: state.checked_sub(1).map(EventId) };
+        let at = |bytes: u64, state: u32| Counterfactual { bytes, after: state.checked_sub(1).map(EventId) };
         let of = |row: &mut Row| {
             row.update(&self.unexceeded, end);
-            at(row.best.unwrap_or_default())
+            at(row.best.bytes, row.best.after)
         };
         let without = self.columns.iter_mut().map(|column| column.rows.iter_mut().map(of).collect()).collect();
         // No later state exceeds the first that no later one exceeds.
-        (self.unexceeded.first().map_or_else(Counterfactual::default, |(state, total)| at((*total, *state))), without)
+        (self.unexceeded.first().map_or_else(Counterfactual::default, |(state, total)| at(*total, *state)), without)
     }
 }
 
@@ -192,10 +185,10 @@ mod tests {
             };
             trace.blocks.ids().filter(lives).map(|id| sizes[id.0 as usize]).sum()
         };
-        let mut most = Counterfactual { bytes: total(0), event: None };
+        let mut most = Counterfactual { bytes: total(0), after: None };
         for state in 1..=trace.events.len() {
             if total(state) > most.bytes {
-                most = Counterfactual { bytes: total(state), event: Some(EventId(state as u32 - 1)) };
+                most = Counterfactual { bytes: total(state), after: Some(EventId(state as u32 - 1)) };
             }
         }
         most
@@ -266,7 +259,7 @@ mod tests {
         let grouped = Grouped::one(&trace, temporary);
         let (_, found) = peaks_without(&trace, DeviceId(0), Metric::Requested, &[&grouped], |_| false);
         // 2000 bytes fewer, yet the peak falls by only 600: it moves to the activation.
-        assert_eq!(found, [[Counterfactual { bytes: 3400, event: Some(EventId(0)) }]]);
+        assert_eq!(found, [[Counterfactual { bytes: 3400, after: Some(EventId(0)) }]]);
     }
 
     #[test]
@@ -274,7 +267,7 @@ mod tests {
         let trace = trace_from_text("baseline w 1000\nbaseline v 10").unwrap();
         let grouped = Grouped::one(&trace, |id| id == BlockId(0));
         let found = peaks_without(&trace, DeviceId(0), Metric::Requested, &[&grouped], |_| false);
-        let at_start = |bytes| Counterfactual { bytes, event: None };
+        let at_start = |bytes| Counterfactual { bytes, after: None };
         assert_eq!(found, (at_start(1010), vec![vec![at_start(10)]]));
     }
 }

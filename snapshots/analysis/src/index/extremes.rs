@@ -1,29 +1,21 @@
 //! Finds the local peaks of a total that stand out from their surroundings.
 
+use highwater_snapshots::format::Extreme;
 use highwater_snapshots::trace::Trace;
 
 use super::replay::Replay;
 use super::series::Series;
 use crate::metric::Metric;
 
-/// A local peak of a total.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extreme {
-    /// Number of events after which this total is first reached.
-    pub moment: usize,
-    /// The total at that moment, in bytes.
-    pub bytes: u64,
-}
-
 /// Returns the local peaks of `metric`, in order: points after which the total falls by at least `least_fall` bytes
 /// before it exceeds their value, and before which it rose by at least that from the minimum since the previous peak.
 /// Both ends of the recording count as minima. A fall of 0 is taken as 1.
 ///
-/// Takes one pass over the events of the series' device.
-pub fn peaks(trace: &Trace, series: &Series, metric: Metric, least_fall: u64) -> Vec<Extreme> {
+/// Each has the number of events after which it is first reached. Takes one pass over the events of the series' device.
+pub fn peaks(trace: &Trace, series: &Series, metric: Metric, least_fall: u64) -> Vec<Extreme<usize>> {
     let least_fall = least_fall.max(1);
     let mut replay = Replay::new(trace, series.device());
-    let first = Extreme { moment: 0, bytes: replay.totals().get(metric) };
+    let first = Extreme { after: 0, bytes: replay.totals().get(metric) };
     let mut found = Vec::new();
     // While the total rises, the highest moment since the last valley; while it falls, the lowest since the last peak.
     let (mut highest, mut lowest, mut is_climbing) = (first, first.bytes, true);
@@ -31,20 +23,18 @@ pub fn peaks(trace: &Trace, series: &Series, metric: Metric, least_fall: u64) ->
     while replay.step().is_some() {
         bytes = replay.totals().get(metric);
         if is_climbing {
-            if bytes > highest.bytes {
-                highest = Extreme { moment: replay.position(), bytes };
-            } else if highest.bytes - bytes >= least_fall {
+            if !highest.raise(bytes, replay.position()) && highest.bytes - bytes >= least_fall {
                 found.push(highest);
                 (is_climbing, lowest) = (false, bytes);
             }
         } else if bytes < lowest {
             lowest = bytes;
         } else if bytes - lowest >= least_fall {
-            (is_climbing, highest) = (true, Extreme { moment: replay.position(), bytes });
+            (is_climbing, highest) = (true, Extreme { after: replay.position(), bytes });
         }
     }
     // The end counts as a peak if the total rose to it; a recording that never falls has only that peak.
-    let has_risen = highest.moment > 0 || found.is_empty();
+    let has_risen = highest.after > 0 || found.is_empty();
     if is_climbing && has_risen && bytes > 0 {
         found.push(highest);
     }
@@ -61,7 +51,7 @@ mod tests {
         let trace = trace_from_text(text).unwrap();
         let series = Series::build(&trace, DeviceId(0));
         let peaks = peaks(&trace, &series, Metric::Requested, least_fall);
-        peaks.iter().map(|peak| (peak.moment, peak.bytes)).collect()
+        peaks.iter().map(|peak| (peak.after, peak.bytes)).collect()
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use highwater_snapshots::event::EventKind;
+use highwater_snapshots::format::Extreme;
 use highwater_snapshots::ids::{DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
 
@@ -113,8 +114,8 @@ impl Series {
         if range.is_empty() {
             return None;
         }
-        let (moment, bytes) = self.walk(trace).largest(metric, range.start + 1..range.end + 1);
-        Some((bytes, EventId::from_index(moment - 1)))
+        let Extreme { bytes, after } = self.walk(trace).largest(metric, range.start + 1..range.end + 1);
+        Some((bytes, EventId::from_index(after - 1)))
     }
 
     /// Returns `count` samples of `metric` over the states after the events of `range`, each the maximum of its part,
@@ -128,14 +129,14 @@ impl Series {
         let share = |index: usize| range.start + (range.len() as u128 * index as u128 / count as u128) as usize;
         let shares = (0..count).map(|index| share(index)..share(index + 1).max(share(index) + 1));
         let mut walk = self.walk(trace);
-        shares.map(|events| walk.largest(metric, events.start + 1..events.end + 1).1).collect()
+        shares.map(|events| walk.largest(metric, events.start + 1..events.end + 1).bytes).collect()
     }
 
     /// The maximum of `metric` over the recording and the first event that reaches it; `None` as the event if the total
     /// before the first event is never exceeded.
     pub fn peak(&self, trace: &Trace, metric: Metric) -> (u64, Option<EventId>) {
-        let (moment, bytes) = self.walk(trace).largest(metric, 0..self.len + 1);
-        (bytes, moment.checked_sub(1).map(EventId::from_index))
+        let Extreme { bytes, after } = self.walk(trace).largest(metric, 0..self.len + 1);
+        (bytes, after.checked_sub(1).map(EventId::from_index))
     }
 
     /// Starts a sequence of queries about ascending ranges, in which no event is replayed twice.
@@ -200,23 +201,19 @@ impl Walk<'_> {
         self.replay.totals()
     }
 
-    /// Returns the moment in the non-empty range `moments` at which `metric` is largest (the first one in a tie), and
-    /// the value there.
-    pub fn largest(&mut self, metric: Metric, moments: Range<usize>) -> (usize, u64) {
-        let mut best = (moments.start.min(self.series.len), self.totals_at(moments.start).get(metric));
+    /// Returns the largest value of `metric` in the non-empty range `moments`, and the first moment that has it.
+    pub fn largest(&mut self, metric: Metric, moments: Range<usize>) -> Extreme<usize> {
+        let bytes = self.totals_at(moments.start).get(metric);
+        let mut best = Extreme { bytes, after: moments.start.min(self.series.len) };
         self.each_piece(&moments, |walk, piece| match piece {
-            Piece::Moment(totals) => {
-                if totals.get(metric) > best.1 {
-                    best = (walk.replay.position(), totals.get(metric));
-                }
-            }
+            Piece::Moment(totals) => _ = best.raise(totals.get(metric), walk.replay.position()),
             Piece::Strides(strides) => {
                 let largest = walk.series.largest_stride(metric, strides);
-                if let Some((bytes, stride)) = largest.filter(|(bytes, _)| *bytes > best.1) {
+                if let Some((bytes, stride)) = largest.filter(|(bytes, _)| *bytes > best.bytes) {
                     walk.seek(stride * walk.series.stride);
                     while walk.replay.totals().get(metric) != bytes && walk.step() {}
                     // The state at the stride's start belongs to the previous stride and was checked there.
-                    best = (walk.replay.position(), bytes);
+                    best.raise(bytes, walk.replay.position());
                 }
             }
         });
@@ -400,7 +397,8 @@ mod tests {
                         for metric in Metric::ALL {
                             let bytes = all.get(metric);
                             let first = states.iter().position(|totals| totals.get(metric) == bytes).unwrap();
-                            assert_eq!(series.walk(&trace).largest(metric, start..end), (start + first, bytes));
+                            let expected = Extreme { bytes, after: start + first };
+                            assert_eq!(series.walk(&trace).largest(metric, start..end), expected);
                         }
                     }
                 }

@@ -10,7 +10,6 @@ use crate::grouping::dimension::GroupKey;
 use crate::grouping::filter::Filter;
 use crate::grouping::siblings::Siblings;
 use crate::index::beside::{Beside, non_block_bytes};
-use crate::index::device_spans::device_steps;
 use crate::index::live::LiveIndex;
 use crate::index::series::Series;
 use crate::metric::Metric;
@@ -75,37 +74,14 @@ impl Moment {
         }
     }
 
+    /// The step and phase at this point.
+    pub(crate) fn stage(&self) -> (Option<u32>, Phase) {
+        (self.step, self.phase)
+    }
+
     /// The phase at this point; `None` if the recording has no phases.
     pub fn known_phase(&self) -> Option<Phase> {
         self.has_phase.then_some(self.phase)
-    }
-
-    /// Returns the point at which `metric` is largest. This is the first such point, unless it is in the recording's
-    /// first step and a later step reaches exactly the same value in the same phase, in which case that later point is
-    /// returned.
-    ///
-    /// The first step allocates state that later steps reuse, such as an optimizer's. If steps repeat exactly, a later
-    /// step is more representative. [`reached_elsewhere`](super::phases::reached_elsewhere) lists the other points.
-    pub fn peak(trace: &Trace, series: &Series, metric: Metric) -> Self {
-        let (bytes, event) = series.peak(trace, metric);
-        let repeated = event.and_then(|event| Self::repeat_after_first_step(trace, series, metric, (bytes, event)));
-        Self::at(trace, series, metric, repeated.or(event))
-    }
-
-    fn repeat_after_first_step(
-        trace: &Trace,
-        series: &Series,
-        metric: Metric,
-        (bytes, event): (u64, EventId),
-    ) -> Option<EventId> {
-        let first = trace.spans.at(event)?;
-        let step = first.step.filter(|step| device_steps(trace, series.device()).first() == Some(step))?;
-        let after = trace.spans.step_range(step)?.end as usize;
-        let (again, event) = series.largest(trace, metric, after..trace.events.len())?;
-        // A total that only stays as high into the next step is not reached there.
-        let is_reached = series.before_position(trace, after).get(metric) < bytes;
-        let is_alike = trace.spans.at(event).is_some_and(|span| span.phase == first.phase);
-        (again == bytes && is_reached && is_alike).then_some(event)
     }
 
     /// Returns the index of the event in the recording; `None` for the state before the first event.
@@ -117,6 +93,16 @@ impl Moment {
     pub fn position(&self) -> usize {
         self.event.map_or(0, |id| id.0 as usize + 1)
     }
+}
+
+/// Whether a later point that reaches the largest total anew counts as the peak instead of the first point that reaches
+/// it, each given by step and phase: if the first is in `first_step`, the device's, and the later one in the same phase
+/// of another step.
+///
+/// The first step allocates state that later steps reuse, such as an optimizer's. If steps repeat exactly, a later step
+/// is more representative. [`reached_elsewhere`](super::phases::reached_elsewhere) lists the other points.
+pub fn counts_instead(first: (Option<u32>, Phase), first_step: Option<u32>, later: (Option<u32>, Phase)) -> bool {
+    first.0.is_some() && first.0 == first_step && later.0 != first_step && later.1 == first.1
 }
 
 /// The memory at some point, and its breakdown.

@@ -6,7 +6,7 @@ use highwater_snapshots::stage::Stage;
 use highwater_snapshots::trace::{Annotation, Span, Trace};
 use highwater_snapshots::{Category, Phase};
 
-use super::peak::Moment;
+use super::peak::{Moment, counts_instead};
 use crate::index::device_spans::{ActiveSpan, Activity, StepActivity, activity_in};
 use crate::index::replay::{Effect, Replay, baseline_effects};
 use crate::metric::{Metric, Totals};
@@ -45,6 +45,18 @@ impl PhaseRow {
     ) -> Self {
         let (start_bytes, peak_bytes, end_bytes) = (bytes, bytes, bytes);
         Self { step, phase, first, last, start_bytes, peak_bytes, peak_event: None, end_bytes, at_peak }
+    }
+
+    /// The step and the phase.
+    pub(crate) fn stage(&self) -> (Option<u32>, Phase) {
+        (self.step, self.phase)
+    }
+
+    /// Replaces the peak by a larger total.
+    fn raise(&mut self, bytes: u64, event: Option<u64>, at_peak: &CategoryBytes) {
+        if bytes > self.peak_bytes {
+            (self.peak_bytes, self.peak_event, self.at_peak) = (bytes, event, *at_peak);
+        }
     }
 }
 
@@ -102,10 +114,7 @@ pub(crate) fn stage_rows(trace: &Trace, device: DeviceId, metric: Metric) -> Vec
                 continue;
             }
             is_idle = false;
-            let bytes = live.total();
-            if bytes > row.peak_bytes {
-                (row.peak_bytes, row.peak_event, row.at_peak) = (bytes, Some(number(id)), live.bytes);
-            }
+            row.raise(live.total(), Some(number(id)), &live.bytes);
         }
         row.end_bytes = live.total();
         StageRow { phase: row, since, activity: activity_in(trace, device, span), is_idle }
@@ -133,9 +142,7 @@ impl StageRow {
         self.activity = self.activity.and(next.activity);
         self.is_idle &= next.is_idle;
         let (all, next) = (&mut self.phase, next.phase);
-        if next.peak_bytes > all.peak_bytes {
-            (all.peak_bytes, all.peak_event, all.at_peak) = (next.peak_bytes, next.peak_event, next.at_peak);
-        }
+        all.raise(next.peak_bytes, next.peak_event, &next.at_peak);
         (all.last, all.end_bytes) = (next.last, next.end_bytes);
     }
 
@@ -245,19 +252,20 @@ fn phase_rows(rows: Vec<StageRow>) -> Vec<PhaseRow> {
     rows.into_iter().filter(is_phase).map(|row| row.phase).collect()
 }
 
-/// Returns the event at which the total is largest, and its row, chosen like [`Moment::peak`]; `rows` contains all rows
-/// of a recording. `None` if the total never exceeds its value before the first event.
+/// Returns the event at which the total is largest, and its row, chosen like [`Source::peak`](super::source::Source::peak);
+/// `rows` contains all rows of a recording. `None` if the total never exceeds its value before the first event.
 pub fn peak_of(rows: &[StageRow]) -> Option<(u64, &StageRow)> {
     let most = rows.iter().map(|row| row.phase.peak_bytes).max()?;
     let first = rows.iter().find(|row| row.phase.peak_bytes == most)?;
     let event = first.phase.peak_event?;
-    let steps = StepActivity::of(rows.iter().map(|row| (row.phase.step, row.activity)));
-    let first_step = rows.iter().filter_map(|row| row.phase.step).find(|step| steps.is_of_device(Some(*step)));
-    let repeated = first.phase.step.filter(|step| first_step == Some(*step)).and_then(|step| {
+    let repeated = first.phase.step.and_then(|step| {
         let last = rows.iter().rposition(|row| row.phase.step == Some(step))?;
         let again = rows[last + 1..].iter().find(|row| row.phase.peak_bytes == most)?;
-        let is_alike = rows[last].phase.end_bytes < most && again.phase.phase == first.phase.phase;
-        Some((again.phase.peak_event.filter(|_| is_alike)?, again))
+        let first_step = steps_of(rows).first().copied();
+        // A total that only stays as high into the next step is not reached there.
+        let counts =
+            rows[last].phase.end_bytes < most && counts_instead(first.phase.stage(), first_step, again.phase.stage());
+        Some((again.phase.peak_event.filter(|_| counts)?, again))
     });
     Some(repeated.unwrap_or((event, first)))
 }

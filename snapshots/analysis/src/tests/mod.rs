@@ -87,10 +87,10 @@ fn totals_equal_the_live_blocks_after_every_event() {
 #[test]
 fn each_metric_has_its_own_peak() {
     let trace = two_steps();
-    let series = Series::build(&trace, DeviceId(0));
+    let source = Source::in_memory(&trace);
     let peaks: Vec<(u64, Option<u32>, Phase)> = Metric::ALL
         .iter()
-        .map(|&metric| Moment::peak(&trace, &series, metric))
+        .map(|&metric| source.peak(DeviceId(0), metric).unwrap())
         .map(|moment| (moment.bytes, moment.step, moment.phase))
         .collect();
     let optimizer = |bytes| (bytes, Some(1), Phase::Optimizer);
@@ -126,7 +126,7 @@ fn a_peak_is_taken_apart_by_category_and_phase() {
     let trace = two_steps();
     let series = Series::build(&trace, DeviceId(0));
     let live = LiveIndex::build(&trace, DeviceId(0));
-    let moment = Moment::peak(&trace, &series, Metric::Requested);
+    let moment = Source::in_memory(&trace).peak(DeviceId(0), Metric::Requested).unwrap();
     let apart = |filter: &str| {
         let filter: Filter = filter.parse().expect("a filter");
         let keys = [GroupKey::Category, GroupKey::Phase];
@@ -192,7 +192,7 @@ fn a_peak_that_every_step_reaches_is_that_of_the_second_and_the_others_are_repor
     let step = |n| format!("step {n}\nphase optimizer\nalloc t{n} 3000\nfree t{n}\n");
     let peak = |text: &str| {
         let trace = trace_from_text(text).expect("the text is right");
-        let peak = Moment::peak(&trace, &Series::build(&trace, DeviceId(0)), Metric::Requested);
+        let peak = Source::in_memory(&trace).peak(DeviceId(0), Metric::Requested).unwrap();
         let elsewhere = phases::reached_elsewhere(&phases_of(&trace, peak.device, peak.metric), &peak);
         (peak.bytes, peak.step, elsewhere.iter().map(|moment| moment.step).collect::<Vec<_>>())
     };

@@ -120,21 +120,6 @@ impl Windows {
         Ok(trace)
     }
 
-    /// Opens a recording like [`Self::open_files`] if it has more than `most` events; returns `None` otherwise.
-    ///
-    /// # Errors
-    /// Fails like [`Self::open`].
-    pub fn open_longer(
-        source: Arc<dyn ByteSource>,
-        most: u64,
-        store: &dyn ComputedStore,
-        watch: Watch<'_>,
-    ) -> Result<Option<Self>> {
-        let sections = Sections::locate(Arc::clone(&source))?;
-        let is_longer = EventSections::find(&sections)?.count > most;
-        is_longer.then(|| Self::open_files(vec![(String::new(), source)], store, watch)).transpose()
-    }
-
     /// The number of events in a recording; `None` if it cannot be determined without reading all of it.
     pub fn count_events(source: Arc<dyn ByteSource>) -> Option<u64> {
         let sections = Sections::locate(source).ok()?;

@@ -98,7 +98,7 @@ pub fn utc(micros: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_analysis::{Metric, Series};
+    use highwater_analysis::{Metric, Source};
     use highwater_notation::trace_from_text;
     use highwater_snapshots::DeviceId;
 
@@ -106,7 +106,7 @@ mod tests {
     fn a_moment_of_a_recording_without_phases_names_none() {
         let text = |text: &str| {
             let trace = trace_from_text(text).unwrap();
-            how_much_and_when(&Moment::peak(&trace, &Series::build(&trace, DeviceId(0)), Metric::Requested))
+            how_much_and_when(&Source::in_memory(trace).peak(DeviceId(0), Metric::Requested).unwrap())
         };
         assert_eq!(text("alloc a 5\nfree a"), "5 B requested, at event 0");
         assert_eq!(text("alloc a 5\nstep 0\nfree a"), "5 B requested, at event 0, setup");

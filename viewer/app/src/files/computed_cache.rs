@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use highwater_snapshots::Error;
+use highwater_snapshots::byte_source::ByteSource;
 use highwater_snapshots::format::{ComputedStore, Progress, Windows, is_snap};
 
 use flate2::Crc;
@@ -157,7 +158,11 @@ pub fn open_long(
         return Ok(None);
     }
     let file = File::open(path).map_err(|source| Error::Io { doing: "open", source, path: path.to_owned() })?;
-    Windows::open_longer(Arc::new(file), most, &*store(&[path], most), watch)
+    let file: Arc<dyn ByteSource> = Arc::new(file);
+    if Windows::count_events(Arc::clone(&file)).is_none_or(|events| events <= most) {
+        return Ok(None);
+    }
+    Windows::open_files(vec![(String::new(), file)], &*store(&[path], most), watch).map(Some)
 }
 
 /// The cache of computed data for the recording in `files`.

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use highwater_analysis::peak::counts_instead;
 use highwater_analysis::{Metric, Totals};
 use highwater_snapshots::event::Event;
 use highwater_snapshots::format::Passed;
@@ -32,8 +33,7 @@ pub struct PeakMoment {
     pub position: u64,
     /// The step and phase of the peak.
     pub stage: Stage,
-    /// Whether a later point with the same value would not replace it, as
-    /// [`Moment::peak`](highwater_analysis::Moment::peak) does after the first step.
+    /// Whether no later point with the same value [counts instead](counts_instead).
     is_final: bool,
 }
 
@@ -98,7 +98,8 @@ impl Device {
                 *peak = PeakMoment { bytes, position, stage: *stage, is_final };
             } else if is_repeated() {
                 peak.is_final = true;
-                if stage.phase == peak.stage.phase {
+                let [first, later] = [&peak.stage, stage].map(|stage| (stage.step, stage.phase));
+                if counts_instead(first, self.first_step, later) {
                     (peak.position, peak.stage) = (position, *stage);
                 }
             }

@@ -19,6 +19,7 @@ use rayon::prelude::*;
 pub use lines::column_totals;
 pub use window::{Across, BandWindow};
 
+use highwater_snapshots::format::Extreme;
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::yielding::{tick, yield_if_due};
@@ -276,7 +277,7 @@ fn columns_of(trace: &Trace, series: &Series, window: &BandWindow, run: Range<us
     let mut walk = series.walk(trace);
     let column_of = |x: usize| {
         tick();
-        let (moment, bytes) = walk.largest(metric, window.moments(trace, x));
+        let Extreme { bytes, after: moment } = walk.largest(metric, window.moments(trace, x));
         Column { moment, bytes }
     };
     let columns = run.map(column_of).collect();

@@ -2,6 +2,7 @@
 
 use highwater_snapshots::Category;
 use highwater_snapshots::event::EventKind;
+use highwater_snapshots::format::Extreme;
 use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::trace::Trace;
 
@@ -12,11 +13,11 @@ use crate::question::phases::CategoryTotals;
 /// One value for each category.
 type ByCategory<T> = [T; Category::ALL.len()];
 
-/// The largest total of a category, and the first event that reaches it; `None` for the state before all events.
+/// The largest total of a category.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Largest {
-    pub(super) bytes: u64,
-    pub(super) event: Option<u64>,
+    /// The total, and the first event that reaches it; `None` for the state before all events.
+    pub(super) most: Extreme<Option<u64>>,
     /// The first event after the first step that reaches the same value.
     pub(super) again: Option<u64>,
 }
@@ -34,7 +35,8 @@ impl LargestByCategory {
     /// `after_first_step`, or a part of it.
     pub(super) fn of(trace: &Trace, device: DeviceId, metric: Metric, after_first_step: u64) -> Self {
         let mut live = CategoryTotals::new(trace, device, metric);
-        let at_start = |code: usize| Largest { bytes: live.of(Category::ALL[code]), event: None, again: None };
+        let at_start = |code: usize| Extreme { bytes: live.of(Category::ALL[code]), after: None };
+        let at_start = |code: usize| Largest { most: at_start(code), again: None };
         let mut categories: ByCategory<Largest> = std::array::from_fn(at_start);
         while let Some((event, _)) = live.step() {
             let row = event.0 as usize;
@@ -44,9 +46,9 @@ impl LargestByCategory {
             let category = trace.blocks.category[trace.events.subject[row] as usize];
             let (bytes, number) = (live.of(category), trace.number(event));
             let largest = &mut categories[category as usize];
-            if bytes > largest.bytes {
-                *largest = Largest { bytes, event: Some(number), again: None };
-            } else if bytes == largest.bytes && largest.again.is_none() && number >= after_first_step {
+            if largest.most.raise(bytes, Some(number)) {
+                largest.again = None;
+            } else if bytes == largest.most.bytes && largest.again.is_none() && number >= after_first_step {
                 largest.again = Some(number);
             }
         }
@@ -60,10 +62,10 @@ impl LargestByCategory {
             return;
         }
         for (all, part) in self.categories.iter_mut().zip(&part.categories) {
-            if part.bytes > all.bytes {
-                *all = *part;
-            } else if part.bytes == all.bytes && all.again.is_none() {
-                all.again = part.event.filter(|event| *event >= after_first_step).or(part.again);
+            if all.most.raise(part.most.bytes, part.most.after) {
+                all.again = part.again;
+            } else if part.most.bytes == all.most.bytes && all.again.is_none() {
+                all.again = part.most.after.filter(|event| *event >= after_first_step).or(part.again);
             }
         }
     }

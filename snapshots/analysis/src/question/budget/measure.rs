@@ -4,7 +4,7 @@ use super::Budget;
 use super::checked::Checked;
 use crate::grouping::filter::Filter;
 use crate::metric::Metric;
-use crate::question::peak::Moment;
+use crate::question::peak::{Moment, counts_instead};
 use crate::question::phases::PhaseRow;
 use highwater_snapshots::{Category, Phase, Result};
 
@@ -43,27 +43,21 @@ impl Checked<'_> {
             return Ok(Err("the recording has no categories; use --categories guess to infer them".to_owned()));
         }
         let largest = self.categories.get(category);
-        let mut moment = self.moment(largest.event)?;
-        // As for the recording's peak, a later step replaces the first if it reaches the same value in the same phase.
-        let first = self.first_step();
-        if moment.step.is_some() && moment.step == first && largest.event.is_some() && largest.again.is_some() {
+        let mut moment = self.moment(largest.most.after)?;
+        if largest.most.after.is_some() && largest.again.is_some() {
             let again = self.moment(largest.again)?;
-            if again.step != first && again.phase == moment.phase {
+            if counts_instead(moment.stage(), self.first_step(), again.stage()) {
                 moment = again;
             }
         }
         let filter = format!("category={category}").parse();
-        Ok(filter.map(|filter| Measured { bytes: largest.bytes, moment, filter }))
+        Ok(filter.map(|filter| Measured { bytes: largest.most.bytes, moment, filter }))
     }
 
     fn phase(&self, phase: Phase) -> Result<Measurement<Measured>> {
         let rows = &self.phases;
-        let mut most: Option<&PhaseRow> = None;
-        for row in rows.iter().filter(|row| row.phase == phase) {
-            if most.is_none_or(|most| row.peak_bytes > most.peak_bytes) {
-                most = Some(row);
-            }
-        }
+        // The first of the largest, since the last maximum is returned.
+        let most = rows.iter().rev().filter(|row| row.phase == phase).max_by_key(|row| row.peak_bytes);
         let Some(row) = most else {
             let mut known: Vec<Phase> = rows.iter().map(|row| row.phase).collect();
             known.sort_unstable();
@@ -71,17 +65,12 @@ impl Checked<'_> {
             let known: Vec<&str> = known.into_iter().map(Phase::name).collect();
             return Ok(Err(format!("the recording has no such phase; it has {}", known.join(", "))));
         };
-        // As for the recording's peak, a later step replaces the first if it reaches exactly the same value.
         let first = self.first_step();
         let repeats = |other: &&PhaseRow| {
-            other.phase == phase
-                && other.first > row.first
-                && other.step != first
-                && other.peak_bytes == row.peak_bytes
-                && other.peak_event.is_some()
+            let is_reached_later = other.first > row.first && other.peak_event.is_some();
+            is_reached_later && other.peak_bytes == row.peak_bytes && counts_instead(row.stage(), first, other.stage())
         };
-        let repeated = row.step.filter(|step| Some(*step) == first).and_then(|_| rows.iter().find(repeats));
-        let row = repeated.unwrap_or(row);
+        let row = rows.iter().find(repeats).unwrap_or(row);
         // If the start is never exceeded, the state before the phase is the largest.
         let event = row.peak_event.or_else(|| row.first.checked_sub(1));
         let moment = Moment { step: row.step, phase, ..self.moment(event)? };

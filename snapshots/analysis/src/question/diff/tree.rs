@@ -166,7 +166,7 @@ mod tests {
     use super::*;
     use crate::question::diff::Asked;
     use crate::question::peak::Query;
-    use crate::{Diff, Filter, LiveIndex, Metric, Moment, Series, Siblings};
+    use crate::{Diff, Filter, LiveIndex, Metric, Series, Siblings, Source};
     use highwater_notation::trace_from_text;
     use highwater_snapshots::{DeviceId, Trace};
 
@@ -174,7 +174,8 @@ mod tests {
     fn of(traces: [&Trace; 2], keys: &[GroupKey], hides_internals: bool) -> (Diff, DiffTree) {
         let index = traces.map(|trace| (Series::build(trace, DeviceId(0)), LiveIndex::build(trace, DeviceId(0))));
         let sides = [0, 1].map(|side| Asked { trace: traces[side], series: &index[side].0, live: &index[side].1 });
-        let moments = sides.map(|asked| Moment::peak(asked.trace, asked.series, Metric::Requested));
+        let peak = |trace| Source::in_memory(trace).peak(DeviceId(0), Metric::Requested).unwrap();
+        let moments = traces.map(peak);
         let filter = Filter::default();
         let query = Query { keys, top: usize::MAX, filter: &filter, siblings: Siblings::Each };
         let diff = Diff::of(sides, moments, &query);

@@ -65,7 +65,7 @@ impl Idle {
         let by_category = sums(&[GroupKey::Category], Category::ALL.len());
         let breakdown = sums(&[GroupKey::Category, GroupKey::Scope], top);
         let shortened = shortened_peak(trace, device, &uses, peak.metric);
-        let without = Moment::of(trace, device, peak.metric, shortened.bytes, shortened.event);
+        let without = Moment::of(trace, device, peak.metric, shortened.bytes, shortened.after);
         Some(Self { by_category, breakdown, without, blocks })
     }
 
@@ -96,7 +96,7 @@ fn shortened_peak(trace: &Trace, device: DeviceId, uses: &LastUses<'_>, metric: 
         _ => {}
     };
     baseline_effects(trace, device, |effect| take(&mut total, effect));
-    let mut most = Counterfactual { bytes: total, event: None };
+    let mut most = Counterfactual { bytes: total, after: None };
     for index in 0..trace.events.len() {
         if trace.events.device[index] != device {
             continue;
@@ -110,9 +110,7 @@ fn shortened_peak(trace: &Trace, device: DeviceId, uses: &LastUses<'_>, metric: 
         {
             total -= sizes[row];
         }
-        if total > most.bytes {
-            most = Counterfactual { bytes: total, event: Some(EventId(index as u32)) };
-        }
+        most.raise(total, Some(EventId(index as u32)));
     }
     most
 }

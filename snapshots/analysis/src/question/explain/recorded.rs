@@ -76,7 +76,7 @@ impl PartFound {
                 )
             },
         );
-        let moment = |absence: &Counterfactual| Moment::of(trace, device, metric, absence.bytes, absence.event);
+        let moment = |absence: &Counterfactual| Moment::of(trace, device, metric, absence.bytes, absence.after);
         let peaks = |((_, codes), found): (&(Grouped, Vec<Vec<Code>>), Vec<Counterfactual>)| {
             codes.iter().cloned().zip(found.iter().map(moment)).collect()
         };
@@ -179,7 +179,7 @@ impl<'a, 'w> Recorded<'a, 'w> {
         let window = self.source.window(largest.map_or(0..0, |(_, events)| events.clone()))?;
         let trace = &window.trace;
         let group_of = causes(trace, device);
-        let (Counterfactual { bytes, event }, _) =
+        let (Counterfactual { bytes, after: event }, _) =
             peaks_without(trace, device, metric, &[], |id| is_gone(group_of[id.0 as usize]));
         let peak = Moment::of(trace, device, metric, bytes, event);
         let at_peak = window.index(device).live.before_position(trace, metric, peak.position());

@@ -6,10 +6,10 @@ use highwater_snapshots::Result;
 use highwater_snapshots::format::{Extreme, Summary};
 use highwater_snapshots::ids::{DeviceId, EventId};
 
-use super::{File, Kind, Source, Watch, Window};
-use crate::index::device_spans::{StepActivity, activity_in};
+use super::{Kind, Source, Watch, Window};
+use crate::index::device_spans::{StepActivity, activity_in, device_steps};
 use crate::metric::{Metric, Totals};
-use crate::question::peak::Moment;
+use crate::question::peak::{Moment, counts_instead};
 use crate::question::phases::{StageRow, append_rows, peak_of, stage_rows};
 
 /// Number of events read first when the end of a step is searched.
@@ -48,19 +48,14 @@ impl Source<'_> {
         Ok(rows)
     }
 
-    /// The point at which `metric` is largest, chosen like [`Moment::peak`].
+    /// The point at which `metric` is largest: the first one, unless a later one [counts instead](counts_instead).
     ///
     /// # Errors
     /// Fails if a window cannot be read.
     pub fn peak(&self, device: DeviceId, metric: Metric) -> Result<Moment> {
-        let file = match &self.kind {
-            Kind::InMemory(memory) => {
-                let window = self.window(self.events())?;
-                return Ok(Moment::peak(&memory.trace, &window.index(device).series, metric));
-            }
-            Kind::File(file) => file,
-        };
-        if !file.filter.is_empty() {
+        if let Kind::File(file) = &self.kind
+            && !file.filter.is_empty()
+        {
             // Summaries count all blocks.
             let rows = self.stages(device, metric, &mut |_| ControlFlow::Continue(()))?;
             return self.moment(device, metric, peak_of(&rows).map(|(event, _)| event));
@@ -69,9 +64,8 @@ impl Source<'_> {
         let found = self.largest(device, metric, self.events())?.filter(|(bytes, _)| *bytes > baseline);
         let first = self.moment(device, metric, found.map(|(_, event)| event))?;
         let Some((bytes, event)) = found else { return Ok(first) };
-        let step = first.step.filter(|_| first.bytes == bytes);
-        let again = match step {
-            Some(step) if self.is_first_step(device, step, event)? => self.repeated(file, &first, step, event)?,
+        let again = match first.step.filter(|_| first.bytes == bytes) {
+            Some(step) if self.is_first_step(device, step, event)? => self.repeated(&first, step, event)?,
             _ => None,
         };
         Ok(again.unwrap_or(first))
@@ -143,6 +137,9 @@ impl Source<'_> {
 
     /// Returns whether the device is active in no step before `step`, which is the step at `event`.
     fn is_first_step(&self, device: DeviceId, step: u32, event: u64) -> Result<bool> {
+        if let Kind::InMemory(memory) = &self.kind {
+            return Ok(device_steps(&memory.trace, device).first() == Some(&step));
+        }
         let (mut start, mut rows) = (0, Vec::new());
         while start < event {
             let end = (start + STEP_EVENTS).min(event);
@@ -163,21 +160,23 @@ impl Source<'_> {
 
     /// Returns a point in a later step and the same phase with exactly the value of `first`, the peak of the first
     /// step.
-    fn repeated(&self, file: &File, first: &Moment, step: u32, event: u64) -> Result<Option<Moment>> {
-        let Some(after) = self.end_of_step(file, step, event)? else { return Ok(None) };
+    fn repeated(&self, first: &Moment, step: u32, event: u64) -> Result<Option<Moment>> {
+        let Some(after) = self.end_of_step(step, event)? else { return Ok(None) };
         let (device, metric) = (first.device, first.metric);
+        // A total that only stays as high into the next step is not reached there.
         if self.window(after..after)?.totals(device).get(metric) >= first.bytes {
             return Ok(None);
         }
         let again = self.largest(device, metric, after..self.events().end)?;
         let Some((_, event)) = again.filter(|(bytes, _)| *bytes == first.bytes) else { return Ok(None) };
         let again = self.moment(device, metric, Some(event))?;
-        Ok((again.phase == first.phase).then_some(again))
+        Ok(counts_instead(first.stage(), Some(step), again.stage()).then_some(again))
     }
 
     /// Returns the index of the first event after step `step`, which is the step at `event`; `None` if the step lasts
     /// to the end.
-    fn end_of_step(&self, file: &File, step: u32, event: u64) -> Result<Option<u64>> {
+    fn end_of_step(&self, step: u32, event: u64) -> Result<Option<u64>> {
+        let Kind::File(file) = &self.kind else { return Ok(self.step_range(step)?.map(|events| events.end)) };
         let (mut start, mut last) = (event, event);
         // Where numbers of steps come again, the step may be among them.
         let repeats = file.windows.summaries().iter().filter(|row| row.repeated_steps > 0);

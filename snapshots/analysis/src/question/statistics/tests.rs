@@ -3,7 +3,7 @@
 use super::*;
 use crate::question::between::Sum;
 use crate::question::growth::StepRange;
-use crate::{Filter, Series, Source};
+use crate::{Filter, Source};
 use highwater_notation::trace_from_text;
 use highwater_snapshots::Category;
 use highwater_snapshots::trace::Trust;
@@ -45,11 +45,11 @@ fn told(text: &str, metric: Metric, filter: &str) -> (Trace, Statistics) {
 
 fn of(trace: &Trace, metric: Metric, filter: &str) -> Statistics {
     let device = DeviceId(0);
-    let series = Series::build(trace, device);
     let live = LiveIndex::build(trace, device);
     let filter: Filter = filter.parse().unwrap();
-    let peak = Moment::peak(trace, &series, metric);
-    let window = StepWindow::of(&Source::in_memory(trace), device, StepRange::default()).unwrap().ok();
+    let source = Source::in_memory(trace);
+    let peak = source.peak(device, metric).unwrap();
+    let window = StepWindow::of(&source, device, StepRange::default()).unwrap().ok();
     let (matches, window) = (&Matches::of(trace, &filter), window.as_ref());
     Statistics::of(trace, &StatisticsQuery { peak, live: &live, matches, window })
 }

@@ -33,7 +33,7 @@ impl Default for Peaks {
             let index = &recording.devices[of.device];
             let highest = index.peak(&recording.trace, *metric).bytes;
             let found = peaks(&recording.trace, &index.series, *metric, highest / MIN_FALL);
-            Some(found.iter().map(|peak| peak.moment).collect())
+            Some(found.iter().map(|peak| peak.after).collect())
         });
         Self { query, wanted: None }
     }
