@@ -7,7 +7,6 @@ pub(crate) mod dataset;
 pub(crate) mod dataset;
 pub(crate) mod page;
 
-use std::borrow::Cow;
 use std::io::{self, Read as _};
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
@@ -15,7 +14,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use flate2::read::MultiGzDecoder;
 use highwater_analysis::Source;
-use highwater_analysis::excerpt::{excerpt, without_stacks};
+use highwater_analysis::excerpt::excerpt;
 use highwater_analysis::peak_stacks::{StackFormat, write_peak_stacks};
 use highwater_analysis::trace_events::{KinetoTrace, write_chrome, write_perfetto};
 use highwater_app::files::destination::{Destination, Kind, same};
@@ -99,27 +98,6 @@ impl ConvertArguments {
         }
     }
 
-    /// Removes from `trace`, which is a recording or a window that contains the events, everything that the options
-    /// exclude.
-    ///
-    /// # Errors
-    /// Fails if the recording does not have all of the events.
-    pub(crate) fn trim(&self, trace: Cow<'_, Trace>) -> Result<Trace, Failure> {
-        let trace = match &self.events {
-            None => trace.into_owned(),
-            Some(events) if events.end as u64 > trace.event_count() => {
-                let (all, text) = (format_count(trace.event_count()), format!("{}..{}", events.start, events.end));
-                let text = format!("invalid range {text} for --events: the recording has {all} events");
-                return Err(Failure::Usage(text));
-            }
-            Some(events) => {
-                let before = trace.start.events as usize;
-                excerpt(&trace, events.start.saturating_sub(before)..events.end.saturating_sub(before))
-            }
-        };
-        Ok(if self.no_stacks { without_stacks(trace) } else { trace })
-    }
-
     /// Returns whether to write a page for browsers.
     pub(crate) fn wants_page(&self) -> bool {
         self.to.is_none() && self.has_ending("html")
@@ -166,7 +144,7 @@ fn one_file(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status,
     }
     let destination = Destination::new(out, file)?;
     let beside = arguments.with.as_deref().map(|trace| read_kineto(trace, &destination)).transpose()?;
-    let in_windows = destination.kind.is_streamed() && !(arguments.no_stacks && destination.kind.has_stacks());
+    let in_windows = destination.kind.is_streamed() && !(arguments.no_stacks && destination.kind == Kind::Snap);
     let (input, (exported, bytes)) = read_and(file, arguments, in_windows, |input| {
         Ok((input.clone(), write_to(&destination, &input.source, beside.as_ref())?))
     })?;
@@ -191,27 +169,36 @@ pub(crate) fn read_and<T>(
     let can_be_long = in_windows || arguments.events.is_some();
     let open = |is_whole: bool| {
         let open = if can_be_long && !is_whole { Input::open } else { Input::whole };
-        trimmed(open(file, &arguments.categories)?, arguments, in_windows)
+        trimmed(open(file, &arguments.categories)?, arguments)
     };
     answer_or_whole(open, write)
 }
 
-/// Applies the options that exclude parts. What is written in several windows leaves out the stacks itself.
-fn trimmed(mut input: Input, arguments: &ConvertArguments, in_windows: bool) -> Result<Input, Failure> {
-    let trimmed = match &arguments.events {
-        Some(events) => {
-            // The event before them gives the state at their start.
-            let events = events.start.saturating_sub(1) as u64..events.end as u64;
-            arguments.trim(input.ask(|source, _| source.window(events))?.trace)?
-        }
-        None if arguments.no_stacks && (!in_windows || input.source.passes().len() <= 1) => {
-            let source = std::mem::replace(&mut input.source, Source::in_memory(Trace::default()));
-            let trace = source.into_trace().map_err(|why| input.unreadable(why))?;
-            arguments.trim(Cow::Owned(trace))?
-        }
-        None => return Ok(input),
-    };
-    input.source = Source::in_memory(trimmed);
+/// Returns the part with these events of a recording, which `trace` is or contains as a window.
+///
+/// # Errors
+/// Fails if the recording does not have all of the events.
+fn excerpt_of(trace: &Trace, events: &Range<usize>) -> Result<Trace, Failure> {
+    if events.end as u64 > trace.event_count() {
+        let (all, text) = (format_count(trace.event_count()), format!("{}..{}", events.start, events.end));
+        let text = format!("invalid range {text} for --events: the recording has {all} events");
+        return Err(Failure::Usage(text));
+    }
+    let before = trace.start.events as usize;
+    Ok(excerpt(trace, events.start.saturating_sub(before)..events.end.saturating_sub(before)))
+}
+
+/// Applies the options that exclude parts.
+fn trimmed(mut input: Input, arguments: &ConvertArguments) -> Result<Input, Failure> {
+    if let Some(events) = &arguments.events {
+        // The event before them gives the state at their start.
+        let read = events.start.saturating_sub(1) as u64..events.end as u64;
+        let part = excerpt_of(&input.ask(|source, _| source.window(read))?.trace, events)?;
+        input.source = Source::in_memory(part);
+    }
+    if arguments.no_stacks {
+        input.source = input.source.without_stacks();
+    }
     Ok(input)
 }
 

@@ -3,11 +3,10 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::io::Write as _;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 
 use clap::Args;
 use highwater_analysis::filter::BlockFilter;
-use highwater_analysis::source::Window;
 use highwater_app::figures::events::{attributes_of, events_table};
 use highwater_app::report::{Table, cut};
 use highwater_snapshots::line_text::shorten_line;
@@ -237,24 +236,19 @@ impl<'a> EventsListing<'a> {
     fn each_window(&self, mut take: impl FnMut(&Trace, &[EventId]) -> Result<(), Failure>) -> Result<(), Failure> {
         let Some(range) = &self.range else { return Ok(()) };
         let filter = &self.arguments.blocks.filter.filter;
-        let mut outcome = Ok(());
-        let list = |window: &Window<'_>| {
-            let trace = &window.trace;
+        let source = &self.input.source;
+        for window in source.windows_within(range.clone(), EVENTS_AT_ONCE) {
+            let window = window.map_err(|why| self.input.unreadable(why))?;
+            let trace = &source.number_blocks(window.trace).map_err(|why| self.input.unreadable(why))?;
             let mut matcher = (!filter.is_empty()).then(|| filter.on(trace));
-            let all: Vec<EventId> = window.events.clone().map(EventId::from_index).collect();
+            let all: Vec<EventId> = window.events.map(EventId::from_index).collect();
             for some in all.chunks(EVENTS_AT_ONCE as usize) {
                 let listed: Vec<EventId> =
                     some.iter().copied().filter(|id| self.is_chosen(trace, *id, matcher.as_mut())).collect();
-                outcome = take(trace, &listed);
-                if outcome.is_err() {
-                    return ControlFlow::Break(());
-                }
+                take(trace, &listed)?;
             }
-            ControlFlow::Continue(())
-        };
-        let read = self.input.source.each_numbered(range.clone(), EVENTS_AT_ONCE, list);
-        read.map_err(|why| self.input.unreadable(why))?;
-        outcome
+        }
+        Ok(())
     }
 
     fn is_chosen(&self, trace: &Trace, id: EventId, matcher: Option<&mut BlockFilter<'_>>) -> bool {

@@ -23,7 +23,7 @@ fn run_out(text: &str, alloc_conf: Option<&str>) -> Trace {
     let change = Change { capacity: Some(100 * MIB), alloc_conf: alloc_conf.map(str::to_owned), ..Change::default() };
     let changed = predict(&Source::in_memory(&trace), &change).unwrap().changed.unwrap();
     assert!(changed.oom.is_some(), "the last request of the text fails");
-    changed.recording.into_trace().unwrap()
+    changed.recording.facts().clone()
 }
 
 /// An `alloc` line for so many MiB.

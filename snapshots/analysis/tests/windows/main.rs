@@ -289,3 +289,22 @@ fn a_damaged_summary_or_checkpoint_is_computed_again() {
         }
     }
 }
+
+#[test]
+fn what_is_read_in_windows_has_no_stacks_where_they_are_omitted() {
+    let whole = trace_from_text("alloc a 10 < f < main\nalloc b 20 < g < main\nfree a\nalloc c 30 < f < main").unwrap();
+    let source = Source::in_windows(open(&write_trace(Vec::new(), &whole).unwrap())).unwrap().in_windows_of(2);
+    let (source, whole) = (source.without_stacks(), Source::in_memory(whole).without_stacks());
+    let is_bare =
+        |trace: &Trace| trace.tables.stacks.is_empty() && trace.events.stack.iter().all(|stack| !stack.is_some());
+    let mut windows = 0;
+    let take = |is_bare: bool| {
+        assert!(is_bare);
+        windows += 1;
+    };
+    source.each_window(is_bare, take, watch()).unwrap();
+    assert!(windows > 1 && is_bare(source.facts()), "{windows} windows");
+    let written = |source: &Source<'_>| source.write(Vec::new(), &mut |_| ControlFlow::Continue(()));
+    assert!(is_bare(&read_bytes(&written(&whole).unwrap()).unwrap()));
+    assert!(written(&source).is_err(), "the sections of the file have stacks, and it is too long to be written anew");
+}

@@ -54,11 +54,6 @@ impl Kind {
         !matches!(self, Self::Pickle | Self::Json)
     }
 
-    /// Returns whether the format contains stacks and other information about the program that `--no-stacks` omits.
-    pub fn has_stacks(self) -> bool {
-        !matches!(self, Self::Perfetto | Self::Chrome)
-    }
-
     /// Returns the format's name in reports.
     pub fn name(self) -> &'static str {
         match self {
@@ -137,7 +132,7 @@ pub fn write_whole<T>(
     path: &Path,
     write: impl FnOnce(&mut (dyn Write + Send)) -> Result<T, Error>,
 ) -> Result<(T, u64), Failure> {
-    write_as(path, Rights::OfNewFiles, write)
+    unless_stopped(path, |stop| write_watched(path, Rights::OfNewFiles, stop, write))
 }
 
 /// Like [`write_whole`], but replaces an existing file and keeps its permissions. The file is replaced only once the
@@ -149,7 +144,7 @@ pub fn rewrite<T>(
     path: &Path,
     write: impl FnOnce(&mut (dyn Write + Send)) -> Result<T, Error>,
 ) -> Result<(T, u64), Failure> {
-    write_as(path, Rights::Kept, write)
+    unless_stopped(path, |stop| write_watched(path, Rights::Kept, stop, write))
 }
 
 /// The permissions of a file.
@@ -158,14 +153,6 @@ enum Rights {
     OfNewFiles,
     /// The permissions of the replaced file. Its content must not be lost even if the machine crashes.
     Kept,
-}
-
-fn write_as<T>(
-    path: &Path,
-    rights: Rights,
-    write: impl FnOnce(&mut (dyn Write + Send)) -> Result<T, Error>,
-) -> Result<(T, u64), Failure> {
-    unless_stopped(path, |stop| write_watched(path, rights, stop, write))
 }
 
 /// Calls `write` to write the folder `path`, which must not exist or be empty, under a temporary name; it is renamed

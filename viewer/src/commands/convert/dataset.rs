@@ -82,7 +82,7 @@ fn write_one(
     let facts = input.facts();
     let rank = facts.header.rank.map(|rank| (rank, Origin::Recorded));
     let identity = Identity::of(&recording_name(file), rank, facts);
-    let tables = Tables { source: &input.source, identity: &identity, has_rank: true, no_stacks: arguments.no_stacks };
+    let tables = Tables { source: &input.source, identity: &identity, has_rank: true };
     let turning = spinner(&format!("writing {}", out.display()));
     let written = write_whole(out, |file| match arguments.table.unwrap_or_default() {
         ConvertTable::Events => tables.write_events(file),
@@ -186,7 +186,7 @@ fn write_tables(
     let identity = Identity::of(&rank.name, rank.number().map(|number| (number, rank.origin)), source.facts());
     let partition = rank.number().map_or_else(|| UNKNOWN_RANK.to_owned(), |number| number.to_string());
     let place = |table: &str| PathBuf::from(table).join(format!("rank={partition}")).join(part);
-    let tables = Tables { source, identity: &identity, has_rank: false, no_stacks: false };
+    let tables = Tables { source, identity: &identity, has_rank: false };
     let events = || folder.write(&place("events"), |out| tables.write_events(out));
     let blocks = || folder.write(&place("blocks"), |out| tables.write_blocks(out));
     match table {

@@ -235,9 +235,9 @@ fn layout<'a>(window: &'a Window<'_>, device: DeviceId) -> Layout<'a> {
 /// The streams on which `device` allocates in `events`.
 fn streams(source: &Source<'_>, device: DeviceId, events: Range<u64>) -> Result<BTreeSet<u64>> {
     let mut streams = BTreeSet::new();
-    source.each_within(events, EVENTS, |window| {
-        streams.extend(streams_in(&window.trace, device, window.events.clone()));
-        ControlFlow::Continue(())
-    })?;
+    for window in source.windows_within(events, EVENTS) {
+        let window = window?;
+        streams.extend(streams_in(&window.trace, device, window.events));
+    }
     Ok(streams)
 }

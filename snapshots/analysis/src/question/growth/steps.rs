@@ -165,10 +165,10 @@ impl StepFacts {
     /// Determines the facts about `device` in `events`.
     fn of(source: &Source<'_>, device: DeviceId, events: Range<u64>) -> Result<Self> {
         let mut facts = Self::default();
-        source.each_within(events, EVENTS, |window| {
-            facts = facts.and(Self::in_window(&window.trace, device, window.events.clone()));
-            ControlFlow::Continue(())
-        })?;
+        for window in source.windows_within(events, EVENTS) {
+            let window = window?;
+            facts = facts.and(Self::in_window(&window.trace, device, window.events));
+        }
         Ok(facts)
     }
 

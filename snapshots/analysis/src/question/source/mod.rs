@@ -24,6 +24,7 @@ use crate::grouping::matches::counting_only;
 use crate::index::addresses::AddressIndex;
 use crate::index::live::LiveIndex;
 use crate::index::series::Series;
+use crate::rewrite::excerpt::without_stacks;
 
 pub use counts::DeviceCounts;
 pub use steps::{FoundStep, SoughtStep};
@@ -103,6 +104,7 @@ struct File {
     window_events: u64,
     /// The filter that blocks must pass to be counted; all other blocks have size 0.
     filter: Filter,
+    omits_stacks: bool,
 }
 
 /// The indexes of one device in a trace.
@@ -143,7 +145,8 @@ impl<'s> Source<'s> {
     pub fn in_windows(windows: impl Into<Arc<Windows>>) -> Result<Self> {
         let windows = windows.into();
         let facts = Arc::new(windows.window(0..0)?);
-        let file = File { windows, facts, window_events: WINDOW_EVENTS, filter: Filter::default() };
+        let (window_events, filter) = (WINDOW_EVENTS, Filter::default());
+        let file = File { windows, facts, window_events, filter, omits_stacks: false };
         Ok(Self { kind: Kind::File(Arc::new(file)) })
     }
 
@@ -168,6 +171,19 @@ impl<'s> Source<'s> {
             Kind::File(file) => {
                 let facts = Arc::new(counting_only(Trace::clone(&file.facts), filter));
                 let file = File { facts, filter: filter.clone(), ..Arc::unwrap_or_clone(file) };
+                Self { kind: Kind::File(Arc::new(file)) }
+            }
+        }
+    }
+
+    /// Omits the stacks and other texts of the program; see [`excerpt::without_stacks`](without_stacks).
+    #[must_use]
+    pub fn without_stacks(self) -> Self {
+        match self.kind {
+            Kind::InMemory(memory) => Self::in_memory(without_stacks(trace_of(memory))),
+            Kind::File(file) => {
+                let facts = Arc::new(without_stacks(Trace::clone(&file.facts)));
+                let file = File { facts, omits_stacks: true, ..Arc::unwrap_or_clone(file) };
                 Self { kind: Kind::File(Arc::new(file)) }
             }
         }
@@ -204,17 +220,6 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// Converts into a trace with all events.
-    ///
-    /// # Errors
-    /// Fails if the recording cannot be read.
-    pub fn into_trace(self) -> Result<Trace> {
-        match self.kind {
-            Kind::InMemory(memory) => Ok(trace_of(memory)),
-            Kind::File(file) => file.window(0..file.windows.events()),
-        }
-    }
-
     /// Writes the whole recording to `out` as a single `.snap` file.
     ///
     /// # Errors
@@ -223,6 +228,7 @@ impl<'s> Source<'s> {
     pub fn write<W: Write + Send>(&self, out: W, watch: &mut (dyn FnMut(u64) -> ControlFlow<()> + Send)) -> Result<W> {
         match &self.kind {
             Kind::InMemory(memory) => write_trace(out, &memory.trace),
+            Kind::File(file) if file.omits_stacks => write_trace(out, &self.whole()?.trace),
             Kind::File(file) => file.windows.copy(out, &mut |now| watch(now.events)),
         }
     }
@@ -346,41 +352,10 @@ impl<'s> Source<'s> {
         Ok(())
     }
 
-    /// Calls `take` with consecutive windows of `range`, of at most `most` events each, until it breaks.
-    pub(crate) fn each_within(
-        &self,
-        range: Range<u64>,
-        most: u64,
-        mut take: impl FnMut(&Window<'_>) -> ControlFlow<()>,
-    ) -> Result<()> {
+    /// Returns consecutive windows of `range`, of at most `most` events each, which fail like [`Self::window`].
+    pub fn windows_within(&self, range: Range<u64>, most: u64) -> impl Iterator<Item = Result<Window<'_>>> {
         let end = range.end.min(self.events().end);
-        for start in (range.start..end).step_by(most as usize) {
-            if take(&self.window(start..end.min(start + most))?).is_break() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Like `each_within`, but with block ids of the whole recording.
-    ///
-    /// # Errors
-    /// Fails like [`Self::window`].
-    pub fn each_numbered(
-        &self,
-        range: Range<u64>,
-        most: u64,
-        mut take: impl FnMut(&Window<'_>) -> ControlFlow<()>,
-    ) -> Result<()> {
-        let end = range.end.min(self.events().end);
-        for start in (range.start..end).step_by(most as usize) {
-            let mut window = self.window(start..end.min(start + most))?;
-            window.trace = self.number_blocks(window.trace)?;
-            if take(&window).is_break() {
-                break;
-            }
-        }
-        Ok(())
+        (range.start..end).step_by(most as usize).map(move |start| self.window(start..end.min(start + most)))
     }
 
     /// Changes the block ids of a window to those of the whole recording, which they already are in memory.
@@ -447,7 +422,8 @@ pub(super) fn finished(flow: ControlFlow<()>) -> Result<()> {
 
 impl File {
     fn window(&self, events: Range<u64>) -> Result<Trace> {
-        Ok(counting_only(self.windows.window(events)?, &self.filter))
+        let trace = counting_only(self.windows.window(events)?, &self.filter);
+        Ok(if self.omits_stacks { without_stacks(trace) } else { trace })
     }
 
     fn passes(&self) -> Vec<Range<u64>> {

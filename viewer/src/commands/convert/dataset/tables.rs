@@ -1,11 +1,9 @@
 //! Writes the tables of a recording, window by window, so that memory does not grow with its length.
 
-use std::borrow::Cow;
 use std::io::Write;
 use std::ops::ControlFlow;
 
 use highwater_analysis::Source;
-use highwater_analysis::excerpt::without_stacks;
 use highwater_snapshots::{Error, Trace};
 
 use super::blocks::{self, BlockRows, LaterEnds};
@@ -21,8 +19,6 @@ pub(super) struct Tables<'a> {
     pub(super) identity: &'a Identity,
     /// Whether the rank is a column.
     pub(super) has_rank: bool,
-    /// Whether stacks are omitted.
-    pub(super) no_stacks: bool,
 }
 
 impl Tables<'_> {
@@ -60,15 +56,8 @@ impl Tables<'_> {
 
     /// Passes each window to `take`, with block ids of the whole recording.
     fn each(&self, mut take: impl FnMut(&Trace) -> Result<(), Error>) -> Result<(), Error> {
-        self.source
-            .try_each_window(|window| self.prepared(window), |window| take(&window), &mut |_| ControlFlow::Continue(()))
-    }
-
-    fn prepared<'w>(&self, window: Cow<'w, Trace>) -> Result<Cow<'w, Trace>, Error> {
-        Ok(match self.source.number_blocks(window)? {
-            Cow::Owned(window) if self.no_stacks => Cow::Owned(without_stacks(window)),
-            window => window,
-        })
+        let mut watch = |_| ControlFlow::Continue(());
+        self.source.try_each_window(|window| self.source.number_blocks(window), |window| take(&window), &mut watch)
     }
 
     fn columns<V: Rows>(&self, columns: Vec<Column<V>>) -> Vec<Column<V>> {
@@ -76,12 +65,6 @@ impl Tables<'_> {
     }
 
     fn begin<V: Rows, W: Write + Send>(&self, out: W, columns: &[Column<V>]) -> Result<TableFile<W>, Error> {
-        let facts = self.source.facts();
-        let metadata = if self.no_stacks {
-            self.identity.metadata(&without_stacks(facts.clone()))
-        } else {
-            self.identity.metadata(facts)
-        };
-        TableFile::new(out, columns, metadata).map_err(parquet_error)
+        TableFile::new(out, columns, self.identity.metadata(self.source.facts())).map_err(parquet_error)
     }
 }

@@ -78,7 +78,7 @@ fn tables(trace: &Trace) -> [Vec<BTreeMap<String, Field>>; 2] {
 /// Returns both tables of a recording.
 fn tables_of(source: &Source<'_>) -> [Vec<BTreeMap<String, Field>>; 2] {
     let identity = Identity::of("step.snap", Some((3, Origin::Recorded)), source.facts());
-    let tables = Tables { source, identity: &identity, has_rank: true, no_stacks: false };
+    let tables = Tables { source, identity: &identity, has_rank: true };
     let (mut events_file, mut blocks_file) = (Vec::new(), Vec::new());
     tables.write_events(&mut events_file).unwrap();
     tables.write_blocks(&mut blocks_file).unwrap();
@@ -213,7 +213,7 @@ fn more_rows_than_a_group_has_come_back_in_order() {
     let trace = trace_from_text(&text).unwrap();
     let identity = Identity::of("step.snap", None, &trace);
     let mut file = Vec::new();
-    let tables = Tables { source: &Source::in_memory(&trace), identity: &identity, has_rank: false, no_stacks: false };
+    let tables = Tables { source: &Source::in_memory(&trace), identity: &identity, has_rank: false };
     tables.write_events(&mut file).unwrap();
     let (groups, events) = numbers_of(&file, "event");
     assert_eq!(groups, [table::GROUP as i64, (trace.events.len() + 1 - table::GROUP) as i64]);
