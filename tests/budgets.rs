@@ -16,20 +16,20 @@ struct Budget {
 
 const BUDGETS: [Budget; 15] = [
     Budget { folder: "engine", lines: 24_700, homonyms: 0 },
-    Budget { folder: "engine/allocator", lines: 6_400, homonyms: 0 },
+    Budget { folder: "engine/allocator", lines: 6_360, homonyms: 0 },
     Budget { folder: "kernels", lines: 2_600, homonyms: 0 },
     Budget { folder: "recorder", lines: 7_650, homonyms: 0 },
     Budget { folder: "recorder/inject", lines: 1_950, homonyms: 0 },
     Budget { folder: "recorder/inject/library", lines: 50, homonyms: 0 },
     Budget { folder: "recorder/simulate", lines: 3_100, homonyms: 0 },
     Budget { folder: "recorder/simulate/library", lines: 50, homonyms: 0 },
-    Budget { folder: "snapshots", lines: 13_805, homonyms: 0 },
-    Budget { folder: "snapshots/analysis", lines: 24_325, homonyms: 2 },
+    Budget { folder: "snapshots", lines: 13_800, homonyms: 0 },
+    Budget { folder: "snapshots/analysis", lines: 24_265, homonyms: 2 },
     Budget { folder: "snapshots/pytorch", lines: 12_125, homonyms: 0 },
     Budget { folder: "tests/notation", lines: 550, homonyms: 0 },
     Budget { folder: "tests/stand-in", lines: 3_950, homonyms: 0 },
-    Budget { folder: "viewer", lines: 20_150, homonyms: 2 },
-    Budget { folder: "viewer/app", lines: 37_720, homonyms: 6 },
+    Budget { folder: "viewer", lines: 20_070, homonyms: 2 },
+    Budget { folder: "viewer/app", lines: 37_660, homonyms: 6 },
 ];
 
 /// Below its budget by more than this, a package has to lower it.

@@ -48,11 +48,7 @@ impl OpenFile {
             _ if self.recording.trace.is_state() && needs_events(command) => false,
             Command::Reload => self.recording.path.is_some(),
             Command::ToggleFollow => {
-                let is_unfinished = match &self.recording.run {
-                    Some(run) => run.is_unfinished(),
-                    None => self.recording.trace.trust.unfinished,
-                };
-                self.following.is_some() || is_unfinished && self.recording.path.is_some()
+                self.following.is_some() || self.recording.is_unfinished() && self.recording.path.is_some()
             }
             Command::NextDevice => self.recording.devices.len() > 1,
             Command::ToggleAxis => self.recording.trace.has_times(),
@@ -62,10 +58,7 @@ impl OpenFile {
                 Some(run) => run.has_steps(),
                 None => !self.recording.steps.is_empty(),
             },
-            Command::PreviousOom | Command::NextOom => match &self.recording.run {
-                Some(run) => run.has_failed_requests(),
-                None => !self.recording.regions.ooms.is_empty(),
-            },
+            Command::PreviousOom | Command::NextOom => self.recording.of_whole().has_failed_requests(),
             Command::Undo => self.history.can_go_back(),
             Command::Redo => self.history.can_go_forward(),
             Command::NextPart | Command::PreviousPart => self.recording.run.is_some(),

@@ -144,7 +144,7 @@ impl OpenFile {
         let shown = self.recording.events();
         let was_last = shown.end == self.recording.trace.event_count();
         let is_at_end = was_last && self.selection.is_at_end(&self.recording);
-        let is_stale = self.recording.trace.trust.unfinished && !run.windows().base().trust.unfinished;
+        let is_stale = self.recording.trace.trust.unfinished && !run.source().facts().trust.unfinished;
         // The user's request comes first.
         if self.run.is_busy() {
             return;

@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use highwater_analysis::{DeviceSummary, Leaks, Metric, Moment, PeakCause, Source, source};
-use highwater_snapshots::format::Windows;
 use highwater_snapshots::shown::printable;
 use highwater_snapshots::{Category, DeviceId, EventId, Trace};
 use rayon::prelude::*;
@@ -85,7 +84,7 @@ impl Recording {
     /// # Errors
     /// Fails with a sentence if the file cannot be read.
     pub fn part(run: &Arc<Run>, events: Range<u64>) -> Result<Self, String> {
-        Self::read(run, &run.windows(), events)
+        Self::read(run, &run.source(), events)
     }
 
     /// Reads the last part, of `length` events, of a long recording, and builds its indexes.
@@ -94,15 +93,20 @@ impl Recording {
     /// Fails with a sentence if the file cannot be read.
     pub(crate) fn last_part(run: &Arc<Run>, length: u64) -> Result<Self, String> {
         // Its file may grow meanwhile.
-        let windows = run.windows();
-        let end = windows.events();
-        Self::read(run, &windows, end.saturating_sub(length.min(MAX_EVENTS))..end)
+        let source = run.source();
+        let end = source.events().end;
+        Self::read(run, &source, end.saturating_sub(length.min(MAX_EVENTS))..end)
     }
 
-    fn read(run: &Arc<Run>, windows: &Windows, events: Range<u64>) -> Result<Self, String> {
-        let trace = windows.window(events).map_err(|why| why.to_string())?;
-        let whole = Self::new(run.name(), Some(run.path().to_owned()), trace);
-        Ok(Self { run: Some(Arc::clone(run)), ..whole })
+    fn read(run: &Arc<Run>, source: &Source<'_>, events: Range<u64>) -> Result<Self, String> {
+        let part = source.window(events).map_err(|why| why.to_string())?;
+        let part = Self::new(run.name(), Some(run.path().to_owned()), part.trace.into_owned());
+        Ok(Self { run: Some(Arc::clone(run)), ..part })
+    }
+
+    /// Whether the program has not finished the recording, so that its file may still grow.
+    pub(crate) fn is_unfinished(&self) -> bool {
+        self.run.as_ref().map_or(self.trace.trust.unfinished, |run| run.is_unfinished())
     }
 
     /// Returns the source of the whole recording, of which this recording may be a part.

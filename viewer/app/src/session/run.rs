@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock};
 
 use highwater_analysis::{Metric, Source};
 use highwater_snapshots::format::{Summary, Windows};
@@ -23,7 +23,7 @@ pub const MAX_EVENTS: u64 = 4 << 20;
 /// A long recording. Its file may grow; parts already read do not change.
 #[derive(Debug)]
 pub struct Run {
-    windows: RwLock<(Arc<Windows>, Source<'static>)>,
+    source: RwLock<Source<'static>>,
     path: PathBuf,
     /// Whether the recording is a single file rather than several files of a rotation.
     is_one_file: bool,
@@ -48,8 +48,8 @@ impl Run {
     /// # Errors
     /// Fails if the start of the recording cannot be read.
     pub fn new(windows: Windows, path: &Path) -> Result<Self> {
-        let windows = RwLock::new(readable(windows)?);
-        Ok(Self { windows, path: path.to_owned(), is_one_file: path.is_file() })
+        let source = RwLock::new(Source::in_windows(windows)?);
+        Ok(Self { source, path: path.to_owned(), is_one_file: path.is_file() })
     }
 
     /// The path of the recording.
@@ -63,14 +63,14 @@ impl Run {
         name.to_string_lossy().into_owned()
     }
 
-    /// The reader of windows, for the file as it was when last opened.
-    pub fn windows(&self) -> Arc<Windows> {
-        Arc::clone(&self.windows.read().unwrap_or_else(PoisonError::into_inner).0)
+    /// The recording, for the file as it was when last opened.
+    pub fn source(&self) -> Source<'static> {
+        self.source.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The recording, in the form used by the analysis.
-    pub fn source(&self) -> Source<'static> {
-        self.windows.read().unwrap_or_else(PoisonError::into_inner).1.clone()
+    /// Calls `of` with the summaries of all events.
+    fn summaries<T>(&self, of: impl FnOnce(&[Summary]) -> T) -> T {
+        of(self.source().windows().map_or(&[], Windows::summaries))
     }
 
     /// Replaces the reader by `windows`, which includes newer data of the same file.
@@ -78,36 +78,31 @@ impl Run {
     /// # Errors
     /// Fails if the start of the recording cannot be read.
     pub fn extend(&self, windows: Windows) -> Result<()> {
-        *self.windows.write().unwrap_or_else(PoisonError::into_inner) = readable(windows)?;
+        *self.source.write().unwrap_or_else(PoisonError::into_inner) = Source::in_windows(windows)?;
         Ok(())
     }
 
     /// Returns whether the recording is unfinished and a single file, and can thus be followed.
     pub(crate) fn is_unfinished(&self) -> bool {
-        self.is_one_file && self.windows().base().trust.unfinished
+        self.is_one_file && self.source().facts().trust.unfinished
     }
 
     /// The number of events so far.
     pub fn events(&self) -> u64 {
-        self.windows().events()
+        self.source().count_events()
     }
 
     /// Returns the number of the last step that has begun by event `event`.
     pub fn step_at(&self, event: u64) -> Option<u32> {
-        let windows = self.windows();
-        let rows = windows.summaries();
-        let row = rows.partition_point(|row| row.first <= event).checked_sub(1)?;
-        rows[row].stage.step.or(rows[row].largest_step)
+        self.summaries(|rows| {
+            let row = &rows[rows.partition_point(|row| row.first <= event).checked_sub(1)?];
+            row.stage.step.or(row.largest_step)
+        })
     }
 
     /// Whether any step has begun.
     pub fn has_steps(&self) -> bool {
-        self.windows().summaries().last().is_some_and(|row| row.largest_step.is_some())
-    }
-
-    /// Whether any request failed.
-    pub fn has_failed_requests(&self) -> bool {
-        self.source().has_failed_requests()
+        self.summaries(|rows| rows.last().is_some_and(|row| row.largest_step.is_some()))
     }
 
     /// Returns the event at which the total is largest; 0 if that is before the first event.
@@ -149,7 +144,7 @@ impl Run {
     /// Returns the number of columns for `range`, at most `most`. If the range has many summaries, each column has its
     /// own summary.
     pub(crate) fn columns_in(&self, range: &Range<u64>, most: usize) -> usize {
-        let summaries = self.windows().summaries().len() as u128;
+        let summaries = self.summaries(<[Summary]>::len) as u128;
         let within = summaries * u128::from(range.end.saturating_sub(range.start)) / u128::from(self.events().max(1));
         let half = within as usize / 2;
         if half >= MANY_COLUMNS { most.min(half) } else { most }
@@ -157,8 +152,8 @@ impl Run {
 
     /// The largest and the smallest total of a device in each of `count` equal parts of `range`, from the summaries.
     pub fn columns(&self, device: DeviceId, metric: Metric, range: &Range<u64>, count: usize) -> Vec<RunColumn> {
-        let windows = self.windows();
-        let rows = windows.summaries();
+        let source = self.source();
+        let rows = source.windows().map_or(&[][..], Windows::summaries);
         let first = rows.partition_point(|row| row.first + u64::from(row.events) <= range.start);
         let rows = &rows[first..rows.partition_point(|row| row.first < range.end).max(first)];
         let length = range.end.saturating_sub(range.start).max(1);
@@ -184,13 +179,6 @@ impl Run {
         }
         columns.into_iter().map(|column| column.unwrap_or(before)).collect()
     }
-}
-
-/// Returns the recording that `windows` reads, as a reader of windows and in the form used by the analysis.
-fn readable(windows: Windows) -> Result<(Arc<Windows>, Source<'static>)> {
-    let windows = Arc::new(windows);
-    let source = Source::in_windows(Arc::clone(&windows))?;
-    Ok((windows, source))
 }
 
 fn column_in(row: &Summary, device: DeviceId, metric: Metric) -> Option<RunColumn> {

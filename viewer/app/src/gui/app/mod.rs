@@ -423,11 +423,7 @@ const FRESH: Duration = Duration::from_secs(60);
 fn is_being_written(recording: &Recording) -> bool {
     let changed = recording.path.as_deref().and_then(|path| std::fs::metadata(path).ok()?.modified().ok());
     let is_fresh = changed.is_some_and(|time| time.elapsed().is_ok_and(|age| age < FRESH));
-    let is_unfinished = match &recording.run {
-        Some(run) => run.is_unfinished(),
-        None => recording.trace.trust.unfinished,
-    };
-    is_unfinished && is_fresh
+    recording.is_unfinished() && is_fresh
 }
 
 impl eframe::App for App {

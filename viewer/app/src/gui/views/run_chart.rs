@@ -14,7 +14,7 @@ use super::timeline::{
     peak_text, ruled_within,
 };
 use crate::figures::cause::cause_text;
-use crate::gui::widgets::{Shades, theme};
+use crate::gui::widgets::{Memo, Shades, theme};
 use crate::selection::HEADROOM;
 use crate::session::run::{Run, RunColumn};
 use crate::{Axis, View};
@@ -42,8 +42,8 @@ pub struct RunChart {
     pub failed: Vec<u64>,
     /// The cause of the peak; `None` if unknown.
     cause: Option<String>,
-    /// The number of columns for which they were computed, and the columns.
-    columns: Option<(usize, Totals)>,
+    /// The columns, by their number.
+    columns: Memo<usize, Totals>,
     /// The rectangle of the plot when it was last drawn.
     room: Option<Rect>,
 }
@@ -66,7 +66,7 @@ impl RunChart {
         let leaks = Leaks::of_all_steps(&source, summary.device);
         let leaked = leaks.as_ref().and_then(|leaks| Some((leaks, bytes_leaked(&source, &peak, leaks)?)));
         let cause = cause_text(source.facts(), &peak, cause.as_ref(), leaked);
-        Ok(Self { run, summary, peak, events, failed, cause, columns: None, room: None })
+        Ok(Self { run, summary, peak, events, failed, cause, columns: Memo::default(), room: None })
     }
 
     /// Shows the chart in the available space.
@@ -77,8 +77,12 @@ impl RunChart {
         let height = (ui.available_height() - theme::AXIS_NAME_HEIGHT).max(theme::MIN_PLOT);
         let width = self.room.map_or(ui.available_width() - theme::AXIS_WIDTH, |room| room.width());
         let count = ((width * ui.ctx().pixels_per_point()) as usize).clamp(16, MAX_COLUMNS);
-        self.count(self.run.columns_in(&self.events, count));
-        let columns = self.columns.as_ref().map(|(_, columns)| columns.as_slice()).unwrap_or_default();
+        let Self { run, summary, events, columns, .. } = self;
+        let of = |metric, count| (metric, run.columns(summary.device, metric, events, count));
+        columns.get(run.columns_in(events, count), |count| {
+            summary.peaks.iter().map(|peak| of(peak.metric, *count)).collect()
+        });
+        let columns = self.columns.known().map(Vec::as_slice).unwrap_or_default();
         let highest = columns.iter().filter(|(metric, _)| *metric != Metric::DeviceUsed || *metric == self.peak.metric);
         let highest = highest.flat_map(|(_, columns)| columns).map(|column| column.bytes).max().unwrap_or(0);
         let top = highest.max(16) as f64 * (1.0 + HEADROOM);
@@ -112,16 +116,6 @@ impl RunChart {
         let note = "each column: the largest total of its events, pale above the smallest";
         paint_note(ui.painter(), &frame, note, &mut labels, is_above, &shades);
         self.room = Some(frame.rect);
-    }
-
-    /// Computes `count` columns of each recorded total, unless they are already computed.
-    fn count(&mut self, count: usize) {
-        if self.columns.as_ref().is_some_and(|(known, _)| *known == count) {
-            return;
-        }
-        let metrics = self.summary.peaks.iter().map(|peak| peak.metric);
-        let columns = |metric| (metric, self.run.columns(self.summary.device, metric, &self.events, count));
-        self.columns = Some((count, metrics.map(columns).collect()));
     }
 
     /// The lines of the totals, the outermost first, and of the device's capacity.
