@@ -79,7 +79,7 @@ pub struct ReplayOutcome {
 }
 
 impl ReplayOutcome {
-    /// Returns the outcome with its events, other than those of `cache_flushes`, numbered from `first` on: the rows of a
+    /// Returns the outcome with its events, other than those of `cache_flushes`, numbered from `first` on: rows of a
     /// trace that is a part of a longer recording become indices in that recording.
     #[must_use]
     pub fn numbered_from(mut self, first: u64) -> Self {

@@ -252,8 +252,9 @@ fn phase_rows(rows: Vec<StageRow>) -> Vec<PhaseRow> {
     rows.into_iter().filter(is_phase).map(|row| row.phase).collect()
 }
 
-/// Returns the event at which the total is largest, and its row, chosen like [`Source::peak`](super::source::Source::peak);
-/// `rows` contains all rows of a recording. `None` if the total never exceeds its value before the first event.
+/// Returns the event at which the total is largest, and its row, chosen like
+/// [`Source::peak`](super::source::Source::peak); `rows` contains all rows of a recording. `None` if the total never
+/// exceeds its value before the first event.
 pub fn peak_of(rows: &[StageRow]) -> Option<(u64, &StageRow)> {
     let most = rows.iter().map(|row| row.phase.peak_bytes).max()?;
     let first = rows.iter().find(|row| row.phase.peak_bytes == most)?;
