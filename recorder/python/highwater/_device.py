@@ -53,7 +53,8 @@ def why_unavailable():
         lacks = f"torch.{kind}.memory has no {' and no '.join(missing)}"
         return f"PyTorch {torch.__version__} has no recorder for {kind!r}: {lacks}"
     if kind == "cuda" and torch.cuda.get_allocator_backend() != "native":
-        return "only PyTorch's own allocator can be recorded"
+        backend = torch.cuda.get_allocator_backend()
+        return f"PyTorch uses {backend}, and only its own allocator can be recorded"
     return None
 
 

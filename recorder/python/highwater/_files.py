@@ -101,7 +101,9 @@ def write(snapshot, path, on_path, *, is_asked, convert, keep_pickle):
     """
     stem, suffix = split(path)
     folder = os.path.dirname(path)
-    hidden = os.path.join(folder, f".highwater-{secrets.token_hex(4)}")
+    # `highwater run` removes what a process that was killed meanwhile has left: it knows its own folder's name.
+    run = os.path.basename(os.environ.get("HIGHWATER_RUN_CLAIMS", "")) or "highwater"
+    hidden = os.path.join(folder, f".{run}-{os.getpid()}-{secrets.token_hex(4)}")
     pickled, converted = hidden + ".pickle", hidden + suffix
     beside_it = path if suffix in _PICKLES else stem + ".pickle"
     warnings = []

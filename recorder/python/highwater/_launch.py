@@ -7,7 +7,7 @@ import socket
 import sys
 import time
 
-from . import _files, _variables
+from . import _device, _files, _variables
 from ._program import ProgramRecording
 from ._rank import rank_and_size
 from ._rotation import Rotation, numbered
@@ -37,6 +37,11 @@ def begin():
         _note_unrecorded()
         Switch(launch.recording, others.get("file"), others.get("signal")).start()
     elif not launch.begin():
+        # Where the preloaded library records the calls of the driver, this is no failure.
+        why = _device.why_unavailable()
+        if why is not None and not _variables.is_run():
+            raise RuntimeError(why)
+        _note_unrecorded(why or "")
         return
     if _variables.is_run():
         _leave_driver()
@@ -48,12 +53,13 @@ def _asked():
     return next(((name, os.environ[name]) for name in names if os.environ.get(name)), (None, None))
 
 
-def _note_unrecorded():
+def _note_unrecorded(why=""):
     """Marks this process, for `highwater run`, as one that uses CUDA and has no recording yet."""
     claims = os.environ.get(_CLAIMS)
     if claims:
         with contextlib.suppress(OSError):
-            open(os.path.join(claims, f".{os.getpid()}.used"), "x").close()
+            with open(os.path.join(claims, f".{os.getpid()}.used"), "x") as file:
+                file.write(why)
 
 
 class _Launch:
@@ -160,7 +166,8 @@ class _Names:
     def __init__(self, path, claims, is_alone):
         self._path, self._claims = path, claims
         self._locks = []
-        self._has_noted = False
+        # The last file that was written, which a save may have been, and which may be gone.
+        self._noted = None
         rank, size = rank_and_size()
         word = f"rank{rank}" if size > 1 else ""
         own = f"{int(time.time())}.pid{os.getpid()}" if is_alone else f"pid{os.getpid()}"
@@ -216,7 +223,7 @@ class _Names:
 
     def note(self, path):
         """Notes a file for `highwater run`."""
-        self._has_noted = True
+        self._noted = path
         if self._claims:
             claim = os.path.join(self._claims, f".{os.path.basename(path)}")
             with contextlib.suppress(OSError), open(claim, "w") as file:
@@ -230,7 +237,7 @@ class _Names:
 
     def end(self):
         """Notes that nothing is missing."""
-        if not self._has_noted:
+        if self._noted is None or not os.path.exists(self._noted):
             _note_unrecorded()
         if self._begun:
             with contextlib.suppress(OSError):

@@ -349,3 +349,57 @@ def test_of_a_killed_program_what_was_saved_is_reported(launch):
     done = launch("import os\n" + failing, environment={"HIGHWATER_SAVE": "1s"})
     assert (done.returncode, launch.files()) == (1, ["train.oom.snap"])
     assert "saved" not in done.stderr, done.stderr
+
+
+def test_of_a_program_that_is_killed_within_a_save_nothing_unfinished_is_left(launch):
+    # Killed while its recording is converted, which goes on without it.
+    killed = """
+import os, signal, threading, time
+def watch():
+    while not any(name.endswith(".pickle") for name in os.listdir()):
+        time.sleep(0.001)
+    time.sleep(0.02)
+    os.kill(os.getpid(), signal.SIGKILL)
+threading.Thread(target=watch, daemon=True).start()
+while True:
+    model(torch.zeros(32, 64, device="cuda"))
+    time.sleep(0.001)
+"""
+    other = launch.folder / ".highwater-run-other-1-2.pickle"
+    other.write_text("of another run")
+    done = launch(SHORT + killed, environment={"HIGHWATER_SAVE": "1s"})
+    assert done.returncode == 128 + signal.SIGKILL, done.stderr
+    assert [name for name in os.listdir(launch.folder) if name.startswith(".")] == [other.name]
+
+
+def test_where_a_recording_is_gone_nothing_else_is_claimed(launch):
+    loop = "\nimport os, shutil, signal, time\nwhile not os.path.exists('out/run.snap'):\n"
+    loop += "    model(torch.zeros(32, 64, device='cuda'))\n    time.sleep(0.01)\nshutil.rmtree('out')\n"
+    saved = ["--out", "out/run.snap"]
+    (launch.folder / "out").mkdir()
+    killed = launch(SHORT + loop + "os.kill(os.getpid(), signal.SIGKILL)", *saved, environment={"HIGHWATER_SAVE": "1s"})
+    assert killed.returncode == 128 + signal.SIGKILL
+    assert killed.stderr.startswith("highwater: the recording of a process is lost: "), killed.stderr
+    (launch.folder / "out").mkdir()
+    file = launch(SHORT + loop + "open('out', 'w').close()", *saved, environment={"HIGHWATER_SAVE": "1s"})
+    assert file.returncode == 0
+    cannot, nothing = file.stderr.splitlines()[-2:]
+    assert cannot.startswith("highwater: cannot write ") and "File exists" in cannot, file.stderr
+    assert nothing == "highwater: nothing was recorded: CUDA was used, but no recording was written."
+    temporary = launch.folder / "temporary"
+    temporary.mkdir()
+    deletes = FORWARD + f"import shutil; shutil.rmtree({str(temporary)!r})"
+    unknown = launch(deletes, "--out", "kept.snap", environment={"TMPDIR": str(temporary)})
+    assert "which files were recorded is unknown: the program has deleted the folder" in unknown.stderr, unknown.stderr
+    assert (unknown.returncode, launch.files()) == (0, ["kept.snap"])
+
+
+def test_an_allocator_that_pytorch_cannot_record_is_named(launch, by_environment):
+    own = {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}
+    why = "PyTorch uses cudaMallocAsync, and only its own allocator can be recorded"
+    done = launch("import torch; torch.zeros(7, device='cuda')", environment=own)
+    assert (done.returncode, done.stderr) == (0, f"highwater: nothing was recorded: {why}.\n")
+    os_environment = "import os; os.environ.update(PYTORCH_CUDA_ALLOC_CONF='backend:cudaMallocAsync')\n"
+    done = by_environment(os_environment + "import torch; torch.zeros(7, device='cuda')", record="all.snap")
+    assert (done.returncode, done.stderr) == (0, f"highwater: cannot record this process: {why}\n")
+    assert launch.files() == []

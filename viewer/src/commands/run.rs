@@ -2,6 +2,7 @@
 //! the CUDA driver.
 
 mod library;
+mod unfinished;
 mod program;
 mod signals;
 mod report;
@@ -122,6 +123,7 @@ pub(crate) fn run(arguments: &ProgramArguments, _page: &mut Page<'_>) -> Result<
     let child = command.spawn().map_err(|why| program.cannot_start(&why))?;
     let ended =
         signals.wait(child).map_err(|why| Failure::Record(format!("cannot wait for {}: {why}", program.name())))?;
+    unfinished::remove(&file, claims.path());
     if !arguments.quiet {
         report::report(&program, &file, claims.path(), arguments.driver);
     }

@@ -179,6 +179,26 @@ fn a_recording_that_grows_is_followed_to_its_end() {
 }
 
 #[test]
+fn a_file_that_its_program_saved_is_not_taken_for_the_whole_recording() {
+    let mut saved = trace();
+    saved.header.facts.push(("note".to_owned(), "saved while the program was running: the rest is missing".to_owned()));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("train.snap");
+    let mut watched = Watched::new(&file, "train.snap");
+    for _ in 0..2 {
+        let hidden = folder.path().join("hidden");
+        std::fs::write(&hidden, write_trace(Vec::new(), &saved).unwrap()).unwrap();
+        std::fs::rename(&hidden, &file).unwrap();
+        let lines = screen(&answered(&mut watched, CHOICE), 100, 24);
+        assert!(matches!(watched.state, State::Saved(_)) && lines[1].starts_with("saved 0 s ago"), "{lines:?}");
+        assert_eq!(watched.note(), None, "each save replaces the file");
+    }
+    std::fs::write(&file, write_trace(Vec::new(), &trace()).unwrap()).unwrap();
+    answered(&mut watched, CHOICE);
+    assert_eq!(watched.state, State::Complete);
+}
+
+#[test]
 fn a_file_that_is_not_what_it_was_gives_a_message_and_not_the_end() {
     let (folder, file) = recorded();
     let bytes = std::fs::read(&file).unwrap();

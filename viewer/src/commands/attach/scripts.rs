@@ -254,12 +254,20 @@ fn by_debugger(pid: u32, script: &Path) -> Result<(), String> {
         || std::fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|all| all.contains("libpython"));
     let runs_python = is_python(pid) || has_library();
     let pid = pid.to_string();
-    let done = match by_gdb(&pid, &lines, script) {
+    let by_gdb = by_gdb(&pid, &lines, script);
+    let lacks_registers =
+        by_gdb.as_ref().is_ok_and(|done| String::from_utf8_lossy(&done.stderr).contains(NO_REGISTERS));
+    let done = match by_gdb {
         Err(why) if why.kind() == io::ErrorKind::NotFound => by_lldb(&pid, &lines),
+        Ok(_) if lacks_registers => by_lldb(&pid, &lines),
         done => done,
     };
     let done = done.map_err(|why| match why.kind() {
         io::ErrorKind::NotFound if !runs_python => "it does not run Python".to_owned(),
+        io::ErrorKind::NotFound if lacks_registers => "this version of gdb does not know all registers of this \
+                                                       processor: install a later one, or lldb (`apt install lldb`), \
+                                                       or start the program with `highwater run`"
+            .to_owned(),
         io::ErrorKind::NotFound => "attaching to this Python version needs gdb or lldb, and neither is installed: run \
                                     `apt install gdb`, or start the program with `highwater run`"
             .to_owned(),
@@ -279,6 +287,17 @@ fn by_debugger(pid: u32, script: &Path) -> Result<(), String> {
     })
 }
 
+/// Commands by which gdb changes a vector register and restores it. A version of gdb that does not know all of the
+/// processor's registers cannot, and after a call of a function would leave the program in a state in which it crashes.
+const CHECK_OF_REGISTERS: &str = "\
+set $former = $xmm0.v4_int32[0]
+set $xmm0.v4_int32[0] = $former ^ 1
+set $xmm0.v4_int32[0] = $former
+";
+
+/// What gdb prints in that case.
+const NO_REGISTERS: &str = "Couldn't write extended state";
+
 /// Makes gdb write `lines`, a C string, into the program, and call Python with them.
 fn by_gdb(pid: &str, lines: &str, script: &Path) -> io::Result<Output> {
     let file = script.with_extension("lines");
@@ -288,10 +307,14 @@ fn by_gdb(pid: &str, lines: &str, script: &Path) -> io::Result<Output> {
     let copy = format!("restore {} binary $memory", file.display());
     let call = "print ((int (*)(void *, void *)) Py_AddPendingCall)((void *) PyRun_SimpleString, (void *) $memory)";
     // The symbols of all libraries of PyTorch would take it some twenty seconds, in which the program stands still.
-    let without_symbols = ["-nx", "-batch", "-iex", "set auto-solib-add off", "-p", pid];
-    let libraries = ["libc[.-]", "libpthread", "libpython"].map(|name| format!("sharedlibrary {name}"));
-    let [c, threads, python] = libraries.each_ref().map(String::as_str);
-    debug("gdb", &without_symbols, "-ex", &["set confirm off", c, threads, python, &map, &copy, call])
+    let libraries = "sharedlibrary libc[.-]\nsharedlibrary libpthread\nsharedlibrary libpython";
+    let check = if cfg!(target_arch = "x86_64") { CHECK_OF_REGISTERS } else { "" };
+    // The first command that fails ends a file of commands.
+    let commands = script.with_extension("gdb");
+    let text = format!("set confirm off\n{libraries}\n{check}{map}\n{copy}\n{call}\n");
+    std::fs::write(&commands, text)?;
+    let options = ["-nx", "-batch", "-iex", "set auto-solib-add off", "-p", pid, "-x"].map(OsStr::new);
+    run("gdb", &[&options, &[commands.as_os_str()][..]].concat())
 }
 
 /// Does the same with lldb, which takes some seconds.

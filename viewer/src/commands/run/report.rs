@@ -29,8 +29,9 @@ pub(super) fn report(program: &Program, file: &Path, claims: &Path, asks_for_dri
     // If standard error is closed, nobody reads it.
     let lost = notes(claims, ".begun");
     let _ = match files_of_run(file, claims).as_slice() {
+        [] if !claims.is_dir() => report_unknown(claims, page),
         [] if !lost.is_empty() => report_lost(&lost, page),
-        [] => report_nothing(program, !notes(claims, ".used").is_empty(), page),
+        [] => report_nothing(program, notes(claims, ".used").first(), page),
         files => report_files(program, files, page)
             .and_then(|()| report_driver(asks_for_driver, files, page))
             .and_then(|()| report_lost(&lost, page)),
@@ -38,7 +39,7 @@ pub(super) fn report(program: &Program, file: &Path, claims: &Path, asks_for_dri
 }
 
 /// Returns the recordings of a run, as claimed by its processes: the requested name first, then others by name.
-fn files_of_run(file: &Path, claims: &Path) -> Vec<PathBuf> {
+pub(super) fn files_of_run(file: &Path, claims: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(claims).into_iter().flatten().flatten();
     let claimed = entries.filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
     let mut files: Vec<PathBuf> = claimed.map(PathBuf::from).filter(|path| path.is_file()).collect();
@@ -57,7 +58,8 @@ fn notes(claims: &Path, ending: &str) -> Vec<String> {
 
 /// Reports recordings that have not ended.
 fn report_lost(notes: &[String], page: &mut Page<'_>) -> io::Result<()> {
-    let (lost, saved): (Vec<&String>, Vec<&String>) = notes.iter().partition(|note| note.is_empty());
+    // The program, or someone else, may have deleted it.
+    let (saved, lost): (Vec<&String>, Vec<&String>) = notes.iter().partition(|note| Path::new(note).is_file());
     for file in saved.into_iter().take(MAX_FILES) {
         let file = shortened(Path::new(file));
         let saved = std::fs::metadata(&file).and_then(|facts| facts.modified()).ok();
@@ -81,10 +83,18 @@ fn report_driver(is_asked: bool, files: &[PathBuf], page: &mut Page<'_>) -> io::
     page.line("highwater: --driver has recorded nothing: no allocation by the CUDA driver was seen.")
 }
 
-fn report_nothing(program: &Program, uses_cuda: bool, page: &mut Page<'_>) -> io::Result<()> {
-    let why = if uses_cuda { None } else { program.resists() };
-    let seen = if uses_cuda { "CUDA was used, but no recording was written" } else { "no use of CUDA was seen" };
-    let why = why.unwrap_or_else(|| seen.to_owned());
+fn report_unknown(claims: &Path, page: &mut Page<'_>) -> io::Result<()> {
+    let text = "highwater: which files were recorded is unknown: the program has deleted the folder";
+    page.headline(&format!("{text} {}.", claims.display()))
+}
+
+/// Reports that there is no recording; `used` is the note of a process that used CUDA, which may have the reason.
+fn report_nothing(program: &Program, used: Option<&String>, page: &mut Page<'_>) -> io::Result<()> {
+    let why = match used {
+        Some(why) if why.is_empty() => "CUDA was used, but no recording was written".to_owned(),
+        Some(why) => why.clone(),
+        None => program.resists().unwrap_or_else(|| "no use of CUDA was seen".to_owned()),
+    };
     page.headline(&format!("highwater: nothing was recorded: {why}."))
 }
 

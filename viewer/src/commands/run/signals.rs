@@ -111,11 +111,11 @@ impl Drop for Signals {
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-fn send(pid: u32, signal: i32) {
+pub(super) fn send(pid: u32, signal: i32) {
     let Ok(pid) = i32::try_from(pid) else { return };
-    // SAFETY: no memory is involved; the process is our child, whose status has not arrived.
+    // SAFETY: no memory is involved; the process is ours and has not ended.
     unsafe { libc::kill(pid, signal) };
 }
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-fn send(_pid: u32, _signal: i32) {}
+pub(super) fn send(_pid: u32, _signal: i32) {}

@@ -184,7 +184,7 @@ impl Computed {
     pub fn answer(&mut self, watched: &mut [Watched], choice: Choice) -> Answer {
         let recordings = watched.iter().map(|one| line(one, choice.metric)).collect();
         let detail = watched.get_mut(choice.row).map(|one| {
-            let (is_complete, note) = (one.state == State::Complete, one.note().map(str::to_owned));
+            let (is_complete, note) = (one.state.is_whole(), one.note().map(str::to_owned));
             let of = (choice, one.restarts, one.running.events, is_complete, note);
             if let Some((_, detail)) = self.detail.as_ref().filter(|(known, _)| *known == of) {
                 return Detail { state: one.state.clone(), ..detail.clone() };
@@ -251,7 +251,7 @@ impl Computed {
         notes: &mut Vec<String>,
     ) -> [Groups; 2] {
         let position = watched.running.device(device).map_or(0, |of| of.peak(choice.metric).position);
-        let is_complete = watched.state == State::Complete;
+        let is_complete = watched.state.is_whole();
         let peak_of = (choice.row, watched.restarts, device, position, is_complete);
         if self.peak.as_ref().is_none_or(|(known, _)| *known != peak_of) {
             self.peak = Some((peak_of, watched.at_peak(device, position)));

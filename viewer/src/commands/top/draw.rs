@@ -92,7 +92,7 @@ fn state_span(state: &State) -> Span<'static> {
     match state {
         State::Growing => Span::styled(state_text(state), Style::new().fg(Color::Green)),
         State::Failed(_) => Span::styled(state_text(state), Style::new().fg(Color::Red)),
-        State::Waiting | State::Complete | State::Idle(_) => {
+        State::Waiting | State::Complete | State::Saved(_) | State::Idle(_) => {
             Span::styled(state_text(state), Style::new().fg(Color::Yellow))
         }
     }
@@ -104,6 +104,7 @@ pub(crate) fn state_text(state: &State) -> String {
         State::Waiting => "no events yet".to_owned(),
         State::Growing => "recording".to_owned(),
         State::Complete => "complete".to_owned(),
+        State::Saved(age) => format!("saved {} ago", age_text(*age)),
         State::Idle(age) => format!("unfinished, idle {}", age_text(*age)),
         State::Failed(_) => "cannot be read".to_owned(),
     }

@@ -25,6 +25,9 @@ const PORTION: usize = 1 << 18;
 /// Time after which a file that does not grow is reported as idle.
 const IDLE: Duration = Duration::from_secs(10);
 
+/// The start of the note of a recording that its program saved, and may save again.
+const SAVED: &str = "saved while the program was running";
+
 /// Whether a recording is expected to grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
@@ -34,10 +37,19 @@ pub enum State {
     Growing,
     /// The program has finished the recording, or the file is a snapshot.
     Complete,
+    /// The program saved the recording this long ago while it was running, and may replace the file again.
+    Saved(Duration),
     /// Nothing was written for some time, although the recording is unfinished.
     Idle(Duration),
     /// The file cannot be read; the sentence states the reason.
     Failed(String),
+}
+
+impl State {
+    /// Whether the file is whole.
+    pub(crate) fn is_whole(&self) -> bool {
+        matches!(self, Self::Complete | Self::Saved(_))
+    }
 }
 
 /// A recording that is watched.
@@ -198,6 +210,11 @@ impl Watched {
         }
         self.running.take(&passed);
         self.state = match self.running.events {
+            _ if self.follower.is_finished() && self.follower.header().notes().any(|note| note.starts_with(SAVED)) => {
+                // Each save replaces the file.
+                self.note = None;
+                State::Saved(Duration::ZERO)
+            }
             _ if self.follower.is_finished() => State::Complete,
             0 => State::Waiting,
             _ => State::Growing,
@@ -211,13 +228,14 @@ impl Watched {
             State::Growing | State::Idle(_) if age >= IDLE => {
                 self.state = State::Idle(Duration::from_secs(age.as_secs()));
             }
+            State::Saved(_) => self.state = State::Saved(Duration::from_secs(age.as_secs())),
             _ => {}
         }
     }
 
     /// Opens the file, or the first one of a rotation.
     fn open(&mut self) -> Result<bool, String> {
-        if matches!(self.state, State::Complete | State::Failed(_)) && !is_snap_or_empty(&self.path) {
+        if (self.state.is_whole() || matches!(self.state, State::Failed(_))) && !is_snap_or_empty(&self.path) {
             return Ok(false);
         }
         let rotated = RotatedFiles::find(&self.path).and_then(|rotated| rotated.files.into_iter().next());
@@ -251,7 +269,7 @@ impl Watched {
         for portion in bytes.chunks(PORTION) {
             self.feed(portion)?;
         }
-        if !unfinished {
+        if !unfinished && !self.state.is_whole() {
             self.state = State::Complete;
         }
         Ok(())
