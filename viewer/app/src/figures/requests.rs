@@ -1,6 +1,6 @@
 //! Sentences about failed requests, for the command line and the app.
 
-use highwater_analysis::{FailedRequest, LeadingFrame, Totals, leading_frame};
+use highwater_analysis::{FailedRequest, LeadingFrame, leading_frame};
 use highwater_snapshots::{StackId, Trace, format_bytes, format_bytes_apart};
 
 use super::moment::at_event;
@@ -24,16 +24,19 @@ pub fn failure_text(failure: &RequestFailure) -> String {
     format!("{requested} requested with {free} free on the device, {when}")
 }
 
-/// Describes the free memory, such as `5 MiB free on the device, 2 GiB free in segments`, where the device has these
-/// totals. If the sum of both would suffice, the text names fragmentation, unless live blocks fill the device.
-pub(crate) fn free_text(failure: &RequestFailure, totals: &Totals) -> String {
-    let free_in_segments = totals.reserved.saturating_sub(totals.active);
-    let is_full = full_percent(totals.allocated, failure.device_free.saturating_add(totals.reserved)).is_some();
-    let [device, segments] = [failure.device_free, free_in_segments].map(format_bytes);
-    let enough = failure.device_free.saturating_add(free_in_segments);
-    match !is_full && (failure.device_free + 1..=enough).contains(&failure.requested) {
-        true => format!("Probably fragmentation: {device} free on the device and {segments} in segments"),
-        false => format!("{device} free on the device, {segments} free in segments"),
+/// Describes the free memory, such as `5 MiB free on the device, 2 GiB free in segments, at most 20 MiB in one range`,
+/// where ranges are those of the request's pool. If the sum of both would suffice, the text names fragmentation, unless
+/// live blocks fill the device.
+pub(crate) fn free_text(request: &FailedRequest) -> String {
+    let is_full = full_percent(request.allocated, request.device_free.saturating_add(request.reserved)).is_some();
+    let in_segments = request.free_in_pool + request.free_elsewhere;
+    let [device, segments] = [request.device_free, in_segments].map(format_bytes);
+    let range = request.holes.first().map(|hole| format!(", at most {} in one range", format_bytes(hole.bytes)));
+    let range = range.filter(|_| in_segments >= request.requested).unwrap_or_default();
+    let enough = request.device_free.saturating_add(in_segments);
+    match !is_full && (request.device_free + 1..=enough).contains(&request.requested) {
+        true => format!("Probably fragmentation: {device} free on the device and {segments} in segments{range}"),
+        false => format!("{device} free on the device, {segments} free in segments{range}"),
     }
 }
 
@@ -57,14 +60,23 @@ mod tests {
     use highwater_snapshots::DeviceId;
 
     use super::*;
+    use crate::Recording;
 
     #[test]
-    fn what_was_free_names_fragmentation_where_both_would_be_enough() {
-        let trace = trace_from_text("oom 4096 free=0\noom 4096 free=3072\n").unwrap();
-        let totals = Totals { reserved: 1024, ..Totals::default() };
-        let texts: Vec<String> = RequestFailure::all(&trace, DeviceId(0)).map(|one| free_text(&one, &totals)).collect();
-        let fragmented = "Probably fragmentation: 3 KiB free on the device and 1 KiB in segments";
-        assert_eq!(texts, ["0 B free on the device, 1 KiB free in segments", fragmented]);
+    fn what_was_free_names_fragmentation_where_both_would_be_enough_and_the_largest_range_where_segments_would() {
+        let text = |oom: &str| {
+            let blocks: String = "abcde".chars().map(|name| format!("alloc {name} 4194304\n")).collect();
+            let text = format!("segment_alloc 0x200000 20971520\n{blocks}free a\nfree c\noom {oom}\n");
+            let recording = Recording::new("test", None, trace_from_text(&text).unwrap());
+            let (trace, index) = (&recording.trace, &recording.devices[0]);
+            let event = RequestFailure::all(trace, DeviceId(0)).next().unwrap().event;
+            let addresses = index.addresses(trace);
+            free_text(&FailedRequest::of(trace, addresses, &index.live, &index.series, event).unwrap())
+        };
+        let fragmented =
+            "Probably fragmentation: 3 KiB free on the device and 8 MiB in segments, at most 4 MiB in one range";
+        assert_eq!(text("8388608 free=3072"), fragmented);
+        assert_eq!(text("16777216 free=0"), "0 B free on the device, 8 MiB free in segments");
     }
 
     #[test]

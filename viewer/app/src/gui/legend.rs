@@ -8,7 +8,6 @@ use eframe::egui::{
 };
 use highwater_analysis::beside::non_block_bytes;
 use highwater_analysis::{DeviceSummary, Metric, Moment, bytes_of};
-use highwater_snapshots::line_text::LineText;
 use highwater_snapshots::{Trace, count_of, format_bytes, format_count, format_share};
 
 use crate::figures::cause::cause_text;
@@ -119,8 +118,7 @@ pub(crate) fn at_text(moment: &Moment, is_peak: bool) -> String {
     }
 }
 
-/// Maximum widths of names in a legend, in points, in the order in which they are tried. Only the first has room for
-/// the functions of source lines.
+/// Maximum widths of names in a legend, in points, in the order in which they are tried.
 const NAME_WIDTHS: [f32; 6] = [Chip::MAX_NAME, 150.0, 125.0, 110.0, 97.0, 84.0];
 
 /// Shows the legend with each entry's share after the text `when`, wrapped into at most `most_rows` rows, with names as
@@ -354,10 +352,7 @@ impl Chip {
         let shades = Shades::in_ui(ui);
         let font = FontId::proportional(LETTERS);
         let colour = if is_present { shades.strong } else { shades.faint };
-        let line = LineText::parse(name);
-        let is_bare = room < Self::MAX_NAME && line.line > 0 && !line.path.is_empty();
-        let name = if is_bare { &LineText { function: "", ..line }.to_string() } else { name };
-        let name = fitted(ui, name, &font, room, true).unwrap_or_default().into_owned();
+        let name = fitted(ui, name, &font, room).unwrap_or_default().into_owned();
         Self {
             name: ui.painter().layout_no_wrap(name, font.clone(), colour),
             amount: ui.painter().layout_no_wrap(amount.to_owned(), font, shades.faint),

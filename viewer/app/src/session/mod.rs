@@ -187,7 +187,7 @@ impl DeviceIndex {
             }
             let of_unknown = match leaking {
                 all if all == unknown && all > 0 => Some(leaks.name()),
-                most if most > unknown / 10 * 9 => Some(format!("mostly {}", leaks.name())),
+                most if most > unknown / 10 * 9 => Some("unknown, mostly leaks".to_owned()),
                 _ => None,
             };
             Some((leaks, of_unknown))
@@ -285,6 +285,18 @@ mod tests {
         assert_eq!((peak.bytes, peak.position()), (40, 3));
         assert_eq!(recording.devices[0].moments, 1..6);
         assert_eq!(recording.devices[1].moments, 0..7);
+    }
+
+    #[test]
+    fn a_category_of_which_not_all_leaks_is_not_called_a_leak() {
+        let step =
+            |n: u32| format!("step {n}\nalloc kept{n} 100 < cache < main\nalloc t{n} 1 < forward < main\nfree t{n}\n");
+        let text: String = (0..30).map(step).collect();
+        let recording = Recording::new("test", None, trace_from_text(&text).unwrap());
+        let index = &recording.devices[0];
+        assert!(index.leaks(&recording.source).is_some());
+        assert_eq!(index.leak_of("unknown"), Some("unknown, mostly leaks"));
+        assert_eq!(index.leak_of("gradient"), None);
     }
 
     #[test]

@@ -16,8 +16,6 @@ pub(crate) struct Heading {
     pub(crate) unit: Unit,
     /// Returns the colour to show with a text.
     pub(crate) swatch: Option<fn(&str) -> Option<Color32>>,
-    /// Whether a text that does not fit is truncated at the start instead of the end.
-    pub(crate) keeps_end: bool,
     /// Whether to draw bars for differences.
     pub(crate) has_bars: bool,
 }
@@ -25,7 +23,7 @@ pub(crate) struct Heading {
 impl Heading {
     /// A column of values in `unit`; a width of 0 means the remaining width.
     pub(crate) const fn new(unit: Unit, name: &'static str, tooltip: &'static str, width: f32) -> Self {
-        Self { name, tooltip, width, unit, swatch: None, keeps_end: false, has_bars: false }
+        Self { name, tooltip, width, unit, swatch: None, has_bars: false }
     }
 }
 
@@ -101,7 +99,7 @@ impl Sheet {
     /// The rows, as a table shows them.
     pub(crate) fn rows(&self) -> ShownTable<'_> {
         let column = |(at, heading): (usize, &Heading)| {
-            let Heading { name, tooltip, width, unit, swatch, keeps_end, has_bars } = *heading;
+            let Heading { name, tooltip, width, unit, swatch, has_bars } = *heading;
             let share = move |row: usize| Some((difference(self.value(row, at))? as f64 / self.largest as f64) as f32);
             let is_measured = self.measure == Some(at);
             let length =
@@ -114,7 +112,6 @@ impl Sheet {
             let look = move |row: usize, cell: Cell| Cell {
                 bar: state(row),
                 swatch: swatch.and_then(|swatch| swatch(&cell.text)),
-                keeps_end,
                 share: length(row),
                 diverging: share(row).filter(|_| has_bars),
                 is_faint: matches!(self.value(row, at), Value::Nothing | Value::Difference(0)),

@@ -60,8 +60,7 @@ pub struct Under<'a> {
 impl<'a> Under<'a> {
     /// Returns the timeline's frame and picture; `None` until its first picture is drawn.
     pub fn of(timeline: &'a Timeline) -> Option<Self> {
-        let failure = timeline.failure.known().and_then(Option::as_ref);
-        Some(Self { frame: timeline.frame()?, picture: timeline.picture()?, failure })
+        Some(Self { frame: timeline.frame()?, picture: timeline.picture()?, failure: timeline.failure() })
     }
 }
 

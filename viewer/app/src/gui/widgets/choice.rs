@@ -52,7 +52,7 @@ pub(crate) fn choice_ui<T: Clone + PartialEq, E: Into<ChoiceEntry>>(
     let mut next = now.clone();
     let name = entry(now).into().name;
     let font = TextStyle::Button.resolve(ui.style());
-    let fits = fitted(ui, &name, &font, MAX_NAME, true).unwrap_or_default();
+    let fits = fitted(ui, &name, &font, MAX_NAME).unwrap_or_default();
     let list = ComboBox::from_id_salt(label).selected_text(&*fits).width(0.0).height(400.0);
     let shown = list.show_ui(ui, |ui| entries_ui(ui, &mut next, all, &entry));
     shown.response.widget_info(|| WidgetInfo::labeled(Role::ComboBox, true, format!("{label} {name}")));

@@ -8,9 +8,8 @@ use eframe::egui::{FontId, Galley, Painter, Ui};
 use highwater_snapshots::line_text::{LineText, readable_line, shorten_line};
 
 /// Fits `text` into `room` points. A source line loses its folders, then the end of its function, but never its line
-/// number. Other text loses its middle if `keeps_end` is set; otherwise the caller must truncate it. Returns `None` if
-/// not even the file name and line number of a source line fit.
-pub(crate) fn fitted<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32, keeps_end: bool) -> Option<Cow<'a, str>> {
+/// number. Other text loses its middle. Returns `None` if not even the file name and line number of a source line fit.
+pub(crate) fn fitted<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32) -> Option<Cow<'a, str>> {
     let readable = readable_line(text);
     if width(ui, &readable, font) <= room {
         return Some(readable);
@@ -18,7 +17,7 @@ pub(crate) fn fitted<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32, keeps
     if LineText::parse(text).line > 0 {
         return fitted_line(ui, text, font, room);
     }
-    Some(if keeps_end { without_middle(ui, text, font, room) } else { Cow::Borrowed(text) })
+    Some(without_middle(ui, text, font, room))
 }
 
 /// Returns a source line shortened to the available width.
@@ -43,6 +42,17 @@ fn fitted_line<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32) -> Option<C
     }
     let shortened = shorten_line(text, most);
     let has_file = shortened.contains(&format!("{}:{}", line.file_name(), line.line));
+    let function = LineText::parse(&shortened).function;
+    if has_file && function.ends_with('…') {
+        let name = line.function.rsplit("::").next().filter(|name| !name.contains(['<', '(', ')', ' ']));
+        let bare = LineText { path: line.file_name(), function: name.unwrap_or_default(), ..line };
+        // The name without its type may fit; a few letters of it say nothing.
+        let is_short = function.trim_start_matches(['…', ':']).chars().count() < 5;
+        let whole = Some(bare.to_string()).filter(|text| width(ui, text, font) <= room);
+        if let Some(text) = whole.or(is_short.then(|| LineText { function: "", ..bare }.to_string())) {
+            return Some(Cow::Owned(text));
+        }
+    }
     stem.filter(|_| !has_file).or(Some(shortened))
 }
 
@@ -85,6 +95,11 @@ pub(crate) fn width(ui: &Ui, text: &str, font: &FontId) -> f32 {
     ui.fonts_mut(|fonts| text.chars().map(|sign| fonts.glyph_width(font, sign)).sum())
 }
 
+/// The width of the widest of `texts` in points; 0 without any.
+pub(crate) fn widest<T: AsRef<str>>(ui: &Ui, texts: impl Iterator<Item = T>, font: &FontId) -> f32 {
+    texts.map(|text| width(ui, text.as_ref(), font)).fold(0.0, f32::max)
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
@@ -95,12 +110,12 @@ mod tests {
     use super::*;
 
     /// `text` shortened to `room` points.
-    fn left(text: &str, keeps_end: bool, rooms: &[f32]) -> Vec<Option<String>> {
+    fn left(text: &str, rooms: &[f32]) -> Vec<Option<String>> {
         let found = Rc::new(RefCell::new(Vec::new()));
         let (heard, text, rooms) = (Rc::clone(&found), text.to_owned(), rooms.to_vec());
         let mut harness = Harness::new_ui(move |ui| {
             let font = FontId::proportional(13.0);
-            let one = |room: &f32| fitted(ui, &text, &font, *room, keeps_end).map(Cow::into_owned);
+            let one = |room: &f32| fitted(ui, &text, &font, *room).map(Cow::into_owned);
             *heard.borrow_mut() = rooms.iter().map(one).collect();
         });
         harness.run_steps(1);
@@ -111,7 +126,7 @@ mod tests {
     fn a_source_line_keeps_its_file_and_number_on_every_system() {
         for path in ["/home/me/project/models/vit.py", "C:\\Users\\me\\project\\models\\vit.py"] {
             let text = format!("{path}:184 forward_features");
-            let found = left(&text, false, &[1000.0, 220.0, 120.0, 60.0, 10.0]);
+            let found = left(&text, &[1000.0, 220.0, 120.0, 60.0, 10.0]);
             assert_eq!(found[0].as_deref(), Some(text.as_str()));
             let has = |row: usize, part: &str| found[row].as_ref().is_some_and(|text: &String| text.contains(part));
             assert!(has(1, "vit.py:184 forward_features") && has(2, "vit.py:184"), "{found:?}");
@@ -122,20 +137,27 @@ mod tests {
 
     #[test]
     fn a_file_loses_its_ending_before_its_name_is_cut() {
-        let found = left("/home/me/model.py:39 forward", false, &[56.0, 84.0, 200.0]);
+        let found = left("/home/me/model.py:39 forward", &[56.0, 84.0, 200.0]);
         assert_eq!(found[0].as_deref(), Some("model:39"));
         assert_eq!(found[1].as_deref(), Some("model.py:39"));
         assert!(found[2].as_ref().is_some_and(|text| text.ends_with("model.py:39 forward")), "{found:?}");
     }
 
     #[test]
+    fn a_function_loses_its_type_before_its_name_is_cut_and_a_few_letters_of_it_are_left_out() {
+        let found = left("/src/gpt2.rs:213 <app::Block as app::Module>::forward_into", &[180.0, 140.0, 85.0]);
+        let found: Vec<&str> = found.iter().map(|text| text.as_deref().unwrap_or_default()).collect();
+        assert_eq!(found[..2], ["gpt2.rs:213 Block::forward_into", "gpt2.rs:213 forward_into"]);
+        assert_eq!(found[2], "gpt2.rs:213");
+    }
+
+    #[test]
     fn other_text_keeps_its_beginning_and_its_end_where_both_say_most() {
         let path = "encoder.layers.3.mlp.fc1";
-        let found = left(path, true, &[1000.0, 110.0, 1.0]);
+        let found = left(path, &[1000.0, 110.0, 1.0]);
         assert_eq!(found[0].as_deref(), Some(path));
         let parts = found[1].as_deref().and_then(|text| text.split_once('…'));
         assert!(parts.is_some_and(|(start, end)| start.starts_with("en") && end.ends_with("mlp.fc1")), "{found:?}");
         assert_eq!(found[2].as_deref(), Some("…"));
-        assert_eq!(left(path, false, &[80.0])[0].as_deref(), Some(path), "the caller cuts it off");
     }
 }

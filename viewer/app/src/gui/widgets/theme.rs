@@ -28,6 +28,7 @@ pub(crate) fn install(ctx: &egui::Context, has_contrast: bool) {
             style.visuals.extreme_bg_color = shades.canvas;
             style.visuals.warn_fg_color = shades.warning;
             style.visuals.weak_text_color = Some(shades.faint);
+            style.visuals.widgets.noninteractive.fg_stroke.color = shades.text();
             style.visuals.hyperlink_color = shades.lines[3];
             // Switches that are off contrast with the window as much as their marks contrast with them.
             style.visuals.widgets.inactive.bg_fill = shades.switch;

@@ -25,7 +25,7 @@ pub(crate) fn paint(ui: &Ui, rect: Rect, fill: Color32, texts: [&str; 2], emphas
     let painter = ui.painter().with_clip_rect(rect.intersect(ui.clip_rect()));
     painter.rect_filled(inner, 1.0, fill);
     if emphasis.is_hovered || emphasis.is_chosen {
-        let stroke = Stroke::new(if emphasis.is_chosen { 2.0 } else { 1.0 }, shades.pinned);
+        let stroke = Stroke::new(if emphasis.is_chosen { 2.0 } else { 1.0 }, shades.peak);
         painter.rect_stroke(inner, 1.0, stroke, StrokeKind::Inside);
     }
     let ink = theme::ink(fill);
@@ -56,7 +56,7 @@ fn rows(ui: &Ui, rect: Rect, text: &str) -> Vec<String> {
     let font = FontId::proportional(12.0);
     let line = LineText::parse(text);
     let room = rect.width() - 2.0 * MARGIN;
-    let is_cut = || fitted(ui, text, &font, room, false).is_none_or(|shown| *shown != *text);
+    let is_cut = || fitted(ui, text, &font, room).is_none_or(|shown| *shown != *text);
     if line.line == 0 || line.function.is_empty() || rect.height() < 3.0 * theme::TILE_HEADER || !is_cut() {
         return vec![text.to_owned()];
     }
@@ -70,7 +70,7 @@ fn line(ui: &Ui, painter: &Painter, rect: Rect, top: f32, text: &str, ink: Color
         return None;
     }
     let format = TextFormat::simple(FontId::proportional(12.0), ink);
-    let text = fitted(ui, text, &format.font_id, room, false)?;
+    let text = fitted(ui, text, &format.font_id, room)?;
     let galley = fit::line(painter, text, format, room);
     let size = galley.size();
     if top + size.y > rect.bottom() + 1.5 {

@@ -64,7 +64,7 @@ fn tab_ui(ui: &mut Ui, name: &str, is_front: bool, full: &str) -> (Response, Opt
     let fill = if is_front { shades.grid } else { Color32::TRANSPARENT };
     let frame = Frame::new().fill(fill).corner_radius(CornerRadius { sw: 0, se: 0, ..CornerRadius::same(4) });
     let shown = frame.inner_margin(Margin { left: 10, right: 4, top: 2, bottom: 2 }).show(ui, |ui| {
-        let short = fitted(ui, name, &TextStyle::Button.resolve(ui.style()), MAX_NAME, true).unwrap_or_default();
+        let short = fitted(ui, name, &TextStyle::Button.resolve(ui.style()), MAX_NAME).unwrap_or_default();
         let text = RichText::new(short).color(if is_front { shades.strong } else { shades.faint });
         let tab = ui.add(Button::new(text).frame_when_inactive(false));
         tab.widget_info(|| WidgetInfo::selected(Role::Tab, true, is_front, name));

@@ -19,6 +19,7 @@ use crate::files::file_name;
 use crate::files::loader::Loading;
 use crate::gui::widgets::{fit, fitted, keys, labelled_button_ui, theme};
 use crate::gui::window::recents::{Fact, Recents};
+use crate::gui::window::tabs::{Tab, distinct_names};
 
 /// The user's choice on the page.
 pub(crate) enum WelcomeAction {
@@ -91,33 +92,31 @@ impl Welcome {
         }
         heading_ui(ui, "Recent");
         let font = FontId::proportional(NAME_SIZE);
-        let widths = recent.iter().map(|path| fit::width(ui, &file_name(path), &font));
-        let width = widths.fold(0.0, f32::max).min(MAX_NAME) + 8.0;
+        let tabs = recent.iter().map(|path| Tab { name: file_name(path), path: Some(path.clone()) });
+        let names = distinct_names(&tabs.collect::<Vec<_>>());
+        let width = fit::widest(ui, names.iter(), &font).min(MAX_NAME) + 8.0;
         let facts: Vec<Fact> = recent.iter().map(|path| self.recents.fact(path, SystemTime::now())).collect();
         let body = TextStyle::Body.resolve(ui.style());
-        let widest = |column: usize| {
-            facts.iter().map(|fact| fit::width(ui, fact.texts()[column], &body)).fold(0.0, f32::max) + 6.0
-        };
-        let widths = [0, 1, 2, 3].map(widest);
-        for (path, fact) in recent.iter().zip(&facts) {
-            let name = file_name(path);
+        let widths =
+            [0, 1, 2, 3].map(|column| fit::widest(ui, facts.iter().map(|fact| fact.texts()[column]), &body) + 6.0);
+        for ((path, fact), name) in recent.iter().zip(&facts).zip(&names) {
             ui.horizontal(|ui| {
                 let is_there = *fact != Fact::Missing;
-                let text = RichText::new(fitted(ui, &name, &font, width, true).unwrap_or_default()).font(font.clone());
+                let text = RichText::new(fitted(ui, name, &font, width).unwrap_or_default()).font(font.clone());
                 let text = if is_there { text } else { text.weak().strikethrough() };
                 let response = cell_ui(ui, width, text, is_there).on_hover_text(path.display().to_string());
                 if response.clicked() && is_there {
                     *action = Some(WelcomeAction::Open(path.clone()));
                 }
-                for (text, width) in fact.texts().into_iter().zip(widths) {
-                    cell_ui(ui, width, RichText::new(text).strong(), false);
+                for (column, (text, width)) in fact.texts().into_iter().zip(widths).enumerate() {
+                    let text = RichText::new(text);
+                    // The peak leads.
+                    cell_ui(ui, width, if column == 0 { text.strong() } else { text.weak() }, false);
                 }
                 let folder = path.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
+                // The name's tooltip has the folder too.
                 let room = ui.available_width() - 60.0;
-                ui.scope(|ui| {
-                    ui.set_max_width(room.max(40.0));
-                    ui.add(Label::new(RichText::new(folder).weak()).truncate());
-                });
+                ui.weak(fitted(ui, &folder, &body, room).filter(|_| room > 120.0).unwrap_or_default());
                 if !is_there {
                     let label = format!("Forget {name}");
                     if labelled_button_ui(ui, "Forget", &label, "Remove this file from the list.") {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use eframe::egui::{Grid, Label, Role, ScrollArea, Ui, WidgetInfo, vec2};
+use eframe::egui::{Grid, Label, RichText, Role, ScrollArea, Ui, WidgetInfo, vec2};
 use highwater_analysis::{Filter, Matches, Metric};
 use highwater_snapshots::{BlockId, format_bytes, format_count};
 
@@ -99,7 +99,7 @@ impl BlockPanel {
         self.refresh(ui, context, id);
         let mut actions = Vec::new();
         let Some(Shown { facts, stacks, .. }) = &mut self.shown else { return actions };
-        ui.strong(&facts.title);
+        ui.label(RichText::new(&facts.title).size(15.0).strong());
         ui.weak(&facts.life);
         ui.horizontal_wrapped(|ui| {
             let mut button = |ui: &mut Ui, name: &str, tooltip: &str, action: Option<Action>| {
@@ -110,18 +110,9 @@ impl BlockPanel {
             };
             let life = (!context.recording.trace.is_state()).then_some(Action::Life(id));
             button(ui, "Zoom to it", "Zoom to the lifetime of this block.", life);
-            button(
-                ui,
-                "Go to its allocation",
-                "Pin the moment right after it was allocated.",
-                facts.made.map(Action::Moment),
-            );
-            button(
-                ui,
-                "Go to its free",
-                "Pin the moment right after its free was requested.",
-                facts.freed.map(Action::Moment),
-            );
+            let [made, freed] = [facts.made, facts.freed].map(|moment| moment.map(Action::Moment));
+            button(ui, "Go to its allocation", "Pin the moment right after it was allocated.", made);
+            button(ui, "Go to its free", "Pin the moment right after its free was requested.", freed);
             if ui.small_button("Copy facts").on_hover_text("Copy these facts as text.").clicked() {
                 ui.ctx().copy_text(facts.text());
             }

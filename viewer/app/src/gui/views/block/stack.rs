@@ -125,21 +125,15 @@ impl StackRows {
 /// Minimum number of consecutive internal frames that are collapsed between frames of the program.
 const MIN_FOLDED: usize = 3;
 
-/// Shows one line of a stack: file, line number and function, and below them the folder of the file.
+/// Shows one line of a stack: file, line number and function, and beside them the folder of the file.
 fn line_ui(ui: &mut Ui, text: &str, place: Option<&Place>, colour: egui::Color32) {
-    ui.scope(|ui| {
+    ui.horizontal(|ui| {
         ui.style_mut().wrap_mode = Some(TextWrapMode::Truncate);
-        ui.spacing_mut().item_spacing.y = 0.0;
         let line = LineText::parse(text);
-        let name = short_line(text);
         let folder = line.path.strip_suffix(line.file_name()).unwrap_or_default();
-        link_ui(&row_ui(ui, &name, text, 12.0, colour), place);
+        link_ui(&row_ui(ui, &short_line(text), text, 12.0, colour), place);
         if !folder.is_empty() {
-            let faint = Shades::in_ui(ui).faint;
-            ui.horizontal(|ui| {
-                ui.add_space(14.0);
-                row_ui(ui, folder, text, 11.0, faint);
-            });
+            row_ui(ui, folder, text, 11.0, Shades::in_ui(ui).faint);
         }
     });
 }
@@ -155,7 +149,7 @@ fn link_ui(row: &egui::Response, place: Option<&Place>) {
 
 /// Shows `shown`, truncated to the available space, and the full `text` on hover.
 fn row_ui(ui: &mut Ui, shown: &str, text: &str, size: f32, colour: egui::Color32) -> egui::Response {
-    let fits = fitted(ui, shown, &egui::FontId::monospace(size), ui.available_width(), true).unwrap_or_default();
+    let fits = fitted(ui, shown, &egui::FontId::monospace(size), ui.available_width()).unwrap_or_default();
     let label = Label::new(RichText::new(fits.into_owned()).monospace().size(size).color(colour));
     ui.add(label).on_hover_text(text)
 }

@@ -91,7 +91,7 @@ impl RecordingView for EventsView {
             return actions;
         };
         let trace = &context.recording.trace;
-        let mark = Shades::in_ui(ui).pinned;
+        let mark = Shades::in_ui(ui).peak;
         let rows = columns::rows(context, &listed, self.search.answer(), &self.sites, mark);
         let touched = table_ui(ui, "Events", &rows, &mut self.table);
         drop(rows);

@@ -141,11 +141,7 @@ fn key_column<'a>(
 ) -> ShownColumn<'a> {
     // The first key takes the remaining width; so do all keys with long values.
     let width = if at == 0 { 0.0 } else { least_width(key).unwrap_or(0.0) };
-    let look = move |row: usize, cell: Cell| {
-        // Module paths of one model have a common prefix.
-        let keeps_end = key.name() == GroupKey::Scope.name();
-        Cell { swatch: looks.colour(key, &rows[row].in_full[at]), keeps_end, ..cell }
-    };
+    let look = move |row: usize, cell: Cell| Cell { swatch: looks.colour(key, &rows[row].in_full[at]), ..cell };
     let in_full = move |row: usize| match rows.get(row) {
         Some(row) => row.in_full[at].clone(),
         None if at == 0 => sums[row - rows.len()].0.clone(),

@@ -1,12 +1,12 @@
 //! Actions for the selected node, and a list of its blocks, largest first.
 
-use eframe::egui::{Align, Label, Layout, RichText, Ui};
-use highwater_analysis::{NodeId, bytes_of};
+use eframe::egui::{Align, FontId, Label, Layout, RichText, Ui};
+use highwater_analysis::bytes_of;
 use highwater_snapshots::{BlockId, format_bytes};
 
 use super::job::{Answer, Chosen};
-use super::names;
-use crate::gui::widgets::{Cell, ShownColumn, ShownTable, TableState, table_ui, title};
+use super::{groups, names};
+use crate::gui::widgets::{Cell, ShownColumn, ShownTable, TableState, fit, table_ui, theme, title};
 use crate::report::Column;
 
 /// An action that the user requests for the selected node.
@@ -20,22 +20,39 @@ pub(super) enum Ask {
     Close,
 }
 
+/// Width of the columns with figures and of the scroll bar, in points.
+const FIGURES_WIDTH: f32 = 146.0;
+
 /// Shows the selected group, if there is one, and the largest blocks; returns the user's request.
 pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) -> Option<Ask> {
     let source = &answer.request.source;
     let (recording, trace, blocks) = (&source.recording, &source.recording.trace, &answer.blocks);
     let ask = answer.chosen.as_ref().and_then(|chosen| chosen_ui(ui, answer, chosen));
     let size = |row: usize| bytes_of(trace, source.metric, blocks[row].0);
-    // A line is shorter than a category and an operation.
-    let maker = ((ui.available_width() - 140.0) * 0.4).max(90.0);
+    // The colour and the groups above show the category.
+    let name = |row: usize| match trace.tables.op_name(trace.blocks.get(blocks[row].0).op) {
+        "" => title(recording, blocks[row].0),
+        op => op.to_owned(),
+    };
+    let maker = |row: usize| names::maker(trace, blocks[row].0);
+    let (rows, font) = (0..blocks.len().min(50), FontId::proportional(13.0));
+    let widest = [fit::widest(ui, rows.clone().map(name), &font), fit::widest(ui, rows.map(maker), &font)];
+    let [name_width, maker_width] = [widest[0] + theme::SWATCH + 20.0, widest[1] + 14.0];
+    let room = ui.available_width() - FIGURES_WIDTH;
     let columns = [
-        Column::text("block", "largest blocks", |row| title(recording, blocks[row].0))
-            .wide(0.0, "Category and operation of the block. A click selects it.")
-            .look(|row, cell| Cell { swatch: answer.colour(blocks[row].0), ..cell }),
-        Column::text("allocated_by", "allocated by", |row| names::maker(trace, blocks[row].0))
-            .wide(maker, "Source line that allocated the block, or its module.")
+        Column::text("block", "largest blocks", name)
+            .wide(
+                name_width.min((room - maker_width).max(room * groups::NAMES_PART)),
+                "Operation or category of the block. A click selects it.",
+            )
+            .look(|row, cell| Cell { swatch: answer.colour(blocks[row].0), ..cell })
+            .tip(|row| Some(title(recording, blocks[row].0))),
+        Column::text("allocated_by", "allocated by", maker)
+            .wide(0.0, "Source line that allocated the block, or its module.")
             .look(|_, cell| Cell { is_faint: true, ..cell }),
-        Column::count("blocks", "blocks", |row| blocks[row].1).wide(48.0, "Number of blocks of this kind and size."),
+        Column::count("blocks", "blocks", |row| blocks[row].1)
+            .wide(48.0, "Number of blocks of this kind and size.")
+            .look(|_, cell| Cell { is_faint: true, ..cell }),
         Column::bytes("bytes", "bytes", |row| size(row) * blocks[row].1).wide(82.0, "Sum of their bytes."),
     ];
     let touched =
@@ -57,11 +74,9 @@ fn chosen_ui(ui: &mut Ui, answer: &Answer, chosen: &Chosen) -> Option<Ask> {
             let nodes = answer.nodes(&chosen.node);
             ui.strong(format_bytes(node.bytes * nodes.len() as u64));
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
-                let full = |id: &NodeId| names::in_full(recording, &answer.tree, *id).join("\n").replace("; ", "\n");
-                let full = nodes.iter().map(full).collect::<Vec<_>>().join("\n");
                 let own = answer.labels.get(&chosen.node).filter(|_| nodes.len() > 1).cloned();
                 let name = own.unwrap_or_else(|| names::label(recording, &answer.tree, chosen.node));
-                ui.add(Label::new(RichText::new(name).strong()).truncate()).on_hover_text(full);
+                ui.add(Label::new(RichText::new(name).strong()).truncate()).on_hover_text(answer.in_full(chosen.node));
             });
         });
     });

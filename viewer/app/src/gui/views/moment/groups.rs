@@ -1,6 +1,6 @@
 //! Shows the groups as a table, with one row per distinct value of the keys; the rows add up to the total.
 
-use eframe::egui::{Align, FontId, Layout, Rect, Ui, UiBuilder};
+use eframe::egui::{Align, FontId, Layout, Ui};
 use highwater_analysis::NodeId;
 use highwater_analysis::tree::Part;
 use highwater_snapshots::{count_of, format_bytes, format_share};
@@ -24,7 +24,9 @@ pub(super) fn order_of(state: &TableState) -> (Order, bool) {
 /// Shows the rows of the answer, and their sum below.
 pub(super) fn groups_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) -> Option<Act> {
     let whole = ui.available_rect_before_wrap();
-    let below = theme::ROW_HEIGHT + 8.0;
+    // A few rows say more than their sum.
+    let has_total = whole.height() + 1.0 > needed_height(answer).min(6.0 * theme::ROW_HEIGHT);
+    let below = if has_total { theme::ROW_HEIGHT + 8.0 } else { 0.0 };
     let rows = &answer.rows;
     // The sum is right below the rows.
     let place = whole.with_max_y(whole.bottom().min(whole.top() + needed_height(answer)) - below);
@@ -36,8 +38,9 @@ pub(super) fn groups_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) ->
     }
     let touched =
         place_ui(ui, "rows", place, |ui| table_ui(ui, "Groups", &table_rows(ui, answer, place.width()), state));
-    let rest = Rect::from_min_max(eframe::egui::pos2(whole.left(), place.bottom()), whole.max);
-    ui.scope_builder(UiBuilder::new().max_rect(rest), |ui| total_ui(ui, answer));
+    if has_total {
+        place_ui(ui, "total", whole.with_min_y(place.bottom()), |ui| total_ui(ui, answer));
+    }
     let node = |row: Option<usize>| row.and_then(|row| rows.get(row)).copied();
     match (node(touched.opened), node(touched.chosen)) {
         (Some(id), _) => Some(Act::Filter(id)),
@@ -47,7 +50,7 @@ pub(super) fn groups_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) ->
 }
 
 /// The part of a table with bars that names may take.
-const NAMES_PART: f32 = 0.4;
+pub(super) const NAMES_PART: f32 = 0.4;
 /// Minimum width of the other columns with bars.
 const FIGURES_WIDTH: f32 = 247.0;
 
@@ -60,35 +63,29 @@ pub(super) fn needed_height(answer: &Answer) -> f32 {
 /// enough room for both.
 fn name_width(ui: &Ui, answer: &Answer, width: f32) -> Option<f32> {
     let names = answer.rows.iter().take(50).map(|row| name(answer, *row));
-    let longest = names.map(|name| fit::width(ui, &name, &FontId::proportional(13.0))).fold(0.0, f32::max);
+    let longest = fit::widest(ui, names, &FontId::proportional(13.0));
     let needed = (longest + theme::SWATCH + 22.0).min(width * NAMES_PART).max(theme::MIN_OPEN_COLUMN);
     Some(needed).filter(|needed| needed + FIGURES_WIDTH <= width)
 }
 
 /// Returns the rows, which are already sorted, for a table of `width` points.
 fn table_rows<'a>(ui: &Ui, answer: &'a Answer, width: f32) -> ShownTable<'a> {
-    let (recording, tree) = (&answer.request.source.recording, &answer.tree);
     let own = |row: usize| answer.own(answer.rows[row]);
     let colour = move |row: usize| tile::row_colour(answer, answer.rows[row]);
-    let look = move |row: usize, cell: Cell| {
-        let part = &tree.node(answer.rows[row]).part;
-        Cell { swatch: colour(row), keeps_end: matches!(part, Part::Scope(_)), ..cell }
-    };
     let in_full = |row: usize| {
-        let full = |id: &NodeId| names::in_full(recording, tree, *id).join("\n").replace("; ", "\n");
-        let mut full = answer.nodes(&answer.rows[row]).iter().map(full).collect::<Vec<_>>().join("\n");
+        let mut full = answer.in_full(answer.rows[row]);
         if full == "(none)" {
             full = format!("{full}: {MEANING_OF_NONE}");
         }
         Some(full).filter(|text| !text.is_empty())
     };
-    let total = tree.node(answer.focus).bytes;
+    let total = answer.tree.node(answer.focus).bytes;
     let for_bars = name_width(ui, answer, width);
     let [name_width, share_width] = for_bars.map_or([0.0, 50.0], |names| [names, 0.0]);
     let columns = [
         Column::text("name", "name", |row| name(answer, answer.rows[row]))
             .wide(name_width, "The value that these blocks have in common.")
-            .look(look)
+            .look(move |row, cell| Cell { swatch: colour(row), ..cell })
             .tip(in_full),
         Column::bytes("bytes", "bytes", move |row| own(row).0).wide(82.0, "Sum of their bytes."),
         Column::shown_alone("share", true, move |row| format_share(own(row).0, total))
@@ -99,7 +96,9 @@ fn table_rows<'a>(ui: &Ui, answer: &'a Answer, width: f32) -> ShownTable<'a> {
                 bar: colour(row),
                 ..cell
             }),
-        Column::count("blocks", "blocks", move |row| own(row).1).wide(48.0, "Number of blocks."),
+        Column::count("blocks", "blocks", move |row| own(row).1)
+            .wide(48.0, "Number of blocks.")
+            .look(|_, cell| Cell { is_faint: true, ..cell }),
     ];
     ShownTable::new(answer.rows.len(), columns)
 }
@@ -128,7 +127,7 @@ fn total_ui(ui: &mut Ui, answer: &Answer) {
     ui.horizontal(|ui| {
         let groups = count_of(answer.rows.len() as u64, "group");
         let blocks = count_of(u64::from(focus.blocks), "block");
-        ui.strong(format!("Total of {groups}, {blocks}"));
+        ui.label(format!("Total of {groups}, {blocks}"));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| ui.strong(format_bytes(focus.bytes)));
     });
 }

@@ -131,6 +131,12 @@ impl Answer {
         self.members.get(id).map_or(std::slice::from_ref(id), Vec::as_slice)
     }
 
+    /// The full names of the nodes combined in the row of `id`, with one line for each level and frame.
+    pub(super) fn in_full(&self, id: NodeId) -> String {
+        let name = |id: &NodeId| names::in_full(&self.request.source.recording, &self.tree, *id).join("\n");
+        self.nodes(&id).iter().map(name).collect::<Vec<_>>().join("\n").replace("; ", "\n")
+    }
+
     /// The timeline's colour of a block; that of its category until the timeline is drawn.
     pub(super) fn colour(&self, block: BlockId) -> Option<Color32> {
         let colouring = self.request.colouring.0.as_ref();

@@ -26,9 +26,7 @@ use crate::figures::moment::{peak_name, total_name};
 use crate::gui::legend::peak_cause;
 use crate::gui::views::timeline::fails_at;
 use crate::gui::views::view::{Action, Reason, RecordingView, ViewContext, WriteTable, whole_table};
-use crate::gui::widgets::{
-    Query, Shades, TableState, computed, fit, least_height_ui, moment_text, place_ui, theme, when,
-};
+use crate::gui::widgets::{Query, Shades, TableState, computed, least_height_ui, moment_text, place_ui, theme, when};
 use details::Ask;
 use flame::Flame;
 use job::{Answer, Answerer, OfTimeline, Place, Request, Source, When};
@@ -248,12 +246,8 @@ impl MomentPanel {
         let reserved = context.index().moment(&recording.trace, Metric::Reserved, context.moment.position()).bytes;
         let has_reserved = metric.is_of_blocks() && reserved > 0;
         let of_reserved = if has_reserved { format!(" of {} reserved", format_bytes(reserved)) } else { String::new() };
-        let moment = if context.moment.is_state { String::new() } else { format!(" · {}", when(&context.moment)) };
-        let mut text = format!("{}{of_reserved}{moment}", total_name(metric));
-        if fit::width(ui, &text, &egui::TextStyle::Body.resolve(ui.style())) > ui.available_width() {
-            text = text.replace(" · ", "\n");
-        }
-        let response = ui.weak(text);
+        let moment = if context.moment.is_state { String::new() } else { format!("\n{}", when(&context.moment)) };
+        let response = ui.weak(format!("{}{of_reserved}{moment}", total_name(metric)));
         response.on_hover_text(moment_text(&context.moment));
         let failure = context.under.and_then(|under| under.failure);
         if let Some([title, lines]) = failure.filter(|_| fails_at(recording, context.selection, &context.moment)) {

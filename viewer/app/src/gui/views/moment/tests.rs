@@ -353,6 +353,16 @@ fn stacks_with_one_innermost_line_are_distinguished_by_the_first_caller_that_dif
 }
 
 #[test]
+fn a_low_panel_shows_rows_rather_than_their_sum() {
+    let mut harness = Bench::new(NET).shown();
+    let has_total = |harness: &Harness<'_, Bench>| harness.query_by_label_contains("Total of").is_some();
+    assert!(has_total(&harness));
+    harness.set_size(vec2(380.0, 250.0));
+    settle(&mut harness);
+    assert!(!has_total(&harness));
+}
+
+#[test]
 fn equal_layers_are_one_row_of_the_table_unless_each_is_asked_for() {
     let layer = |at: u64, bytes: u64| format!("alloc a{at} {bytes} activation @h.{at}.mlp\n");
     let text: String = (0..4).map(|at| layer(at, if at == 3 { 7 } else { 500 })).collect();

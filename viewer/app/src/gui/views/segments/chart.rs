@@ -257,7 +257,7 @@ impl Chart {
         };
         let chosen = marked.segment.and_then(|address| map.segment_at(address)).and_then(|row| map.segments.get(row));
         if let Some(segment) = chosen {
-            outline(&segment.addresses, Stroke::new(2.0, paint.shades.pinned));
+            outline(&segment.addresses, Stroke::new(2.0, paint.shades.peak));
         }
         if let Some(range) = &marked.range {
             outline(range, Stroke::new(2.5, paint.shades.warning));

@@ -1,4 +1,4 @@
-//! Computes the address index of a device once, and the memory map of a moment on request.
+//! Computes the address axis of a device once, and the memory map of a moment on request.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,26 +13,23 @@ use crate::answers::oom_analysis::OomAnalysis;
 use crate::answers::replays::analyse;
 use crate::gui::identity::Identity;
 
-/// The address index and the address axis of one device, each computed by the first thread that needs it.
+/// The address axis of one device, computed by the first thread that needs it.
 #[derive(Debug)]
 pub(super) struct Known {
     /// The recording whose addresses are indexed.
     pub(super) recording: Arc<Recording>,
     /// Index of the device.
     pub(super) device: usize,
-    index: OnceLock<AddressIndex>,
     axis: OnceLock<LaneAxis>,
 }
 
 impl Known {
     pub(super) fn new(recording: &Arc<Recording>, device: usize) -> Arc<Self> {
-        let (index, axis) = (OnceLock::new(), OnceLock::new());
-        Arc::new(Self { recording: Arc::clone(recording), device, index, axis })
+        Arc::new(Self { recording: Arc::clone(recording), device, axis: OnceLock::new() })
     }
 
     pub(super) fn index(&self) -> &AddressIndex {
-        let device = self.recording.devices[self.device].device;
-        self.index.get_or_init(|| AddressIndex::build(&self.recording.trace, device))
+        self.recording.devices[self.device].addresses(&self.recording.trace)
     }
 
     pub(super) fn axis(&self) -> &LaneAxis {

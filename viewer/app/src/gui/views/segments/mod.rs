@@ -135,7 +135,7 @@ impl SegmentsView {
         let failed = state.failed.as_ref().filter(|failed| self.is_looked_at(context, failed.event));
         // In little space, the failed request is more important than the sums of the segments.
         if failed.is_none() || visible >= theme::FAILURE_WITH_SUMS {
-            headline_ui(ui, &state);
+            headline_ui(ui, &state, failed.is_some());
         }
         ui.horizontal_wrapped(|ui| self.tools_ui(ui, &state, (&paint, context.is_picture), &mut actions));
         // The cause of a failed request is the first thing to look for.
@@ -307,10 +307,11 @@ fn is_beside(event: EventId, moment: usize) -> bool {
 }
 
 /// Shows the headline, with pools in its tooltip.
-fn headline_ui(ui: &mut Ui, state: &State) {
+fn headline_ui(ui: &mut Ui, state: &State, is_second: bool) {
     let text = headline(state);
-    let size = if ui.available_width() < theme::SEGMENTS_WIDE { 13.0 } else { 15.0 };
-    let response = ui.label(RichText::new(&text).size(size).strong());
+    let is_small = is_second || ui.available_width() < theme::SEGMENTS_WIDE;
+    let text = if is_small { RichText::new(text) } else { RichText::new(text).size(15.0).strong() };
+    let response = ui.label(text);
     response.on_hover_ui(|ui| {
         ui.set_max_width(2.0 * theme::TOOLTIP_WIDTH);
         for room in &state.rooms {

@@ -2,12 +2,12 @@
 
 use eframe::egui::text::{LayoutJob, TextFormat};
 use eframe::egui::{
-    Align2, Color32, FontId, Grid, Label, Rect, RichText, Role, ScrollArea, Sense, Stroke, StrokeKind, TextStyle, Ui,
+    Align2, Color32, FontId, Label, Rect, RichText, Role, ScrollArea, Sense, Stroke, StrokeKind, TextStyle, Ui,
     WidgetInfo, pos2, vec2,
 };
 use highwater_analysis::addresses::Freed;
 use highwater_analysis::{FailedRequest, LiveGroups};
-use highwater_snapshots::{Category, count_of, format_bytes, format_bytes_apart};
+use highwater_snapshots::{Category, count_of, format_bytes};
 
 use super::known::State;
 use super::look::Paint;
@@ -15,7 +15,7 @@ use crate::answers::oom_analysis::OomAnalysis;
 use crate::figures::requests::requested;
 use crate::gui::colouring::short_line;
 use crate::gui::views::view::Action;
-use crate::gui::widgets::{Shades, fit, theme};
+use crate::gui::widgets::{Shades, theme};
 
 /// Height of margins and border around the analysis, in points.
 const FRAME: f32 = 14.0;
@@ -77,12 +77,9 @@ pub(super) fn failed_ui(
         ScrollArea::vertical().id_salt("failed").min_scrolled_height(0.0).max_height(most - FRAME).show(ui, |ui| {
             ui.scope(|ui| words_ui(ui, failed, analysis, paint));
             ui.add_space(4.0);
-            let has_third = ui.available_width() > theme::OOM_PANEL_WIDE;
-            ui.columns(if has_third { 3 } else { 2 }, |sides| {
-                let [picture, facts @ .., blocks] = sides else { return };
-                bars_ui(picture, failed, paint);
-                facts_ui(facts.first_mut().unwrap_or(picture), failed);
-                blocks_ui(blocks, failed, analysis, is_picture, &mut asked);
+            ui.columns(2, |sides| {
+                bars_ui(&mut sides[0], failed, paint);
+                blocks_ui(&mut sides[1], failed, analysis, is_picture, &mut asked);
             });
         });
     });
@@ -101,7 +98,7 @@ fn words_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>,
     };
     let stack = paint.trace.events.stack[failed.event.0 as usize];
     let headline = format!("{}: {}.", requested(paint.trace, analysis, stack), analysis.fill());
-    ui.add(Label::new(RichText::new(headline).strong()).wrap());
+    ui.add(Label::new(RichText::new(headline).size(15.0).strong()).wrap());
     ui.spacing_mut().item_spacing.y = 1.0;
     // Possible fixes come right after the cause, so that a low panel shows both without scrolling.
     let (cause, why) = (Some(analysis.cause_text()), Some(analysis.reason_text()));
@@ -119,35 +116,19 @@ fn words_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>,
     }
 }
 
-fn facts_ui(ui: &mut Ui, failed: &FailedRequest) {
-    let bytes = format_bytes;
-    let guessed = if failed.stream_is_guessed { ", a guess" } else { "" };
-    let stream = failed.stream.map_or_else(|| "unknown".to_owned(), |stream| format!("{}{guessed}", stream.0));
-    let outside = failed.outside.filter(|outside| *outside > 0).map(|outside| {
-        let of = failed.capacity.map_or_else(String::new, |all| format!(" of {}", bytes(all)));
-        ("outside the allocator", format!("{}{of}", bytes(outside)))
-    });
-    let [needed, free] = format_bytes_apart([failed.from_driver, failed.device_free]);
-    let rows = [
-        ("rounded to", format!("{}, {} pool", bytes(failed.rounded), failed.pool)),
-        ("stream", stream),
-        ("needed from the driver", needed),
-        ("free on the device", free),
-        ("allocated", format!("{} of {} reserved", bytes(failed.allocated), bytes(failed.reserved))),
-    ];
+/// The facts that neither the sentences nor the bars have, in one line.
+fn facts(failed: &FailedRequest) -> String {
+    let guessed = if failed.stream_is_guessed { " (guess)" } else { "" };
+    let stream = failed.stream.map(|stream| format!("stream {}{guessed}", stream.0));
     let rest = [
         ("awaiting free", failed.waiting),
-        ("free in its pool", failed.free_in_pool),
         ("free elsewhere", failed.free_elsewhere),
+        ("outside the allocator", failed.outside.unwrap_or(0)),
     ];
-    let rest = rest.into_iter().filter(|(_, size)| *size > 0).map(|(name, size)| (name, bytes(size)));
-    Grid::new("failed facts").num_columns(2).spacing(vec2(12.0, 1.0)).show(ui, |ui| {
-        for (name, value) in rows.into_iter().chain(rest).chain(outside) {
-            ui.weak(name);
-            ui.label(value);
-            ui.end_row();
-        }
-    });
+    let rest = rest.into_iter().filter(|(_, size)| *size > 0);
+    let rest = rest.map(|(name, size)| format!("{} {name}", format_bytes(size)));
+    let rounded = format!("Rounded to {}, {} pool", format_bytes(failed.rounded), failed.pool);
+    std::iter::once(rounded).chain(stream).chain(rest).collect::<Vec<_>>().join("  ·  ")
 }
 
 /// Shows the largest users of memory, and the smallest set of live blocks to free.
@@ -189,20 +170,15 @@ fn blocks_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>
 /// Shows groups of blocks, one per line.
 fn holders_ui(ui: &mut Ui, holders: &LiveGroups) {
     for group in &holders.groups {
-        let named: Vec<&str> = group.key.iter().map(String::as_str).filter(|part| *part != "(none)").collect();
+        let named: Vec<String> = group.key.iter().filter(|part| *part != "(none)").cloned().collect();
         let blocks = count_of(group.blocks.len() as u64, "block");
         ui.horizontal(|ui| {
             let category = group.key.first().and_then(|name| Category::from_name(name));
             theme::swatch_ui(ui, category.map_or(theme::NEUTRAL, theme::category));
-            let text = format!("{}, {blocks}: {}", format_bytes(group.bytes), named.join(" "));
-            let place = named.last().copied().unwrap_or_default();
-            let lead = text.strip_suffix(place).unwrap_or_default();
-            let font = TextStyle::Body.resolve(ui.style());
-            let room = ui.available_width() - fit::width(ui, lead, &font);
+            let text = |names: &[String]| format!("{}, {blocks}: {}", format_bytes(group.bytes), names.join(" "));
             // Folders are only in the tooltip.
-            let short = short_line(place);
-            let shown = fit::fitted(ui, &short, &font, room, false).map(|place| format!("{lead}{place}"));
-            ui.add(Label::new(shown.as_ref().unwrap_or(&text)).truncate()).on_hover_text(&text);
+            let short: Vec<String> = named.iter().map(|name| short_line(name)).collect();
+            ui.add(Label::new(text(&short)).truncate()).on_hover_text(text(&named));
         });
     }
     if holders.rest_bytes > 0 {
@@ -216,28 +192,19 @@ fn bars_ui(ui: &mut Ui, failed: &FailedRequest, paint: &Paint<'_>) {
     ui.weak("The request and the largest free ranges of its pool, to scale:");
     let longest = failed.holes.first().map_or(0, |hole| hole.bytes).max(failed.rounded).max(1);
     let several = failed.holes.iter().any(|hole| Some(hole.home) != failed.holes.first().map(|first| first.home));
-    bar_ui(
-        ui,
-        (failed.rounded, longest),
-        shades.failure(),
-        &format!("{} requested", format_bytes(failed.rounded)),
-        shades,
-    );
-    let (shown, more) = failed.holes.split_at(failed.holes.len().min(SHOWN_HOLES));
-    for hole in shown {
+    let text = format!("{} requested", format_bytes(failed.rounded));
+    bar_ui(ui, (failed.rounded, longest), shades.failure(), &text, shades);
+    for hole in failed.holes.iter().take(SHOWN_HOLES) {
         let home = if several { format!(", {}", hole.home.text()) } else { String::new() };
         let text = format!("{} free at {:#x}{home}", format_bytes(hole.bytes), hole.address);
         bar_ui(ui, (hole.bytes, longest), shades.bar, &text, shades);
-    }
-    if let Some(largest) = more.first() {
-        let count = count_of(more.len() as u64, "more range");
-        ui.weak(format!("{count} listed, of at most {}", format_bytes(largest.bytes)));
     }
     let device = format!("{} free on the device", format_bytes(failed.device_free));
     bar_ui(ui, (failed.device_free.min(longest), longest), Color32::TRANSPARENT, &device, shades);
     if failed.holes.is_empty() {
         ui.weak("No free range in the segments of its pool.");
     }
+    ui.weak(facts(failed));
 }
 
 fn bar_ui(ui: &mut Ui, (bytes, longest): (u64, u64), colour: Color32, text: &str, shades: &Shades) {

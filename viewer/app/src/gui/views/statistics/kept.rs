@@ -123,35 +123,21 @@ fn columns(key: GroupKey, between: Between) -> Vec<Heading> {
     let colour = |name: &str| Category::from_name(name).map(theme::category);
     let first = match key {
         GroupKey::Frame => words("Line", "The source line that allocated the blocks.", 0.0),
-        GroupKey::Scope => Heading { keeps_end: true, ..words("Module", "The module that allocated the blocks.", 0.0) },
+        GroupKey::Scope => words("Module", "The module that allocated the blocks.", 0.0),
         _ => Heading { swatch: Some(colour), ..words("Category", "The category of the blocks.", 0.0) },
     };
-    let [per_step, steps, per, whole, number, which] = match between {
-        Between::Steps => [
-            "Per step",
-            "Steps",
-            "Bytes leaked per step, on average; 0 without a leak.",
-            "Bytes leaked from the second step to the last complete step.",
-            "Number of steps with bytes that are never freed.",
-            "These steps, each with its bytes.",
-        ],
-        Between::Idle => [
-            "Per burst",
-            "Bursts",
-            "Bytes leaked per burst, on average; 0 without a leak.",
-            "Bytes leaked from the second burst to the last.",
-            "Number of bursts with bytes that are never freed.",
-            "These bursts, each with its bytes.",
-        ],
+    let [per_period, periods] = match between {
+        Between::Steps => ["Per step", "Steps"],
+        Between::Idle => ["Per burst", "Bursts"],
     };
     vec![
         first,
         bytes("Live at end", "Bytes allocated in the recording and never freed.", 140.0),
-        bytes(per_step, per, 76.0),
-        bytes("Leaked", whole, 84.0),
+        bytes(per_period, "Bytes leaked in each, on average; 0 without a leak.", 76.0),
+        bytes("Leaked", "Bytes leaked from the second to the last complete one.", 84.0),
         count("Blocks", "Number of blocks.", 76.0),
-        count(steps, number, 70.0),
-        words("From", which, 240.0),
+        count(periods, "Number of those with bytes that are never freed.", 70.0),
+        words("From", "Those with bytes that are never freed, each with these bytes.", 240.0),
     ]
 }
 

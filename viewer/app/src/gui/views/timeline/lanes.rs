@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use eframe::egui::{Align2, Color32, FontId, Galley, Painter, Pos2, Rect, Shape, Stroke, TextFormat, pos2};
+use highwater_snapshots::trace::Span;
 use highwater_snapshots::{Phase, StringId, Trace, count_of, format_count};
 
 use super::frame::PlotFrame;
@@ -85,14 +86,15 @@ pub(super) fn paint(
     }
 }
 
-/// Returns the events of the step, phase or region at a position on the screen; `rect` is the rectangle of all lanes.
+/// Returns the events and the name of the step, phase or region at a position on the screen; `rect` is the rectangle of
+/// all lanes.
 pub(super) fn events_at(
     rect: Rect,
     at: Pos2,
     frame: &PlotFrame,
     recording: &Recording,
     selection: &Selection,
-) -> Option<Range<u32>> {
+) -> Option<(Range<u32>, String)> {
     let (trace, x) = (&recording.trace, frame.x_at(at.x));
     let covers = |events: &Range<u32>| selection.x_of_events(trace, events.clone()).contains(&x);
     let is_there = [has_steps(recording), has_phases(recording)];
@@ -102,16 +104,19 @@ pub(super) fn events_at(
         _ if !frame.rect.x_range().contains(at.x) => None,
         0 if is_there[0] => {
             let steps = in_view(&recording.steps, |(_, events)| events.clone(), &frame.view, trace, selection);
-            steps.iter().map(|(_, events)| events.clone()).find(covers)
+            let step = steps.iter().find(|(_, events)| covers(events));
+            step.map(|(step, events)| (events.clone(), format!("step {step}")))
         }
         row if row < above => {
             let spans = in_view(trace.spans.rows(), |span| span.first.0..span.end.0, &frame.view, trace, selection);
-            spans.iter().map(|span| span.first.0..span.end.0).find(covers)
+            let events = |span: &Span| span.first.0..span.end.0;
+            spans.iter().find(|span| covers(&events(span))).map(|span| (events(span), span.phase.to_string()))
         }
         row => {
             let regions = recording.regions.rows.get(row - above)?;
             let regions = in_view(regions, |region| region.events.clone(), &frame.view, trace, selection);
-            regions.iter().map(|region| region.events.clone()).find(covers)
+            let region = regions.iter().find(|region| covers(&region.events));
+            region.map(|region| (region.events.clone(), trace.tables.string(region.name).to_owned()))
         }
     }
 }
@@ -167,22 +172,21 @@ pub(super) fn columns(width: usize, view: &View, recording: &Recording, selectio
 fn paint_steps(lane: &Lane<'_>, steps: &[(u32, Range<u32>)]) {
     let shown = in_view(steps, |(_, events)| events.clone(), &lane.frame.view, lane.trace, lane.selection);
     let Some((last, _)) = shown.last() else { return };
-    let widest = lane.text(format!("step {last}")).size().x;
+    let number = lane.text(format_count(u64::from(*last))).size().x + 12.0;
     let mean = lane.rect.width() / shown.len() as f32;
     let cell = |row: usize| {
         let (step, events) = &shown[row];
         Cell { events: events.clone(), colour: lane.shades.step(*step), what: *step }
     };
-    if widest + 6.0 <= mean {
+    if number <= mean {
         lane.paint(shown.len(), cell, None, |step, room| {
-            let galley = lane.text(format!("step {step}"));
-            (galley.size().x <= room).then_some(galley)
+            let names = [format!("step {step}"), step.to_string()].into_iter();
+            names.map(|name| lane.text(name)).find(|galley| galley.size().x <= room)
         });
         return;
     }
-    // Too narrow for words: bare numbers at regular distances.
+    // Too narrow for all: numbers at regular distances.
     lane.paint(shown.len(), cell, None, |_, _| None);
-    let number = lane.text(format_count(u64::from(*last))).size().x + 12.0;
     let mut distances = (0..9).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_usize.pow(power)));
     let every = distances.find(|every| *every as f32 * mean >= number).unwrap_or(usize::MAX);
     let first = (every - shown[0].0 as usize % every) % every;
@@ -254,13 +258,12 @@ fn first_not(rows: Range<usize>, is_before: impl Fn(usize) -> bool) -> usize {
 /// The short name of a phase.
 const fn short(phase: Phase) -> &'static str {
     match phase {
-        Phase::Setup => "",
         Phase::Forward => "fwd",
         Phase::Backward => "bwd",
         Phase::Optimizer => "opt",
         Phase::ZeroGrad => "zero",
         Phase::Eval => "eval",
-        Phase::Other => "",
+        Phase::Setup | Phase::Other => "",
     }
 }
 
@@ -277,9 +280,9 @@ impl Lane<'_> {
     }
 
     /// Paints `count` cells, which must be in order, with labels returned by `label` for a cell and the available
-    /// width; labels never touch. If no label fits and the cells have a noun, paints their number instead. Cells that
-    /// end within the same point as the previous one are skipped, which limits the number of cells visited to the width
-    /// of the lane.
+    /// width; labels never touch. If no label fits and the cells, which have a noun, are too narrow to be seen, paints
+    /// their number instead. Cells that end within the same point as the previous one are skipped, which limits the
+    /// number of cells visited to the width of the lane.
     fn paint<T>(
         &self,
         count: usize,
@@ -320,7 +323,8 @@ impl Lane<'_> {
         }
         let from = if count > 0 { edges(cell(0).events).0 } else { painted_to };
         let strip = Rect::from_x_y_ranges(from..=painted_to.max(from), self.rect.y_range());
-        if let Some(noun) = noun.filter(|_| labels.is_empty() && count > 1) {
+        let is_narrow = strip.width() < (NARROW_STEP * count) as f32;
+        if let Some(noun) = noun.filter(|_| labels.is_empty() && is_narrow) {
             let galley = self.text(count_of(count as u64, noun));
             if galley.size().x + 6.0 < strip.width() {
                 labels.push((Align2::CENTER_CENTER.anchor_size(strip.center(), galley.size()).min, galley));

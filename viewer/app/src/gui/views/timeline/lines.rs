@@ -7,7 +7,7 @@ use super::{Shown, Timeline, TimelineStyle};
 use crate::gui::widgets::Shades;
 use crate::{Recording, Selection, View, drawn_metric};
 
-/// A line is omitted if it is everywhere closer than this to the drawn total, in points.
+/// A line is omitted if it is closer than this to the drawn total, in points, in all but a fiftieth of the columns.
 const APART: f64 = 1.5;
 /// A line is steep where it rises or falls by more than this from one column to the next, in points.
 const STEEP: f64 = 4.0;
@@ -68,7 +68,7 @@ impl Timeline {
         // One line is enough where two coincide.
         let others = [drawn, Metric::Allocated].into_iter().take(if metric == Metric::Active { 2 } else { 1 });
         for other in others.filter(|other| *other != metric) {
-            if !points.iter().zip(&points_of(other)).any(is_apart) {
+            if points.iter().zip(&points_of(other)).filter(|pair| is_apart(*pair)).count() <= points.len() / 50 {
                 return Vec::new();
             }
         }

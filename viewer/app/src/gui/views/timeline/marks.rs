@@ -245,7 +245,8 @@ pub(crate) fn paint_ooms(
     (labels, is_clear): (&mut Labels, impl Fn(Rect) -> bool),
     shades: &Shades,
 ) -> Option<Rect> {
-    let painter = painter.with_clip_rect(frame.rect);
+    // Crosses at either end of the recording reach into the margin.
+    let painter = painter.with_clip_rect(frame.rect.expand2(vec2(9.0, 0.0)));
     let (mut painted_to, mut flag) = (f32::MIN, None);
     for request in requests.filter(|request| frame.view.x.contains(&request.x)) {
         let x = frame.screen_x(request.x);
@@ -256,8 +257,6 @@ pub(crate) fn paint_ooms(
         for [from, to] in labels.beside(x, frame.rect.top(), frame.rect.bottom()) {
             painter.vline(x, from..=to, Stroke::new(1.0, shades.failure().gamma_multiply(0.7)));
         }
-        // Fully visible even at the end of the recording.
-        let x = x.clamp(frame.rect.left() + 9.0, frame.rect.right() - 9.0);
         let asked = request.asked.map(|bytes| bytes.map(|bytes| frame.screen_y(bytes))).map(|[from, to]| {
             let bar = Rect::from_x_y_ranges(x - 3.0..=x + 3.0, to.min(from - MIN_FAILED)..=from);
             painter.rect_filled(bar, 1.0, shades.failure());

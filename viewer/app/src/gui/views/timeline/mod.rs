@@ -98,8 +98,7 @@ pub struct Timeline {
     flags: [Option<egui::Rect>; 2],
     /// The cause of a failed request, if it is known.
     failure_cause: Option<(EventId, String)>,
-    /// The title and the lines of the label of a failed request.
-    pub(super) failure: Memo<failure::FailureKey, Option<[String; 2]>>,
+    failure: failure::FailureText,
     /// The memory that steps leave allocated, for the overview.
     kept: Memo<overview::KeptKey, Vec<[f64; 2]>>,
     /// The part of the overview being dragged.
@@ -114,7 +113,7 @@ pub struct Timeline {
     hovered_outline: Option<(BlockId, Vec<Option<Range<u64>>>)>,
 }
 
-computed!(Timeline: painter);
+computed!(Timeline: painter, failure);
 
 /// A picture uploaded to the GPU.
 struct Shown {
@@ -244,7 +243,7 @@ impl Timeline {
             self.renew(recording);
         }
         self.forget_others(selection);
-        self.describe_failure(recording, selection);
+        self.describe_failure(ui.ctx(), recording, selection);
         self.is_moving = false;
         let shades = Shades::in_ui(ui);
         ui.spacing_mut().item_spacing.y = 2.0;
@@ -284,9 +283,9 @@ impl Timeline {
         selection: &mut Selection,
     ) {
         let response = ui.interact(lanes, ui.scope_id().with("lanes"), egui::Sense::CLICK);
-        let events = response.hover_pos().and_then(|at| lanes::events_at(lanes, at, frame, recording, selection));
-        let Some(events) = events else { return };
-        let response = response.on_hover_cursor(egui::CursorIcon::PointingHand);
+        let cell = response.hover_pos().and_then(|at| lanes::events_at(lanes, at, frame, recording, selection));
+        let Some((events, name)) = cell else { return };
+        let response = response.on_hover_cursor(egui::CursorIcon::PointingHand).on_hover_text_at_pointer(name);
         if response.clicked() {
             let moments = events.start as usize..events.end as usize;
             let before = selection.view().clone();
@@ -330,16 +329,11 @@ impl Timeline {
         if let Some(shown) = &self.detail {
             let edges = |column: usize| shown.edge(column);
             if let Some((_, outline)) = &self.hovered_outline {
-                marks::paint_outline(
-                    painter,
-                    frame,
-                    outline,
-                    edges,
-                    [shades.cursor, shades.canvas.gamma_multiply(0.5)],
-                );
+                let colours = [shades.cursor, shades.canvas.gamma_multiply(0.5)];
+                marks::paint_outline(painter, frame, outline, edges, colours);
             }
             if selection.pin.is_some_and(|pin| pin.block == shown.picture.request.outlined) {
-                let colours = [shades.pinned, shades.canvas];
+                let colours = [shades.peak, shades.canvas];
                 marks::paint_outline(painter, frame, &shown.picture.outline, edges, colours);
             }
         }

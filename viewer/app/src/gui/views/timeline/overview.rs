@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use eframe::egui::{
-    Align2, CursorIcon, FontId, Pos2, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2,
+    Align2, CursorIcon, FontId, Pos2, Rect, Response, Role, Sense, Shape, Stroke, StrokeKind, Ui, WidgetInfo, pos2,
+    vec2,
 };
-use highwater_analysis::Metric;
+use highwater_analysis::{Metric, StepRange, StepWindow};
 
 use super::Timeline;
 use super::frame::PlotFrame;
@@ -30,30 +31,38 @@ const MIN_BRUSH: f64 = 0.002;
 const SWING: f32 = 0.22;
 const OUTSIDE: f32 = 0.65;
 
-/// Maximum number of steps for which the overview shows the memory that they leave allocated.
+/// Maximum number of steps after which the overview shows the memory that they leave allocated.
 const KEPT_STEPS: usize = 1024;
+
+/// Minimum average distance of the dots that mark the ends of steps, in points.
+const DOT_DISTANCE: f32 = 12.0;
 
 /// The inputs for the memory that steps leave allocated: the recording, its device, the total and the axis.
 pub(super) type KeptKey = (Identity<Recording>, usize, Metric, Axis);
 
-/// Returns the starts of steps, with the total there, which is the memory that earlier steps left allocated; of many
-/// steps, evenly spaced ones.
+/// Returns the ends of whole steps, as `highwater growth` counts them, each with the total there: the memory that the
+/// step and those before it leave allocated. Of many steps, returns evenly spaced ones.
 fn kept(recording: &Recording, selection: &Selection) -> Vec<[f64; 2]> {
-    let (trace, steps) = (&recording.trace, &recording.steps);
-    let index = &recording.devices[selection.device];
-    let starts = steps.iter().map(|(_, events)| events.start).chain(steps.last().map(|(_, events)| events.end));
-    let place = |moment: u32| {
-        let moment = moment as usize;
+    let (trace, index) = (&recording.trace, &recording.devices[selection.device]);
+    let window = StepWindow::of(&recording.source, index.device, StepRange::default()).ok().and_then(Result::ok);
+    let Some(window) = window.filter(StepWindow::is_whole) else { return Vec::new() };
+    let is_cut = recording.steps.last().is_some_and(|(step, events)| recording.cuts_off(*step, events));
+    let last = (!is_cut || window.events().end < recording.events().end).then_some(window.events().end);
+    // The window begins where the first step ends, unless that is the only one.
+    let first = recording.steps.first().map_or(0, |(_, events)| trace.start.events + u64::from(events.start));
+    let starts = window.steps.iter().map(|(_, events)| events.start).filter(|start| *start > first);
+    let place = |end: u64| {
+        let moment = (end - trace.start.events) as usize;
         let bytes = index.moment(trace, drawn_metric(selection.metric), moment).bytes;
         [selection.x_of(trace, moment), bytes as f64]
     };
-    starts.step_by(steps.len().div_ceil(KEPT_STEPS).max(1)).map(place).collect()
+    starts.chain(last).step_by(window.steps.len().div_ceil(KEPT_STEPS).max(1)).map(place).collect()
 }
 
 impl Timeline {
-    /// Shows the whole recording at a small scale: the bands, and above the memory that a step leaves allocated, the
-    /// memory that it needs in between, paler, with the name of the line between them. The visible range can be moved,
-    /// resized or drawn again.
+    /// Shows the whole recording at a small scale: the bands, and a line through the ends of whole steps at the memory
+    /// that these leave allocated, with its name; what steps need meanwhile, above the line, is paler. The visible range
+    /// can be moved, resized or drawn again.
     pub(super) fn overview_ui(&mut self, ui: &mut Ui, recording: &Recording, selection: &mut Selection) {
         let Some(shown) = &self.whole else { return };
         let (shades, trace, metric) = (Shades::in_ui(ui), &recording.trace, drawn_metric(selection.metric));
@@ -72,17 +81,17 @@ impl Timeline {
         let kept = self.kept.get(key, |_| kept(recording, selection)).iter();
         let points: Vec<Pos2> = kept.map(|[x, bytes]| pos2(frame.screen_x(*x), frame.screen_y(*bytes))).collect();
         for pair in points.windows(2) {
-            let above = Rect::from_min_max(pos2(pair[0].x, rect.top()), pos2(pair[1].x, pair[0].y));
-            painter.rect_filled(above, 0.0, shades.canvas.gamma_multiply(SWING));
-            painter.hline(above.x_range(), above.bottom(), Stroke::new(1.5, shades.strong));
+            let above = vec![pos2(pair[0].x, rect.top()), pos2(pair[1].x, rect.top()), pair[1], pair[0]];
+            painter.add(Shape::convex_polygon(above, shades.canvas.gamma_multiply(SWING), Stroke::NONE));
+            painter.line_segment([pair[0], pair[1]], Stroke::new(1.5, shades.strong));
+        }
+        for point in points.iter().filter(|_| points.len() as f32 <= rect.width() / DOT_DISTANCE) {
+            painter.circle_filled(*point, 2.5, shades.strong);
         }
         if !points.is_empty() {
-            let at = |row: f32| pos2(rect.left() - 8.0, rect.center().y + row * 7.0);
-            let texts = [(-1.0, "kept after"), (1.0, "each step")];
-            let names = texts.map(|(row, text)| {
-                ui.painter().text(at(row), Align2::RIGHT_CENTER, text, FontId::proportional(11.0), shades.faint)
-            });
-            let (y, right) = (names[0].center().y, names[0].left() - 4.0);
+            let (at, font) = (pos2(rect.left() - 8.0, rect.center().y), FontId::proportional(11.0));
+            let name = ui.painter().text(at, Align2::RIGHT_CENTER, "kept after\neach step", font, shades.faint);
+            let (y, right) = (name.top() + name.height() / 4.0, name.left() - 4.0);
             ui.painter().hline(right - 9.0..=right, y, Stroke::new(1.5, shades.strong));
         }
         let line = |moment: usize, colour| {
@@ -166,7 +175,25 @@ fn brushed(
 
 #[cfg(test)]
 mod tests {
+    use highwater_notation::trace_from_text;
+
     use super::*;
+
+    #[test]
+    fn the_line_joins_what_whole_steps_leave_and_ends_where_a_request_fails() {
+        let step = |number: u32| {
+            format!("step {number}\nphase forward\nalloc a{number} 50\nalloc k{number} 10\nfree a{number}\n")
+        };
+        let kept_of = |text: &str| {
+            let recording = Recording::new("test", None, trace_from_text(text).unwrap());
+            kept(&recording, &Selection::new(&recording))
+        };
+        let text = format!("alloc w 100 parameter\n{}{}", step(0), step(1));
+        assert_eq!(kept_of(&text), [[7.0, 110.0], [13.0, 120.0]]);
+        let failed = format!("{text}step 2\nphase forward\nalloc b 50\noom 999 free=0\n");
+        assert_eq!(kept_of(&failed), kept_of(&text));
+        assert!(kept_of("alloc w 100\nstep 0\nphase forward\noom 999 free=0\n").is_empty());
+    }
 
     #[test]
     fn the_pointer_takes_hold_of_edges_of_the_inside_or_of_a_new_part() {

@@ -21,8 +21,6 @@ pub(crate) struct Cell {
     pub is_faint: bool,
     /// Whether the cell is shown as a link.
     pub is_link: bool,
-    /// Whether text that does not fit is truncated at the start instead of the end.
-    pub keeps_end: bool,
 }
 
 /// A column of a report, as a table of the window shows it.

@@ -153,7 +153,11 @@ fn widths(columns: &[ShownColumn<'_>], needed: &[f32], room: f32) -> Vec<f32> {
     let fixed: f32 = own.iter().sum();
     let open = columns.iter().filter(|column| column.width == 0.0).count().max(1) as f32;
     let has_bars = columns.iter().any(|column| column.has_bars);
-    let mut share = ((room - fixed) / open).max(theme::MIN_OPEN_COLUMN);
+    let mut share = (room - fixed) / open;
+    if share < theme::MIN_OPEN_COLUMN {
+        // The other columns can be scrolled.
+        share = (room * 0.4).clamp(theme::MIN_OPEN_COLUMN, theme::NAMES_BEFORE_BARS);
+    }
     if has_bars {
         // Bars get most of what names do not need.
         share -= (share - theme::NAMES_BEFORE_BARS).max(0.0) * 0.75;

@@ -88,7 +88,11 @@ impl Frame<'_> {
                 Some(false) => " ^",
                 None => "",
             };
-            let colour = if order.is_some() || response.hovered() { shades.strong } else { shades.faint };
+            let colour = match index {
+                _ if order.is_some() || response.hovered() => shades.strong,
+                0 => shades.text(),
+                _ => shades.faint,
+            };
             let painter = ui.painter().with_clip_rect(place);
             let format = egui::TextFormat::simple(FontId::proportional(12.0), colour);
             let text = format!("{title}{mark}");
@@ -255,11 +259,12 @@ fn cell_ui(ui: &Ui, whole: Rect, seen: Rect, column: &ShownColumn<'_>, cell: &Ce
     let colour = match cell {
         Cell { is_link: true, .. } => ui.visuals().hyperlink_color,
         Cell { is_faint: true, .. } => shades.faint,
-        _ => shades.strong,
+        _ if column.data.unit.is_numeric() => shades.strong,
+        _ => shades.text(),
     };
     let format = egui::TextFormat::simple(FontId::proportional(13.0), colour);
     let room = (whole.right() - left - 6.0).max(8.0);
-    let text = fitted(ui, &cell.text, &format.font_id, room, cell.keeps_end).unwrap_or_default();
+    let text = fitted(ui, &cell.text, &format.font_id, room).unwrap_or_default();
     let is_shortened = *text != *cell.text;
     let galley = fit::line(&painter, text, format, room);
     let is_cut = is_shortened || galley.elided || seen.width() + 0.5 < whole.width();

@@ -20,12 +20,10 @@ pub(crate) struct Shades {
     pub faint: Color32,
     /// Important text.
     pub strong: Color32,
-    /// The peak's marker.
+    /// The peak's marker, and the outline of the pinned block.
     pub peak: Color32,
     /// Text on the peak's marker.
     pub on_peak: Color32,
-    /// The pinned block's outline.
-    pub pinned: Color32,
     /// The line of the moment under the pointer.
     pub cursor: Color32,
     /// The marks A and B, the ruler, and the range between them.
@@ -55,7 +53,6 @@ impl Shades {
                 strong: Color32::from_rgb(0xf2, 0xf4, 0xf7),
                 peak: Color32::from_rgb(0xff, 0xff, 0xff),
                 on_peak: Color32::from_rgb(0x12, 0x14, 0x18),
-                pinned: Color32::from_rgb(0xff, 0xff, 0xff),
                 cursor: Color32::from_rgb(0xc8, 0xce, 0xd6),
                 mark: Color32::from_rgb(0x6f, 0xe0, 0xff),
                 step_border: Color32::from_rgb(0x6b, 0x74, 0x80),
@@ -88,7 +85,6 @@ impl Shades {
                 strong: Color32::from_rgb(0x10, 0x14, 0x1a),
                 peak: Color32::from_rgb(0x10, 0x14, 0x1a),
                 on_peak: Color32::from_rgb(0xff, 0xff, 0xff),
-                pinned: Color32::from_rgb(0x00, 0x00, 0x00),
                 cursor: Color32::from_rgb(0x3a, 0x44, 0x50),
                 mark: Color32::from_rgb(0x00, 0x62, 0x9b),
                 step_border: Color32::from_rgb(0x8a, 0x94, 0xa0),
@@ -136,11 +132,15 @@ impl Shades {
             strong: ink,
             peak: ink,
             on_peak: paper,
-            pinned: ink,
             cursor: ink,
             step_border: soft,
             ..self
         }
+    }
+
+    /// The colour of text that is neither important nor an explanation.
+    pub(crate) fn text(&self) -> Color32 {
+        self.faint.lerp_to_gamma(self.strong, 0.6)
     }
 
     /// The colour of a phase in its lane.

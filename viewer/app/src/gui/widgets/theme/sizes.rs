@@ -25,7 +25,7 @@ pub(crate) const FIGURE_WIDTH: f32 = 76.0;
 /// Width of a column of differences without bars, in points.
 pub(crate) const DIFFERENCE_WIDTH: f32 = 96.0;
 /// Height of a row in tables, in points.
-pub(crate) const ROW_HEIGHT: f32 = 19.0;
+pub(crate) const ROW_HEIGHT: f32 = 20.0;
 /// Height of the name of the horizontal axis below the ticks, in points.
 pub(crate) const AXIS_NAME_HEIGHT: f32 = 8.0;
 /// Minimum height of the timeline's plot, in points.
@@ -106,8 +106,6 @@ pub(crate) const TIMELINE_ABOVE_FAILURE: f32 = 165.0;
 pub(crate) const FAILURE_WITH_SUMS: f32 = 360.0;
 /// Minimum height of the map below the analysis of a failed request, in points.
 pub(crate) const MAP_BELOW_FAILURE: f32 = 124.0;
-/// Minimum width at which the analysis of a failed request has three columns, in points.
-pub(crate) const OOM_PANEL_WIDE: f32 = 1100.0;
 /// Width of the table of segments beside the map, in points.
 pub(crate) const SEGMENTS_TABLE_WIDTH: f32 = 770.0;
 /// Minimum height of the Moment panel, in points; with less space it scrolls.
