@@ -1,4 +1,4 @@
-//! Keyboard: Tab reaches every control of the views of a moment, and each has a name for screen readers.
+//! Keyboard: Tab reaches every control of every view, and each has a name for screen readers.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use highwater_app::command::Command;
 use highwater_app::gui::App;
 use highwater_notation::trace_from_text;
 
-use super::harness::{STEPS, harness, run, settle};
+use super::harness::{STEPS, harness, run, settle, steps};
 
 /// The roles and names of controls, of all or only of the focused one.
 fn controls(harness: &Harness<'_, App>, is_focused: bool) -> BTreeSet<String> {
@@ -45,7 +45,7 @@ fn walk(harness: &mut Harness<'_, App>, view: &str) {
 }
 
 #[test]
-fn tab_reaches_every_control_of_the_views_of_a_moment_and_each_has_a_name() {
+fn tab_reaches_every_control_of_every_view_and_each_has_a_name() {
     walk(&mut harness(None), "first screen");
     let failed = format!("{STEPS}\nsegment_alloc 0x10000000 4096 large\noom 900 free=7 #linear < forward < main");
     let views = [
@@ -55,6 +55,9 @@ fn tab_reaches_every_control_of_the_views_of_a_moment_and_each_has_a_name() {
         Command::ShowKept,
         Command::ShowSegments,
         Command::ShowEvents,
+        Command::ShowExplain,
+        Command::ShowWhatIf,
+        Command::ShowPlan,
     ];
     for command in views {
         let mut harness = harness(Some(trace_from_text(&failed).unwrap()));
@@ -64,4 +67,7 @@ fn tab_reaches_every_control_of_the_views_of_a_moment_and_each_has_a_name() {
         settle(&mut harness);
         walk(&mut harness, command.name());
     }
+    let mut harness = harness(Some(steps()));
+    run(&mut harness, Command::Compare);
+    walk(&mut harness, "comparison");
 }

@@ -46,41 +46,37 @@ pub fn counted_outside(bytes: u64) -> Option<String> {
 /// Returns the result of a search for plans as a sentence.
 pub fn answer(search: &Search, budget: Budget) -> String {
     match search.plans.first() {
-        _ if search.fits_as_is => fits_as_is(search, budget),
+        _ if search.fits_as_is => {
+            let free = budget.capacity().saturating_sub(search.as_is.reserved);
+            let figures = format!("{}, {} free", peaks(&search.as_is), format_bytes(free));
+            fits_with("as it is", &figures, search, budget)
+        }
         Some(plan) => fits(&plan.setup, &plan.trial, search, budget),
         None => does_not_fit(search, budget),
     }
 }
 
-fn fits_as_is(search: &Search, budget: Budget) -> String {
-    let Trial { requested, reserved, .. } = search.as_is;
-    let [requested, reserved, free] =
-        [requested, reserved, budget.capacity().saturating_sub(reserved)].map(format_bytes);
+/// Returns a sentence that states that the step fits with `setup`, with the certainty of `search`.
+pub fn fits(setup: &Setup, trial: &Trial, search: &Search, budget: Budget) -> String {
+    let figures = format!("{}, {} before", peaks(trial), format_bytes(search.as_is.reserved));
+    fits_with(&format!("with {}", name(setup)), &figures, search, budget)
+}
+
+fn fits_with(how: &str, figures: &str, search: &Search, budget: Budget) -> String {
     let budget = budget.text();
-    let figures = format!("{requested} requested and {reserved} reserved at the peak, {free} free");
     match &search.reach {
-        Reach::End => format!("Fits in {budget} as it is: {figures}."),
+        Reach::End => format!("Fits in {budget} {how}: {figures}."),
         Reach::FailedRequest => format!(
-            "Gets past the request that failed in {budget} as it is; the step may need more. Up to there: {figures}."
+            "Gets past the request that failed in {budget} {how}; the step may need more. Up to there: {figures}."
         ),
-        Reach::Recorded(why) => format!("{NOT_CONFIRMED} in {budget} as it is: {why}. As far as recorded: {figures}."),
+        Reach::Recorded(why) => format!("{NOT_CONFIRMED} in {budget} {how}: {why}. As far as recorded: {figures}."),
     }
 }
 
-/// Returns a sentence that states that the step fits with `setup`, with the certainty of `search`.
-pub fn fits(setup: &Setup, trial: &Trial, search: &Search, budget: Budget) -> String {
-    let [requested, before] = [trial.requested, search.as_is.requested].map(format_bytes);
-    let (budget, name) = (budget.text(), name(setup));
-    let figures = format!("{requested} requested at the peak, {before} before");
-    match &search.reach {
-        Reach::End => format!("Fits in {budget} with {name}: {figures}."),
-        Reach::FailedRequest => format!(
-            "Gets past the request that failed in {budget} with {name}; the step may need more. Up to there: {figures}."
-        ),
-        Reach::Recorded(why) => {
-            format!("{NOT_CONFIRMED} in {budget} with {name}: {why}. As far as recorded: {figures}.")
-        }
-    }
+/// Formats the peaks of a run: first reserved memory, which decides whether it fits.
+pub(crate) fn peaks(trial: &Trial) -> String {
+    let [reserved, requested] = [trial.reserved, trial.requested].map(format_bytes);
+    format!("{reserved} reserved at the peak ({requested} requested)")
 }
 
 fn does_not_fit(search: &Search, budget: Budget) -> String {
@@ -192,7 +188,6 @@ pub fn costs(proof: Proof, class: Class, [flops, moved]: [Option<f64>; 2]) -> St
     let work =
         more(flops).map(|text| format!("{text} FLOPs")).or(more(moved).map(|text| format!("{text} memory traffic")));
     match (class, work) {
-        (Class::Free, _) => "nothing".to_owned(),
         (Class::Slower, Some(work)) => work,
         (Class::LessPrecise | Class::OtherTraining, Some(work)) => format!("{}, {work}", class.about()),
         (_, _) => class.about().to_owned(),
@@ -217,10 +212,10 @@ pub fn changes_table(lines: &[PlanLine], proof: Proof, has_times: bool) -> Table
         Column::number("flops_share", "", |row| lines[row].shares[0]).in_files(),
         Column::number("moved_share", "", |row| lines[row].shares[1]).in_files(),
         if has_times { times } else { times.in_files() },
-        Column::bytes("peak_bytes", "requested then", move |row| trial(row).requested),
-        Column::nested("peak_at", peak_at),
+        Column::bytes("reserved_bytes", "reserved then", move |row| trial(row).reserved),
         Column::bytes("allocated_bytes", "", move |row| trial(row).allocated).in_files(),
-        Column::bytes("reserved_bytes", "reserved", move |row| trial(row).reserved),
+        Column::bytes("peak_bytes", "requested", move |row| trial(row).requested),
+        Column::nested("peak_at", peak_at),
         Column::shown_alone("peak in", false, |row| lines[row].step_and_phase()).optional(),
     ];
     Table::new(lines.len(), columns)

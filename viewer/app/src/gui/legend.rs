@@ -371,7 +371,7 @@ impl Chip {
     }
 
     /// Shows the chip like [`show`](Self::show); if `sense` includes clicks, the chip is a button.
-    fn show_as(self, ui: &mut Ui, sign: impl Fn(&Painter, Rect), sense: Sense) -> Response {
+    pub(crate) fn show_as(self, ui: &mut Ui, sign: impl Fn(&Painter, Rect), sense: Sense) -> Response {
         let (rect, response) = ui.allocate_exact_size(vec2(self.width(), theme::ROW_HEIGHT), sense);
         let role = if sense.senses_click() { Role::Button } else { Role::Label };
         if response.has_focus() || (sense.senses_click() && response.hovered()) {

@@ -415,7 +415,10 @@ impl OpenFile {
     /// all blocks if they are already selected.
     fn legend_ui(&mut self, ui: &mut Ui, has_lines: bool) -> Option<Action> {
         let (moment, reason) = self.moment();
-        let (position, when) = (moment.position(), legend::at_text(&moment, reason == Reason::Peak));
+        let (position, mut when) = (moment.position(), legend::at_text(&moment, reason == Reason::Peak));
+        if reason == Reason::Peak && self.recording.run.is_some() {
+            "At the peak of this part:".clone_into(&mut when);
+        }
         // A low timeline needs the room itself.
         let is_low = ui.available_height() < theme::MIN_WITH_TOTALS;
         if let Some(picture) = self.timeline.picture() {

@@ -109,8 +109,8 @@ impl PlanReport {
             Column::text("class", "costs", |row| Value::of(plans[row].class)).shown(costs),
             Column::number("work_share", "", |row| self.work_share(&plans[row])).in_files(),
             Column::number("flops_share", "", |row| shares(&self.search, &plans[row])[0]).in_files(),
-            Column::bytes("peak_bytes", "requested", |row| plans[row].trial.requested),
             Column::bytes("reserved_bytes", "reserved", |row| plans[row].trial.reserved),
+            Column::bytes("peak_bytes", "requested", |row| plans[row].trial.requested),
         ];
         Table::new(plans.len(), columns)
     }
@@ -317,7 +317,7 @@ fn simulated_again(proven: &Proven, budget: Budget) -> String {
     }
     let as_predicted = if proven.as_predicted { "as predicted" } else { "not exactly as predicted" };
     format!(
-        "The program was simulated again with this, on a device of {device}: it fits, with {requested} requested and \
-         {reserved} reserved, {as_predicted}.{condition}"
+        "The program was simulated again with this, on a device of {device}: it fits, with {reserved} reserved and \
+         {requested} requested, {as_predicted}.{condition}"
     )
 }

@@ -5,18 +5,20 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use eframe::egui::{
-    Align2, Context, CursorIcon, FontId, Painter, Pos2, Rect, Role, Sense, Stroke, Ui, WidgetInfo, pos2, vec2,
+    Align, Align2, Context, CursorIcon, FontId, Label, Layout, Pos2, Rect, RichText, Role, Sense, Stroke, Ui,
+    WidgetInfo, pos2, vec2,
 };
 use highwater_analysis::{Metric, SoughtStep};
-use highwater_snapshots::{DeviceId, format_bytes, format_count};
+use highwater_snapshots::{DeviceId, count_of, format_bytes, format_count};
 
 use crate::Recording;
+use crate::figures::moment::total_name;
 use crate::gui::views::run_chart::column_shapes;
 use crate::gui::widgets::{Cancel, Memo, Query, Shades, computed, theme};
 use crate::session::run::{Run, RunColumn};
 
-/// Height of the view, in points.
-const HEIGHT: f32 = 64.0;
+/// Height of the columns, in points.
+const HEIGHT: f32 = 46.0;
 
 /// The overview of a long recording.
 #[derive(Debug)]
@@ -191,17 +193,23 @@ impl RunView {
         (device, metric): (DeviceId, Metric),
     ) -> Option<Range<u64>> {
         let shades = Shades::in_ui(ui);
-        let (whole, response) = ui.allocate_exact_size(vec2(ui.available_width(), HEIGHT), Sense::click_and_drag());
-        response.widget_info(|| WidgetInfo::labeled(Role::Slider, true, label(run, shown)));
-        let rect = Rect::from_min_max(pos2(whole.left() + theme::AXIS_WIDTH, whole.top() + 2.0), whole.max);
-        let pixels = (rect.width() * ui.ctx().pixels_per_point()).max(1.0) as usize;
+        let pixels = ((ui.available_width() - theme::AXIS_WIDTH) * ui.ctx().pixels_per_point()).max(1.0) as usize;
         let count = run.columns_in(&(0..run.events()), pixels);
         let key = (device, metric, count, run.events());
         let columns = self.columns.get(key, |_| run.columns(device, metric, &(0..run.events()), count));
+        let peak = columns.iter().copied().reduce(|peak, next| if next.bytes > peak.bytes { next } else { peak });
+        let peak = peak.unwrap_or_default();
+        head_ui(ui, run, shown, (&peak, metric));
+        let (whole, response) = ui.allocate_exact_size(vec2(ui.available_width(), HEIGHT), Sense::click_and_drag());
+        response.widget_info(|| WidgetInfo::labeled(Role::Slider, true, label(run, shown)));
+        let rect = whole.with_min_x(whole.left() + theme::AXIS_WIDTH);
         let place = Place { rect, events: run.events().max(1) };
         let painter = ui.painter_at(whole);
-        let peak = paint_strip(&painter, &place, columns, metric, &shades);
-        paint_legend(&painter, whole, rect, run, peak, &shades);
+        let points_per_byte = f64::from(rect.height() - 4.0) / peak.bytes.max(1) as f64;
+        painter.extend(column_shapes(rect, points_per_byte, columns, metric, &shades));
+        painter.vline(place.x(peak.event), rect.y_range(), Stroke::new(1.0, shades.peak));
+        let (top, font) = (pos2(rect.left() - 6.0, rect.top()), FontId::proportional(11.0));
+        painter.text(top, Align2::RIGHT_TOP, format_bytes(peak.bytes), font, shades.faint);
         let part = place.x(shown.start)..=place.x(shown.end);
         let brush = Rect::from_x_y_ranges(part, rect.y_range()).expand2(vec2(1.0, 0.0));
         painter.rect(
@@ -236,7 +244,7 @@ impl RunView {
             let (least, bytes) = column.map_or((0, 0), |column| (column.least, column.bytes));
             let step = run.step_at(event).map_or_else(String::new, |step| format!("step {step}, "));
             response.clone().on_hover_text_at_pointer(format!(
-                "{step}event {}: {} to {}\nClick to show the part here; drag to choose a part.",
+                "{step}event {}: {} to {}, faint above the smallest\nClick to show the part here; drag to choose a part.",
                 format_count(event),
                 format_bytes(least),
                 format_bytes(bytes)
@@ -293,39 +301,15 @@ impl Place {
     }
 }
 
-/// Paints the columns and the peak; returns the highest column.
-fn paint_strip(
-    painter: &Painter,
-    place: &Place,
-    columns: &[RunColumn],
-    metric: Metric,
-    shades: &Shades,
-) -> Option<RunColumn> {
-    let peak = columns.iter().copied().reduce(|peak, next| if next.bytes > peak.bytes { next } else { peak })?;
-    let rect = place.rect;
-    let points_per_byte = f64::from(rect.height() - 4.0) / peak.bytes.max(1) as f64;
-    painter.extend(column_shapes(rect, points_per_byte, columns, metric, shades));
-    painter.vline(place.x(peak.event), rect.y_range(), Stroke::new(1.0, shades.peak));
-    Some(peak)
-}
-
-/// Formats a number of events in millions: with a decimal below a hundred millions.
-fn millions(events: u64) -> String {
-    match events {
-        ..100_000_000 => format!("{}.{}", events / 1_000_000, events / 100_000 % 10),
-        _ => format_count(events / 1_000_000),
-    }
-}
-
-/// Paints the size of the peak, the meaning of pale areas, and the length of the run next to the columns.
-fn paint_legend(painter: &Painter, whole: Rect, rect: Rect, run: &Run, peak: Option<RunColumn>, shades: &Shades) {
-    let font = FontId::proportional(11.0);
-    let text = |row: f32, text: String| {
-        let place = pos2(rect.left() - 6.0, whole.top() + 4.0 + row * 14.0);
-        painter.text(place, Align2::RIGHT_TOP, text, font.clone(), shades.faint);
-    };
-    text(0.0, peak.map_or_else(String::new, |peak| format_bytes(peak.bytes)));
-    text(1.0, "pale: above".to_owned());
-    text(2.0, "the smallest".to_owned());
-    text(3.0, format!("{} M events", millions(run.events())));
+/// Shows above the overview what it and the timeline below it are about.
+fn head_ui(ui: &mut Ui, run: &Run, shown: &Range<u64>, (peak, metric): (&RunColumn, Metric)) {
+    let (events, size, at) = (count_of(run.events(), "event"), format_bytes(peak.bytes), format_count(peak.event));
+    let [first, last] = [shown.start, shown.end.saturating_sub(1)].map(format_count);
+    let part = RichText::new(format!("Timeline below: events {first} to {last}"));
+    ui.horizontal(|ui| {
+        ui.strong("Whole recording");
+        ui.weak(format!("{events}; peak {size} {} at event {at}", total_name(metric)));
+        let part = Label::new(part.color(Shades::in_ui(ui).cursor)).truncate();
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| ui.add(part));
+    });
 }

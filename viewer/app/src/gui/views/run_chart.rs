@@ -113,7 +113,7 @@ impl RunChart {
         paint_peak(ui.painter(), &frame, at, (&self.peak, &text), (&mut labels, is_above), &shades);
         let capacity = self.summary.capacity_bytes;
         paint_capacity(ui.painter(), &frame, capacity, &mut labels, is_above, &shades);
-        let note = "each column: the largest total of its events, pale above the smallest";
+        let note = "each column: solid up to the smallest total of its events, faint up to the largest";
         paint_note(ui.painter(), &frame, note, &mut labels, is_above, &shades);
         self.room = Some(frame.rect);
     }
@@ -167,10 +167,16 @@ fn bytes_leaked(source: &Source<'_>, peak: &Moment, leaks: &Leaks) -> Option<u64
 }
 
 /// The opacity of the part of a column above its smallest total.
-const SWING: f32 = 0.45;
+const SWING: f32 = 0.6;
+
+/// The categories from the bottom up: first what stays from step to step, which is about the smallest total.
+const UPWARDS: [Category; Category::ALL.len()] = {
+    use Category::{Activation, Buffer, Gradient, Input, OptimizerState, Parameter, Temporary, Unknown, Workspace};
+    [Parameter, Buffer, OptimizerState, Input, Activation, Gradient, Temporary, Workspace, Unknown]
+};
 
 /// Returns the columns as bars that start at the lower edge of `rect`, divided by category if the categories add up to
-/// the total, and paler above the column's smallest total. Equal neighbours are merged.
+/// the total, and faint above the column's smallest total. Equal neighbours are merged.
 pub(super) fn column_shapes(
     rect: Rect,
     points_per_byte: f64,
@@ -183,11 +189,7 @@ pub(super) fn column_shapes(
         metric == Metric::Requested
             && column.by_category.iter().map(|bytes| u128::from(*bytes)).sum::<u128>() == u128::from(column.bytes)
     };
-    let is_alike = |one: &RunColumn, other: &RunColumn| {
-        (one.bytes, one.least) == (other.bytes, other.least)
-            && is_divided(one) == is_divided(other)
-            && (!is_divided(one) || one.by_category == other.by_category)
-    };
+    let is_alike = |one: &RunColumn, other: &RunColumn| RunColumn { event: one.event, ..*other } == *one;
     let (mut shapes, mut from) = (Vec::new(), 0);
     for alike in columns.chunk_by(is_alike) {
         let (column, to) = (&alike[0], from + alike.len());
@@ -204,8 +206,9 @@ pub(super) fn column_shapes(
             below += bytes;
         };
         if is_divided(column) {
-            let present = Category::ALL.iter().filter(|category| column.by_category[**category as usize] > 0);
-            present.for_each(|category| bar(column.by_category[*category as usize], theme::category(*category)));
+            for category in UPWARDS {
+                bar(column.by_category[category as usize], theme::category(category));
+            }
         } else {
             bar(column.bytes, shades.faint.gamma_multiply(0.5));
         }

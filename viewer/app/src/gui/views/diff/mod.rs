@@ -397,7 +397,7 @@ impl DiffView {
         let bytes = moments.map(|moment| moment.bytes);
         ui.horizontal(|ui| {
             let text = headline::difference_text(names, bytes, self.choices.at == [DiffAt::Peak; 2]);
-            let response = ui.label(RichText::new(text).strong().size(18.0));
+            let response = ui.label(RichText::new(text).strong().size(theme::ANSWER_SIZE));
             let ([a, b, delta], metric) = (compared(bytes), total_name(self.choices.metric));
             let words = format!("A {a}  ·  B {b}  ·  B − A: {delta} {metric}");
             response.widget_info(|| WidgetInfo::labeled(Role::Label, true, &words));

@@ -9,15 +9,18 @@ use super::job::Explained;
 use super::{Looks, only};
 use crate::gui::views::view::Action;
 use crate::gui::widgets::{
-    Cell, ShownColumn, ShownTable, TableState, exact_height_ui, labelled_button_ui, note_ui, step_and_phase, table_ui,
-    theme, when,
+    Cell, ShownColumn, ShownTable, TableState, exact_height_ui, labelled_button_ui, note_ui, quiet_ui, step_and_phase,
+    table_ui, theme, when,
 };
-use crate::report::Column;
+use crate::report::{Column, column_of};
 
 /// Minimum width of a card, in points.
 const CARD_WIDTH: f32 = 320.0;
 /// Minimum width at which the table of removals shows all columns, in points.
 const ROOM_FOR_ALL: f32 = 540.0;
+
+/// The caption of the removals, with the reason parts are missing there.
+const REMOVED: &str = "One removed after another; parameters, optimizer state, buffers and inputs are needed.";
 
 /// Maximum number of cards side by side.
 const CARDS: usize = 3;
@@ -32,6 +35,9 @@ pub(super) fn cards_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_
     }
     let most = ((ui.available_width() / CARD_WIDTH) as usize).clamp(1, CARDS);
     let cards = explanation.advice.len().div_ceil(explanation.advice.len().div_ceil(most));
+    let peak = explanation.peak.bytes;
+    let sizes = |one: &Advice| one.saving(peak).map_or([one.bytes; 2], |saving| [saving, peak - saving]);
+    let size = column_of(explanation.advice.iter().flat_map(sizes));
     let mut action = None;
     for (row, advice) in explanation.advice.chunks(cards).enumerate() {
         // Cards side by side are equally high, with their buttons at the end, which takes a frame to know.
@@ -46,7 +52,7 @@ pub(super) fn cards_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_
                 let number = row * cards + column + 1;
                 let card = |ui: &mut Ui| {
                     let rest = height - *own;
-                    let action = card_ui(ui, (number, rest), one, explanation.peak.bytes, (filter, can_click));
+                    let action = card_ui(ui, (number, rest), one, figure(one, peak, &size), (filter, can_click));
                     *own = (ui.min_rect().height() - rest).round();
                     action
                 };
@@ -65,16 +71,16 @@ pub(super) fn cards_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_
 
 /// Returns the saving of the advice, and the peak that remains; if these are unknown, the size of the blocks in a faint
 /// colour.
-fn figure(advice: &Advice, peak: u64) -> (RichText, String) {
+fn figure(advice: &Advice, peak: u64, size: impl Fn(u64) -> String) -> (RichText, String) {
     let Some(saving) = advice.saving(peak) else {
-        return (RichText::new(format_bytes(advice.bytes)).weak(), "affected".to_owned());
+        return (RichText::new(size(advice.bytes)).weak(), "affected".to_owned());
     };
     let what = match &advice.without {
         _ if advice.peak_with.is_some() => "peak with it",
         Some(without) if without.is_state => "without it",
         _ => "peak without it",
     };
-    (RichText::new(format!("−{}", format_bytes(saving))).strong(), format!("{} {what}", format_bytes(peak - saving)))
+    (RichText::new(format!("−{}", size(saving))).strong(), format!("{} {what}", size(peak - saving)))
 }
 
 /// Shows a card: its subject and the saving, then the advice, and after `rest` points the buttons.
@@ -82,11 +88,10 @@ fn card_ui(
     ui: &mut Ui,
     (number, rest): (usize, f32),
     advice: &Advice,
-    peak: u64,
+    (figure, caption): (RichText, String),
     (filter, can_click): (&Filter, bool),
 ) -> Option<Action> {
     ui.set_width(ui.available_width());
-    let (figure, caption) = figure(advice, peak);
     ui.strong(advice.remedy.subject());
     ui.horizontal(|ui| {
         ui.label(figure.size(18.0));
@@ -148,13 +153,13 @@ pub(super) fn removals_ui(
     // In little space, the peak that is left leads to where it is.
     let is_narrow = ui.available_width() < ROOM_FOR_ALL;
     let mut without = Column::bytes("peak_without", "peak without it", |row| left(row).bytes)
-        .wide(140.0, "The peak without this part and all parts above it. Press Enter to go there.")
+        .wide(120.0, "The peak without this part and all parts above it. Press Enter to go there.")
         .look(|row, cell| Cell { share: share(row), is_link: is_narrow, ..cell });
     if is_narrow {
         without = without.tip(go_to);
     }
     let columns = [
-        Column::text("removed", "without, one after another", name)
+        Column::text("removed", "without", name)
             .wide(0.0, "Parts removed one after another, each time the one that lowers the remaining peak most.")
             .look(|row, cell| Cell { swatch: category(row), ..cell }),
         Column::bytes("bytes_at_peak", "size", |row| removed(row).map(|removal| removal.bytes_at_peak))
@@ -167,6 +172,7 @@ pub(super) fn removals_ui(
     ];
     let rows = ShownTable::new(removals.len() + 1, columns.map(ShownColumn::fixed));
     let rows = rows.narrowed(if is_narrow { &[0, 2] } else { &[0, 1, 2, 3] });
+    quiet_ui(ui, REMOVED);
     let height = (removals.len() + 2) as f32 * theme::ROW_HEIGHT + 4.0;
     let touched = exact_height_ui(ui, height, |ui| table_ui(ui, "Removals", &rows, state));
     let linked = touched.chosen.filter(|_| touched.column == Some(rows.columns.len() - 1));

@@ -12,6 +12,7 @@ use crate::figures::moment::total_name;
 use crate::gui::legend::Chip;
 use crate::gui::views::view::Action;
 use crate::gui::widgets::{Shades, fit, theme};
+use crate::report::column_of;
 
 /// Pieces below this share of the whole, in thousandths, are combined in the legend.
 const MIN_ENTRY: u64 = 4;
@@ -40,13 +41,14 @@ pub(super) fn bar_ui(
     let of = if peak.is_state { "state" } else { "peak" };
     bar.widget_info(|| WidgetInfo::labeled(Role::Group, true, format!("Composition of the {of}: {count}, {whole}")));
     let mut action = None;
+    let condition = |piece: PeakPiece| piece.condition().filter(|_| can_click);
+    let sense = |piece: PeakPiece| if condition(piece).is_some() { Sense::click() } else { Sense::hover() };
     let mut piece_ui = |ui: &Ui, response: Response, (piece, bytes): (PeakPiece, u64)| {
         let label = label_of(&name(piece), piece, bytes, peak);
-        let Some(condition) = piece.condition().filter(|_| can_click) else {
+        let Some(condition) = condition(piece) else {
             response.widget_info(|| WidgetInfo::labeled(Role::Image, true, &label));
             return drop(response.on_hover_text(label));
         };
-        let response = response.interact(Sense::click());
         let is_chosen = is_in_force(&condition, filter);
         response.widget_info(|| WidgetInfo::selected(Role::Button, true, is_chosen, &label));
         if response.hovered() || response.has_focus() || is_chosen {
@@ -60,15 +62,15 @@ pub(super) fn bar_ui(
     let mut before = 0_u64;
     let x = |bytes: u64| rect.left() + (f64::from(rect.width()) * bytes as f64 / composition.bytes as f64) as f32;
     let is_entry = |bytes: u64| u128::from(bytes) * 1000 >= u128::from(composition.bytes) * u128::from(MIN_ENTRY);
-    let mut rest = Vec::new();
-    for (row, (piece, bytes, colour)) in pieces.into_iter().enumerate() {
+    let (mut rest, size) = (Vec::new(), column_of(pieces.iter().map(|(_, bytes, _)| *bytes)));
+    for (row, &(piece, bytes, colour)) in pieces.iter().enumerate() {
         let place = Rect::from_x_y_ranges(x(before)..=x(before + bytes), rect.y_range());
         before += bytes;
         paint(ui.painter(), place, (piece, colour), &shades);
         let part = part_of(piece, bytes, peak).map_or_else(String::new, |share| format!("  {share}"));
-        let amount = format!("{}{part}", format_bytes(bytes));
+        let amount = format!("{}{part}", size(bytes));
         if label_ui(ui, place, &format!("{}  {amount}", name(piece)), colour) || !is_entry(bytes) {
-            piece_ui(ui, ui.interact(place, bar.id.with(row), Sense::hover()), (piece, bytes));
+            piece_ui(ui, ui.interact(place, bar.id.with(row), sense(piece)), (piece, bytes));
         } else {
             rest.push((piece, bytes, colour, amount));
         }
@@ -80,7 +82,7 @@ pub(super) fn bar_ui(
         ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
         for (piece, bytes, colour, amount) in rest {
             let sign = |painter: &Painter, rect: Rect| paint(painter, rect, (piece, colour), &shades);
-            let chip = Chip::new(ui, &name(piece), &amount, true).show(ui, sign);
+            let chip = Chip::new(ui, &name(piece), &amount, true).show_as(ui, sign, sense(piece));
             piece_ui(ui, chip, (piece, bytes));
         }
     });

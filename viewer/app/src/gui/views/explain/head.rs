@@ -10,7 +10,7 @@ use crate::Recording;
 use crate::figures::moment::{peak_name, total_name};
 use crate::gui::views::group_keys::{self, absent_reason, group_keys};
 use crate::gui::views::view::{Action, ViewContext};
-use crate::gui::widgets::{Shades, failed_requests, labelled_button_ui, when};
+use crate::gui::widgets::{Shades, failed_requests, labelled_button_ui, theme, when};
 
 /// Shows the size and the moment of the peak.
 pub(super) fn head_ui(
@@ -24,9 +24,10 @@ pub(super) fn head_ui(
     let mut action = None;
     ui.horizontal_wrapped(|ui| {
         let name = format!("{} {}", peak_name(peak), format_bytes(peak.bytes));
-        ui.label(RichText::new(name).size(18.0).strong());
+        ui.label(RichText::new(name).size(theme::ANSWER_SIZE).strong());
         let when = if peak.is_state { String::new() } else { format!(", {}", when(peak)) };
-        ui.weak(format!("{}{when}", total_name(peak.metric)));
+        let of_all = if context.recording.run.is_some() { " in the whole recording" } else { "" };
+        ui.weak(format!("{}{of_all}{when}", total_name(peak.metric)));
         if can_click {
             let tooltip = "Pin the moment of this peak, and show it in the timeline.";
             if labelled_button_ui(ui, "Go there", "Go to the explained peak", tooltip) {

@@ -22,7 +22,7 @@ use groups::Groups;
 use job::{Explained, Key, Keys};
 
 /// Width of the groups' table in points. If more is available, the removals beside it use the rest.
-const GROUPS_WIDTH: f32 = 880.0;
+const GROUPS_WIDTH: f32 = 800.0;
 /// Minimum and maximum width of the removals, in points.
 const REMOVALS_WIDTHS: [f32; 2] = [340.0, 580.0];
 /// Minimum height of the groups beside the removals, in points: keys, four rows and the total.
@@ -137,7 +137,7 @@ impl RecordingView for ExplainView {
     }
 
     fn panel(&self) -> (&'static str, f32) {
-        ("explanation", theme::EXPLAIN_HEIGHT)
+        ("explanation", theme::ANSWERS_HEIGHT)
     }
 }
 

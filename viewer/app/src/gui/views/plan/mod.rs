@@ -38,7 +38,7 @@ const LOOK: CurveLook = CurveLook {
     drawn: [Metric::Requested, Metric::Reserved],
     predicted: "with the plan",
     limit: None,
-    marked: Some(Metric::Requested),
+    marked: Some(Metric::Reserved),
     top: None,
 };
 
@@ -121,7 +121,7 @@ impl RecordingView for PlanView {
     }
 
     fn panel(&self) -> (&'static str, f32) {
-        ("plan", theme::WHATIF_HEIGHT)
+        ("plan", theme::ANSWERS_HEIGHT)
     }
 
     fn focus(&mut self) {
@@ -211,7 +211,7 @@ impl PlanView {
             let (verdict, rest) = text.split_at(text.find(&budget).map_or(0, |at| at + budget.len()));
             ui.horizontal(|ui| {
                 let colour = if fits == Some(true) { shades.strong } else { shades.warning };
-                let response = ui.label(RichText::new(verdict).size(20.0).color(colour));
+                let response = ui.label(RichText::new(verdict).size(theme::ANSWER_SIZE).color(colour));
                 response.widget_info(|| WidgetInfo::labeled(Role::Label, true, &text));
                 answer_ui(ui, rest.trim_start_matches([':', ';', ' ']), shades.strong);
             });
@@ -345,11 +345,10 @@ fn discard_outcome(outcome: Outcome) {
 /// Returns a sentence that states that the selected changes do not fit.
 fn does_not_fit(chosen: &job::Chosen, reach: &Reach, budget: Budget) -> String {
     format!(
-        "Does not fit in {} with {}: {} requested and {} reserved at the peak{}.",
+        "Does not fit in {} with {}: {}{}.",
         budget.text(),
         name(&chosen.setup),
-        format_bytes(chosen.trial.requested),
-        format_bytes(chosen.trial.reserved),
+        planned::peaks(&chosen.trial),
         planned::up_to(reach)
     )
 }

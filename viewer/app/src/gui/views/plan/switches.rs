@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use eframe::egui::{Checkbox, Grid, Response, Role, Stroke, Ui, WidgetInfo, vec2};
+use eframe::egui::{Align, Checkbox, Grid, Layout, RichText, Role, Stroke, Ui, WidgetInfo, vec2};
 
 use super::job::{Chosen, Found};
 use crate::answers::plan::{Change, PlanLine, Proof, Setup, name, recomputed};
@@ -10,12 +10,12 @@ use crate::figures::planned::{costs, shares};
 use crate::gui::widgets::Shades;
 use crate::report::column_of;
 
-/// Minimum width in points at which the column for the phase of the peak is shown.
-const ROOM_FOR_PLACE: f32 = 560.0;
+/// Minimum width in points at which costs have a column; with less, they are below the names.
+const ROOM_FOR_COSTS: f32 = 500.0;
 /// Width of a column of bytes, with the space before it, in points.
 const BYTES_WIDTH: f32 = 88.0;
-/// Width of the column for the phase of the peak, with the space before it, in points.
-const PHASE_WIDTH: f32 = 136.0;
+/// Width of the column of costs, with the space before it, in points.
+const COSTS_WIDTH: f32 = 172.0;
 /// Minimum width of the column of names, in points.
 const NAME_MIN: f32 = 150.0;
 /// Indentation of the text below a switch, in points.
@@ -75,9 +75,7 @@ impl Switches {
             return false;
         }
         let mut is_switched = false;
-        let has_place = ui.available_width() >= ROOM_FOR_PLACE;
-        let columns = if has_place { 4 } else { 3 };
-        let width = name_width(ui, has_place);
+        let room = room_in(ui);
         let all = || chosen.into_iter().flat_map(|chosen| &chosen.lines);
         let requested = column_of(all().map(|line| line.trial.requested));
         let reserved = column_of(all().map(|line| line.trial.reserved));
@@ -85,18 +83,14 @@ impl Switches {
         // The lines are those of the changes that are on, in the same order.
         let mut next = |is_on: bool| {
             let line = lines.as_mut().filter(|_| is_on).and_then(Iterator::next);
-            let sizes = |line: &PlanLine| [requested(line.trial.requested), reserved(line.trial.reserved)];
+            let sizes = |line: &PlanLine| [reserved(line.trial.reserved), requested(line.trial.requested)];
             line.map(|line| (line, found.proof, sizes(line))).ok_or(if is_on { "…" } else { "off" })
         };
-        Grid::new("changes").num_columns(columns).spacing(vec2(12.0, 3.0)).show(ui, |ui| {
-            for name in ["Change", "Requested", "Reserved", "Peak in"].into_iter().take(columns) {
-                ui.weak(name);
-            }
-            ui.end_row();
+        grid_ui(ui, "Changes", room, |ui| {
             for (change, is_on) in &mut self.changes {
                 let line = next(*is_on);
                 let set = Checkbox::new(is_on, change.name());
-                is_switched |= row_ui(ui, (width, has_place), line, set);
+                is_switched |= change_ui(ui, room, line, set);
             }
             if !self.modules.is_empty() {
                 let on = self.modules.iter().filter(|(_, is_on)| *is_on).count();
@@ -104,7 +98,7 @@ impl Switches {
                 let mut is_on = on == self.modules.len();
                 let is_some = on > 0 && !is_on;
                 let set = Checkbox::new(&mut is_on, &self.recomputed).indeterminate(is_some);
-                if row_ui(ui, (width, has_place), line, set) {
+                if change_ui(ui, room, line, set) {
                     is_switched = true;
                     self.modules.iter_mut().for_each(|(_, module)| *module = is_on);
                 }
@@ -112,13 +106,13 @@ impl Switches {
                 self.is_open ^= ui.small_button(words).on_hover_text("Exclude individual modules.").clicked();
                 ui.end_row();
                 if self.is_open {
-                    is_switched |= self.modules_ui(ui, &found.shares, columns);
+                    is_switched |= self.modules_ui(ui, &found.shares);
                 }
             }
             if let Some((settings, is_on)) = &mut self.settings {
                 let line = next(*is_on);
                 let set = Checkbox::new(is_on, settings.as_str());
-                is_switched |= row_ui(ui, (width, has_place), line, set);
+                is_switched |= change_ui(ui, room, line, set);
             }
         });
         if is_switched {
@@ -130,7 +124,7 @@ impl Switches {
     }
 
     /// Shows a row for each module.
-    fn modules_ui(&mut self, ui: &mut Ui, shares: &HashMap<String, f64>, columns: usize) -> bool {
+    fn modules_ui(&mut self, ui: &mut Ui, shares: &HashMap<String, f64>) -> bool {
         let mut is_switched = false;
         for (path, is_on) in &mut self.modules {
             ui.horizontal(|ui| {
@@ -139,61 +133,88 @@ impl Switches {
                 let share = shares.get(path).map(|share| format!("about +{:.1} % FLOPs", share * 100.0));
                 ui.weak(share.unwrap_or_default());
             });
-            (1..columns).for_each(|_| {
-                ui.label("");
-            });
             ui.end_row();
         }
         is_switched
     }
 }
 
-/// Width of the column of names, in points. Names of many modules are long and wrap.
-pub(super) fn name_width(ui: &Ui, has_place: bool) -> f32 {
-    let figures = 2.0 * BYTES_WIDTH + if has_place { PHASE_WIDTH } else { 0.0 };
-    (ui.available_width() - figures).max(NAME_MIN)
+/// The width of names in points, of which long ones wrap, and whether there is room for a column of costs.
+type Room = (f32, bool);
+
+fn room_in(ui: &Ui) -> Room {
+    let has_costs = ui.available_width() >= ROOM_FOR_COSTS;
+    let others = 2.0 * BYTES_WIDTH + if has_costs { COSTS_WIDTH } else { 0.0 };
+    ((ui.available_width() - others).max(NAME_MIN), has_costs)
 }
 
-/// Shows a cell of `width` points, in which a long name wraps.
-pub(super) fn name_ui<R>(ui: &mut Ui, width: f32, show: impl FnOnce(&mut Ui) -> R) -> R {
-    ui.vertical(|ui| {
-        ui.set_width(width);
-        ui.spacing_mut().item_spacing.y = 0.0;
-        show(ui)
-    })
-    .inner
+/// Shows the rows of `show` below the headings of their columns, of which the first is `name`.
+fn grid_ui(ui: &mut Ui, name: &str, (_, has_costs): Room, show: impl FnOnce(&mut Ui)) {
+    Grid::new(name).spacing(vec2(12.0, 3.0)).show(ui, |ui| {
+        ui.weak(name);
+        if has_costs {
+            ui.weak("Costs");
+        }
+        figure_ui(ui, RichText::new("Reserved").weak());
+        figure_ui(ui, RichText::new("Requested").weak());
+        ui.end_row();
+        show(ui);
+    });
 }
 
-/// Shows the row of a change: its switch with its costs below and its figures, or a text in place of the figures.
-/// Returns whether the user changed the switch.
+/// Shows a cell of bytes, or its heading.
+fn figure_ui(ui: &mut Ui, text: RichText) {
+    let room = vec2(BYTES_WIDTH - 12.0, ui.spacing().interact_size.y);
+    ui.allocate_ui_with_layout(room, Layout::right_to_left(Align::Center), |ui| ui.label(text));
+}
+
+/// Shows a row: a switch with its name, its costs beside or below it, and the reserved and requested bytes. Returns
+/// whether the switch was used.
 fn row_ui(
     ui: &mut Ui,
-    (width, has_place): (f32, bool),
+    (width, has_costs): Room,
+    (costs, class): (&str, &str),
+    [reserved, requested]: [String; 2],
+    switch: impl FnOnce(&mut Ui) -> bool,
+) -> bool {
+    let costs_ui = |ui: &mut Ui| {
+        let response = ui.weak(costs).on_hover_text(class);
+        let text = if costs == class { costs.to_owned() } else { format!("Costs: {costs}; {class}") };
+        response.widget_info(|| WidgetInfo::labeled(Role::Label, true, &text));
+    };
+    let is_used = ui.vertical(|ui| {
+        ui.set_width(width);
+        ui.spacing_mut().item_spacing.y = 0.0;
+        let is_used = ui.scope(|ui| switch(outlined(ui))).inner;
+        if !has_costs {
+            ui.horizontal(|ui| {
+                ui.add_space(INDENT);
+                costs_ui(ui);
+            });
+        }
+        is_used
+    });
+    if has_costs {
+        costs_ui(ui);
+    }
+    figure_ui(ui, RichText::new(reserved).strong());
+    figure_ui(ui, RichText::new(requested));
+    ui.end_row();
+    is_used.inner
+}
+
+/// Shows the row of a change, or a text in place of its costs and figures. Returns whether the user changed the switch.
+fn change_ui(
+    ui: &mut Ui,
+    room: Room,
     line: Result<(&PlanLine, Proof, [String; 2]), &str>,
     switch: Checkbox<'_>,
 ) -> bool {
-    let is_switched = name_ui(ui, width, |ui| {
-        let is_switched = ui.scope(|ui| outlined(ui).add(switch).changed()).inner;
-        match &line {
-            Ok((line, proof, _)) => {
-                let (costs, class) = (costs(*proof, line.class, line.shares), line.class.about());
-                let cost = below_ui(ui, &costs).on_hover_text(class);
-                if costs != class {
-                    let text = format!("Costs: {costs}; {class}");
-                    cost.widget_info(|| WidgetInfo::labeled(Role::Label, true, &text));
-                }
-            }
-            Err(text) => drop(below_ui(ui, text)),
-        }
-        is_switched
-    });
-    let figures =
-        |(line, _, [requested, reserved]): (&PlanLine, _, [String; 2])| [requested, reserved, line.step_and_phase()];
-    for cell in line.map(figures).unwrap_or_default().into_iter().take(if has_place { 3 } else { 2 }) {
-        ui.label(cell);
-    }
-    ui.end_row();
-    is_switched
+    let (costs, class, figures) = match line {
+        Ok((line, proof, figures)) => (costs(proof, line.class, line.shares), line.class.about(), figures),
+        Err(text) => (text.to_owned(), text, Default::default()),
+    };
+    row_ui(ui, room, (&costs, class), figures, |ui| ui.add(switch).changed())
 }
 
 /// Draws switches as outlines, so that those that are off look empty.
@@ -204,15 +225,6 @@ fn outlined(ui: &mut Ui) -> &mut Ui {
     ui
 }
 
-/// Shows unobtrusive text below a switch.
-pub(super) fn below_ui(ui: &mut Ui, text: &str) -> Response {
-    let below = |ui: &mut Ui| {
-        ui.add_space(INDENT);
-        ui.weak(text)
-    };
-    ui.horizontal(below).inner
-}
-
 /// Shows all plans, if there are several. Returns the changes of a plan that the user selects; `now` are the changes
 /// displayed.
 pub(super) fn others_ui(ui: &mut Ui, found: &Found, now: &Setup) -> Option<Setup> {
@@ -220,28 +232,18 @@ pub(super) fn others_ui(ui: &mut Ui, found: &Found, now: &Setup) -> Option<Setup
     if search.plans.len() < 2 {
         return None;
     }
-    let mut picked = None;
-    let width = name_width(ui, ui.available_width() >= ROOM_FOR_PLACE);
-    Grid::new("plans").num_columns(3).spacing(vec2(12.0, 3.0)).show(ui, |ui| {
-        for name in ["Plans", "Requested", "Reserved"] {
-            ui.weak(name);
-        }
-        ui.end_row();
+    let (mut picked, room) = (None, room_in(ui));
+    grid_ui(ui, "Plans", room, |ui| {
         let requested = column_of(search.plans.iter().map(|plan| plan.trial.requested));
         let reserved = column_of(search.plans.iter().map(|plan| plan.trial.reserved));
         for plan in &search.plans {
+            let costs = costs(found.proof, plan.class, shares(search, plan));
+            let figures = [reserved(plan.trial.reserved), requested(plan.trial.requested)];
             let is_shown = plan.setup == *now;
-            let is_picked = name_ui(ui, width, |ui| {
-                let is_picked = ui.scope(|ui| outlined(ui).radio(is_shown, name(&plan.setup)).clicked()).inner;
-                below_ui(ui, &costs(found.proof, plan.class, shares(search, plan)));
-                is_picked
-            });
-            if is_picked {
+            let set = |ui: &mut Ui| ui.radio(is_shown, name(&plan.setup)).clicked();
+            if row_ui(ui, room, (&costs, plan.class.about()), figures, set) {
                 picked = Some(plan.setup.clone());
             }
-            ui.label(requested(plan.trial.requested));
-            ui.label(reserved(plan.trial.reserved));
-            ui.end_row();
         }
     });
     picked

@@ -70,12 +70,12 @@ pub(super) fn peaks_ui(ui: &mut Ui, replayed: &Replayed, other: &Other<'_>, stat
 pub(super) fn tried_ui(ui: &mut Ui, replayed: &Replayed, state: &mut TableState) -> Option<String> {
     let rows = tried(&replayed.prediction);
     // Where there is little room, the last columns are out of sight.
-    let [settings, outcome] = if ui.available_width() < ROOM_FOR_EVENTS { [190.0, 196.0] } else { [0.0; 2] };
+    let outcome = if ui.available_width() < ROOM_FOR_EVENTS { 196.0 } else { 0.0 };
     let columns = tried_table(&replayed.prediction).into_columns();
     let columns = columns.into_iter().map(|column| match column.key {
         "alloc_conf" => column
             .shown(|row| rows[row].name.to_owned())
-            .wide(settings, "Click or press Enter to replay with these settings.")
+            .wide(190.0, "Click or press Enter to replay with these settings.")
             .look(|row, cell| Cell { is_link: rows[row].asked.is_some(), ..cell }),
         "peak_allocated_bytes" => column.wide(WIDTH, "The peak of allocated memory."),
         "peak_reserved_bytes" => column.wide(WIDTH, "The peak of reserved memory."),

@@ -86,7 +86,7 @@ impl RecordingView for WhatIfView {
     }
 
     fn panel(&self) -> (&'static str, f32) {
-        ("what if", theme::WHATIF_HEIGHT)
+        ("what if", theme::ANSWERS_HEIGHT)
     }
 
     fn focus(&mut self) {
@@ -111,7 +111,7 @@ impl WhatIfView {
         let width = (ui.available_width() * FORM_SHARE).clamp(theme::FORM_WIDTHS[0], theme::FORM_WIDTHS[1]);
         let form_ui = |ui: &mut Ui, view: &mut Self| {
             view.form_ui(ui, context);
-            ui.separator();
+            ui.add_space(6.0);
             view.notes_ui(ui)
         };
         let outcome_ui = |ui: &mut Ui, view: &mut Self| {

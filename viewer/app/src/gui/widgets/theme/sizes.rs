@@ -24,6 +24,8 @@ pub(crate) const SHARE_WIDTH: f32 = 42.0;
 pub(crate) const FIGURE_WIDTH: f32 = 76.0;
 /// Width of a column of differences without bars, in points.
 pub(crate) const DIFFERENCE_WIDTH: f32 = 96.0;
+/// Font size of a view's answer, in points.
+pub(crate) const ANSWER_SIZE: f32 = 20.0;
 /// Height of a row in tables, in points.
 pub(crate) const ROW_HEIGHT: f32 = 20.0;
 /// Height of the name of the horizontal axis below the ticks, in points.
@@ -56,12 +58,10 @@ pub(crate) const MIN_DIFFERENCE: f32 = 126.0;
 pub(crate) const LEGEND_FROM: f32 = 205.0;
 /// Initial height of the view below the timeline, in points.
 pub(crate) const BOTTOM_HEIGHT: f32 = 280.0;
-/// Initial height of the explanation below the timeline, in points.
-pub(crate) const EXPLAIN_HEIGHT: f32 = 480.0;
+/// Initial height of Explain, What-if and Plan below the timeline, in points.
+pub(crate) const ANSWERS_HEIGHT: f32 = 480.0;
 /// Minimum width at which the explanation has two columns, in points.
 pub(crate) const EXPLAIN_WIDE: f32 = 1000.0;
-/// Initial height of the What-if view below the timeline, in points.
-pub(crate) const WHATIF_HEIGHT: f32 = 440.0;
 /// Minimum width of the What-if view with the form next to the results, in points.
 pub(crate) const WHATIF_WIDE: f32 = 860.0;
 /// Minimum height of the What-if view in two columns, in points; with less space it scrolls.
