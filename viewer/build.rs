@@ -9,13 +9,13 @@ use std::time::SystemTime;
 /// The app for browsers as `cargo page` leaves it.
 const PAGE_FILES: [&str; 2] = ["app.wasm.gz", "app.js.gz"];
 
-/// The libraries: the feature that needs it, its file name as built by Cargo, and its file name as embedded.
+/// The libraries: the feature that needs the library, its file name as built by Cargo, and its file name as embedded.
 const LIBRARIES: [(&str, &str, &str); 2] = [
     ("CARGO_FEATURE_RUN", "libhighwater_inject_library.so", "inject.so"),
     ("CARGO_FEATURE_SIMULATE", "libhighwater_simulate_library.so", "simulate.so"),
 ];
 
-/// The Python package, beside this crate.
+/// The Python package, in the folder of this crate's source.
 const PACKAGE: &str = "../recorder/python/highwater";
 
 fn main() {
@@ -39,7 +39,7 @@ fn embed_library(out: &Path, feature: &str, name: &str, embedded: &str) {
     let found = if is_wanted && variable("HOST") == variable("TARGET") { find(out, name) } else { None };
     if is_wanted && found.is_none() {
         // As when building for another machine than this one: the binary then looks beside itself.
-        println!("cargo::warning={name} is not carried in the binary, and has to lie beside it");
+        println!("cargo::warning={name} is not embedded in the binary, and must be next to it");
     }
     let library = found.map(|path| std::fs::read(path).expect("the built library cannot be read"));
     let library = library.unwrap_or_default();

@@ -43,7 +43,7 @@ def write(path, text):
 
 
 def version():
-    """The version of the workspace, which is the only place where it stands."""
+    """Returns the version of the workspace, the only place where it is defined."""
     return re.search(r'(?m)^\[workspace\.package\]\nversion = "([^"]+)"', read(os.path.join(ROOT, "Cargo.toml")))[1]
 
 
@@ -68,7 +68,8 @@ def write_licences(*targets):
 
 
 def third_party(targets):
-    """The licences of the crates that are compiled into the program, each text once, below the crates that it is of."""
+    """Returns the licences of the crates compiled into the program. Each text occurs once, after the names of its
+    crates."""
     crates = {}
     for crate in crates_in_program(targets):
         name = f"{crate['name']} {crate['version']} ({crate['license']})"
@@ -76,13 +77,14 @@ def third_party(targets):
         authors = ", ".join(crate["authors"]) or "its authors"
         for text in texts or [f"Copyright {authors}. {crate['repository'] or crate['name']}"]:
             crates.setdefault(text, []).append(name)
-    head = "Highwater contains these crates, under the licences below: under MIT where that is one to choose.\n"
+    head = "Highwater contains these crates, under the licences below. If a crate offers MIT, MIT applies.\n"
     parts = ["\n".join([*sorted(set(names)), "", text, ""]) for text, names in crates.items()]
     return ("\n" + "=" * 100 + "\n").join([head, *sorted(parts)])
 
 
 def crates_in_program(targets):
-    """The crates of others that `highwater` and the libraries in it depend on, but for what only builds or tests."""
+    """Returns the third-party crates on which `highwater` and the libraries in it depend, except those used only to
+    build or test."""
     platforms = [word for target in targets for word in ("--filter-platform", target)]
     command = ["cargo", "metadata", "--locked", "--format-version", "1", *platforms]
     found = json.loads(subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout)
@@ -102,7 +104,7 @@ def crates_in_program(targets):
 
 
 def licence_texts(folder, licence):
-    """The texts of licences in the folder of a crate; of several to choose from, that of MIT."""
+    """Returns the licence texts in the folder of a crate. If there are several to choose from, returns that of MIT."""
     names = [name for name in sorted(os.listdir(folder)) if re.match("(?i)(un)?licen[sc]e|copy|notice", name)]
     mit = [name for name in names if re.search("(?i)mit|notice", name)]
     if " AND " not in licence and any("mit" in name.lower() for name in mit):
@@ -116,7 +118,7 @@ def licence_texts(folder, licence):
 
 
 def with_addresses(text, repository, tag):
-    """Replaces links to files of the repository, which PyPI cannot follow, by addresses."""
+    """Replaces links to files of the repository by addresses, since PyPI cannot follow relative links."""
     text = re.sub(r"(!\[[^\]]*\]\()\.\./\.\./", rf"\1https://raw.githubusercontent.com/{repository}/{tag}/", text)
     return re.sub(r"(\]\()\.\./\.\./", rf"\1https://github.com/{repository}/blob/{tag}/", text)
 

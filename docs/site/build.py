@@ -1,4 +1,4 @@
-"""Builds the site of the documentation into target/site/html, and checks it.
+"""Builds the documentation site in target/site/html, and checks it.
 
     python docs/site/build.py [--gallery FOLDER] [--url URL] [--repository URL]
 
@@ -40,7 +40,8 @@ def write(path, text):
 
 
 def sections(nav, title=None):
-    """Sections of the navigation with their pages: (title, [(title, path)]); pages at the top have no title."""
+    """Returns the sections of the navigation with their pages: (title, [(title, path)]). Top-level pages have no
+    title."""
     pages = [(name, path) for entry in nav for name, path in entry.items() if isinstance(path, str)]
     inner = [
         section
@@ -53,7 +54,8 @@ def sections(nav, title=None):
 
 
 def with_links(text, page, pages, repository):
-    """The text of a page; links to files that are no pages lead to the repository, or are plain text without one."""
+    """Returns the text of a page. Links to files that are not pages point to the repository, or become plain text
+    without a repository."""
 
     def replaced(found):
         label, target = found[1], found[2]
@@ -82,7 +84,7 @@ def with_links(text, page, pages, repository):
 
 
 def stage(gallery, url, repository):
-    """Copies the pages, their pictures and the configuration; returns the configuration."""
+    """Copies the pages, their pictures and the configuration. Returns the configuration."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     config = read(HERE, "zensical.toml")
     if not gallery:
@@ -122,7 +124,7 @@ def schemas():
 
 
 def first_sentence(text):
-    """What a page is about: its first paragraph up to a full stop, without links."""
+    """Returns the description of a page: its first sentence, without links."""
     for paragraph in re.split(r"\n\s*\n", re.sub(r"(?ms)^```.*?^```$", "", text)):
         if paragraph.strip() and not paragraph.lstrip().startswith(("#", "!", "|", "<", "-")):
             plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(paragraph.split())).replace("**", "")
@@ -131,7 +133,7 @@ def first_sentence(text):
 
 
 def llms(project, found, url):
-    """llms.txt: every page as Markdown, by section of the navigation (https://llmstxt.org)."""
+    """Returns llms.txt, which lists every page as Markdown by section of the navigation (https://llmstxt.org)."""
     lines = [f"# {project['site_name']}", "", f"> {project['site_description']}", ""]
     for title, entries in found:
         lines += [f"## {title}", ""] if title else []

@@ -1,4 +1,5 @@
-"""Checks a built site: links, anchors, pages without a link to them, weight, other hosts, and Markdown left as text."""
+"""Checks a built site for broken links and anchors, unreachable or heavy pages, other hosts, and unprocessed
+Markdown."""
 
 import os
 import re
@@ -50,13 +51,13 @@ class Page(HTMLParser):
 
 
 def files(folder, ending):
-    """The files below a folder, by their paths in it."""
+    """Returns the files in a folder, by path within it."""
     found = (os.path.join(base, name) for base, _, names in os.walk(folder) for name in names if name.endswith(ending))
     return sorted(os.path.relpath(path, folder).replace(os.sep, "/") for path in found)
 
 
 def target(page, address):
-    """The file that an address on a page names, and the anchor in it; None for other hosts and schemes."""
+    """Returns the file and the anchor to which an address on a page leads; None for other hosts and schemes."""
     parts = urlsplit(address)
     if parts.scheme or parts.netloc:
         return None
@@ -66,7 +67,7 @@ def target(page, address):
 
 
 def problems(html, live=()):
-    """What is wrong with the site in a folder. `live` are pages that are not ours to read: recordings."""
+    """Returns the problems of the site in a folder. `live` are pages with recordings, which are not checked."""
     # Addresses on the page for what is not found are absolute, since it is shown at any address.
     ours = [path for path in files(html, ".html") if path not in live and path != "404.html"]
     pages = {path: Page(os.path.join(html, path)) for path in ours}
@@ -96,7 +97,7 @@ def problems(html, live=()):
             else:
                 bytes_ += os.path.getsize(os.path.join(html, found[0]))
         if bytes_ > MAX_PAGE_BYTES and not path.startswith("gallery/"):
-            yield f"{path}: weighs {bytes_ / 2**20:.2f} MiB with what it loads, of 1 MiB at most"
+            yield f"{path}: {bytes_ / 2**20:.2f} MiB with its resources, more than the limit of 1 MiB"
         for text in page.unrendered:
             yield f"{path}: Markdown that is shown as text; it needs an empty line or four spaces before it: {text!r}"
     for path in [*pages, *live]:
@@ -109,7 +110,7 @@ def problems(html, live=()):
 
 
 def missing_pages(root, pages):
-    """Pages of the documentation that the navigation lacks."""
+    """Returns the pages of the documentation that are missing in the navigation."""
     for path in files(os.path.join(root, "docs"), ".md"):
         if f"docs/{path}" not in pages:
             yield f"docs/{path}: missing in the navigation of docs/site/zensical.toml"

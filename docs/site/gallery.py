@@ -1,4 +1,4 @@
-"""Makes the gallery: recordings as pages with the app in them, their pictures, and the page that lists them.
+"""Builds the gallery: pages that contain the app and a recording, their pictures, and the page that lists them.
 
     python docs/site/gallery.py OUT [--highwater PROGRAM] [--python PYTHON]
 
@@ -19,7 +19,7 @@ PROGRAMS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 
 @dataclass
 class Recording:
-    """A recording, or two to compare, the commands that make it, and the exit status of these."""
+    """A recording, or two to compare. Has the commands that make it, and their expected exit status."""
 
     name: str
     title: str
@@ -102,7 +102,7 @@ GALLERY = [
 
 
 class Programs:
-    """Runs commands in a folder, with the programs that `highwater` and `python` stand for."""
+    """Runs commands in a folder, using the given programs for `highwater` and `python`."""
 
     def __init__(self, highwater, python, folder):
         names = {"highwater": highwater, "python": python}
@@ -110,7 +110,7 @@ class Programs:
         self.folder = folder
 
     def run(self, command, status=0):
-        """Ends the script with the command's messages if it exits with another status."""
+        """Runs a command. Ends the script with the command's output if the exit status is not the expected one."""
         words = [self.names.get(word, word) for word in command.split()]
         done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True)
         if done.returncode != status:
@@ -118,7 +118,7 @@ class Programs:
             sys.exit(f"{said}\nerror: status {done.returncode} instead of {status} of: {command}")
 
     def require_app(self):
-        """Ends the script if the program cannot write pages, before the minutes that the recordings take."""
+        """Ends the script if the program cannot write pages, before spending minutes on the recordings."""
         self.run("highwater record mlp --out small.snap")
         words = [self.names["highwater"], "convert", "small.snap", "small.html"]
         done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True)
@@ -127,7 +127,7 @@ class Programs:
 
 
 def listing(made):
-    """The page of the gallery."""
+    """Returns the page of the gallery."""
     lines = [
         "# Gallery",
         "",

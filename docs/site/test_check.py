@@ -1,4 +1,4 @@
-"""What the checks of the site find."""
+"""Tests of the checks of the site."""
 
 import os
 
@@ -16,7 +16,7 @@ def page(folder, name, body, head=""):
 
 @pytest.fixture
 def site(tmp_path):
-    """A site without problems: two pages, which link to each other and to a heading."""
+    """A site without problems: two pages that link to each other and to a heading."""
     page(tmp_path, "index.html", '<a href="docs/run.html#limits">Limits</a><a href="https://example.org">out</a>')
     page(tmp_path, "docs/run.html", '<h2 id="limits">Limits</h2><a href="../">up</a><img src="../a.png">')
     (tmp_path / "a.png").write_bytes(b"x" * 1000)
@@ -38,7 +38,7 @@ def test_a_site_without_problems_has_none(site):
         ("", '<link rel="stylesheet" href="//example.org/a.css">', "loads //example.org/a.css from another host"),
         ("<p>Some text:\n- an item</p>", "", "Markdown that is shown as text"),
         ("<p>| a | b |\n|---|---|</p>", "", "Markdown that is shown as text"),
-        ("x" * (1 << 20), "", "of 1 MiB at most"),
+        ("x" * (1 << 20), "", "more than the limit of 1 MiB"),
     ],
 )
 def test_a_problem_is_found_and_named(site, body, head, why):

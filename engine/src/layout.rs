@@ -23,7 +23,7 @@ impl Layout {
         Self { shape, strides, offset: 0 }
     }
 
-    /// Returns the shape.
+    /// Returns the lengths of the axes, outermost first.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }

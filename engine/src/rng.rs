@@ -84,8 +84,8 @@ impl Rng {
     }
 }
 
-/// Records draws while code runs, and replays them when the code is recomputed. The recomputation gets exactly the same
-/// random numbers, and later draws are not affected.
+/// Records random draws while code runs, and replays them when the code is recomputed. A recomputation gets exactly the
+/// same random numbers, and later draws are not affected.
 pub(crate) mod tape {
     use super::{Draw, RefCell, VecDeque};
 

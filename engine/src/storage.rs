@@ -68,7 +68,7 @@ impl Storage {
         self.block().address()
     }
 
-    /// Returns the stream for which the memory was allocated, and on which it is used unless other streams are
+    /// Returns the stream for which the memory was allocated. Other streams that use the memory must be
     /// [recorded](Self::record_stream).
     pub fn stream(&self) -> StreamId {
         self.block().stream()
@@ -92,7 +92,7 @@ impl Storage {
         self.block.as_ref().expect("the storage has no block")
     }
 
-    /// Returns the category of the memory, or [`Category::Unknown`] if it is not known.
+    /// Returns the category of the memory; [`Category::Unknown`] if it was not set.
     pub fn category(&self) -> Category {
         Category::from_code(self.category.load(Ordering::Relaxed)).unwrap_or(Category::Unknown)
     }

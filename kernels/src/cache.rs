@@ -73,7 +73,7 @@ fn store(path: &std::path::Path, image: &[u8]) -> Result<()> {
     std::fs::rename(&beside, path).map_err(failed)
 }
 
-/// 128-bit FNV-1a (Fowler, Noll and Vo, 1991), for file names that need no protection against forgery.
+/// A 128-bit FNV-1a digest (Fowler, Noll and Vo, 1991), for file names. Does not protect against forgery.
 struct Digest(u128);
 
 impl Digest {
@@ -87,7 +87,7 @@ impl Digest {
         }
     }
 
-    /// Adds a text, preceded by its length, which separates it from the next text.
+    /// Adds a text, preceded by its length to separate it from the next text.
     fn add(&mut self, text: &str) {
         self.add_bytes(&(text.len() as u64).to_le_bytes());
         self.add_bytes(text.as_bytes());

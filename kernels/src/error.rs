@@ -90,13 +90,13 @@ pub enum Error {
     /// cuBLASLt does not support this product.
     #[error("cuBLASLt has no algorithm for {product}")]
     NoAlgorithm {
-        /// The product, with its sizes and layouts.
+        /// A description of the product, with its sizes and layouts.
         product: String,
     },
     /// The folder for compiled kernels cannot be used.
     #[error("cannot cache compiled kernels in {}: {why}", path.display())]
     Cache {
-        /// The folder.
+        /// The cache folder.
         path: PathBuf,
         /// The underlying error.
         why: std::io::Error,

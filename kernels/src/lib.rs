@@ -1,4 +1,4 @@
-//! Highwater's CUDA backend, with kernel sources, their run-time compiler, and GPUs. Only this crate calls CUDA.
+//! Highwater's CUDA backend: kernel sources, their run-time compiler, and GPUs. Only this crate calls CUDA.
 //!
 //! Nothing in this crate panics if CUDA is missing, and CUDA is not needed to build it, because the driver, the
 //! compiler and cuBLASLt are loaded on first use. Kernels are compiled for the present device on first use. Modules are

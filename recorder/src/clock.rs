@@ -24,7 +24,7 @@ mod source {
 
     static HAS_EVEN_COUNTER: AtomicBool = AtomicBool::new(false);
 
-    /// Chooses the clock for events, once per process. Called before anything is recorded.
+    /// Chooses the clock for events, once per process, before anything is recorded.
     pub(super) fn choose() {
         static ONCE: Once = Once::new();
         ONCE.call_once(look);
@@ -117,7 +117,7 @@ impl Clock {
         Self { start_ns: now.ns, former: now, last: now, rate: ONE, started_unix_us: since_epoch.as_micros() as u64 }
     }
 
-    /// Reads both clocks again. Timestamps taken up to now are between the previous reading and this one.
+    /// Reads both clocks again. Timestamps taken since the previous reading are between the two readings.
     pub(crate) fn advance(&mut self) {
         let now = Pair::now();
         if now.ticks <= self.last.ticks || now.ns <= self.last.ns {

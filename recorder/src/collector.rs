@@ -33,7 +33,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The interval at the start of a recording. Until they reach the usual lengths, the intervals between reads and
 /// between writes are as long as the recording so far, so that a program that is killed early leaves something.
 const FIRST_LOOK: Duration = Duration::from_micros(100);
-/// Number of events kept for out-of-memory dumps while all events are written to a file.
+/// Number of events in memory for out-of-memory dumps, while all events are written to a file.
 const DUMPED_EVENTS: usize = 1_000_000;
 
 /// The result of the collector.
@@ -62,7 +62,7 @@ struct Collector {
     options: Arc<HistoryOptions>,
     header: Header,
     clock: Clock,
-    /// Set until the recording ends.
+    /// The merged queues; `None` after the recording has ended.
     merge: Option<Merge>,
     intake: Intake,
     /// The growing file, if there is one.

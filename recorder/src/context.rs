@@ -19,7 +19,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// The empty context.
+    /// A context without scope, operation and category.
     pub const NOTHING: Self = Self { scope: ScopeId::NONE, op: OpId::NONE, category: Category::Unknown };
 }
 
@@ -45,7 +45,7 @@ pub fn current() -> Context {
     CURRENT.try_with(Cell::get).unwrap_or(Context::NOTHING)
 }
 
-/// Makes `context` the current thread's until it is left.
+/// Makes `context` the context of the current thread until it is left.
 #[inline]
 pub(crate) fn enter(context: Context) -> Entered {
     let former = CURRENT.try_with(|current| current.replace(context)).unwrap_or(Context::NOTHING);
@@ -66,7 +66,8 @@ pub(crate) fn leave(entered: Entered) {
     }
 }
 
-/// Returns to the context outside `entered`, the innermost context, and of those around it that were left before.
+/// Returns to the context outside of `entered`, which must be the innermost. Skips surrounding contexts that were left
+/// earlier.
 #[inline]
 fn return_to(mut entered: Entered) {
     let _ = LEFT_EARLY.try_with(|left| {

@@ -29,7 +29,7 @@ pub(crate) struct Exporter {
     frame_rows: HashMap<u64, FrameId>,
     stacks: Vec<Stack>,
     scopes: Vec<Scope>,
-    /// Operations that have not been taken yet.
+    /// Operations that have not been written yet.
     ops: Vec<Op>,
     /// Process-wide id of this recording's first operation.
     first_op: u32,
@@ -64,7 +64,7 @@ impl Exporter {
         Event { stack: self.stack(event.stack), what, ..*event }
     }
 
-    /// Converts a state to this recording's ids.
+    /// Replaces the ids in a starting state by those of the recording.
     pub(crate) fn starting_state(&mut self, state: &StartingState) -> StartingState {
         let block = |block: &StartingBlock| StartingBlock {
             alloc: self.alloc(&block.alloc),

@@ -20,7 +20,7 @@ pub(crate) struct RecordingFile {
     exporter: Exporter,
     path: PathBuf,
     written: Written,
-    /// Length up to which the file is valid.
+    /// Number of bytes up to which the file is valid.
     whole_bytes: u64,
 }
 

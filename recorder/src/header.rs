@@ -7,7 +7,6 @@ use crate::level::Level;
 use crate::naming::Rank;
 use crate::options::HistoryOptions;
 
-/// Returns the header for this process.
 pub(crate) fn of_process(options: &HistoryOptions, clock: &Clock) -> Header {
     let Rank { rank, world_size } = Rank::of_process();
     let level = match options.level {

@@ -128,7 +128,7 @@ fn record_free(block: *mut u8) {
     }
 }
 
-/// Returns whether the heap is registered, after registering it at the first block.
+/// Returns whether the heap is registered. Registers it at the first block.
 #[inline(always)]
 fn is_known() -> bool {
     static IS_KNOWN: AtomicBool = AtomicBool::new(false);

@@ -17,7 +17,7 @@ pub(crate) struct History {
     most: Option<usize>,
     base: HashMap<DeviceId, LiveState>,
     evicted: u64,
-    /// The step and the phase at the oldest event that is kept.
+    /// The step and the phase at the oldest stored event.
     stage: CurrentStage,
     /// Each device's last sample of memory in use among the evicted events.
     samples: Vec<Event>,
@@ -44,12 +44,12 @@ impl History {
         }
     }
 
-    /// Number of events that are still in effect at the oldest event that is kept: step, phase and samples.
+    /// Number of events still in effect at the oldest stored event: step, phase and samples.
     fn in_effect(&self) -> usize {
         self.stage.events().count() + self.samples.len()
     }
 
-    /// Number of these events for which there is room.
+    /// Number of these events that fit in the ring.
     fn repeated(&self) -> usize {
         self.most.map_or(self.in_effect(), |most| self.in_effect().min(most.saturating_sub(self.events)))
     }
@@ -79,8 +79,8 @@ impl History {
         self.evicted - self.repeated() as u64
     }
 
-    /// Returns the step, phase and samples in effect at the oldest event, then the kept events, oldest first. Together
-    /// they are at most as many as fit in the ring.
+    /// Returns the step, phase and samples in effect at the oldest stored event, then the stored events, oldest first.
+    /// Returns at most as many as fit in the ring.
     pub(crate) fn events(&self) -> impl Iterator<Item = Event> {
         let mut at = 0;
         let kept = std::iter::from_fn(move || {

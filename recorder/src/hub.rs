@@ -71,7 +71,7 @@ pub(crate) enum Request {
     Outside,
 }
 
-/// Identifies a recording.
+/// Identifies a recording within the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SessionId(u64);
 
@@ -178,8 +178,8 @@ impl Hub {
         steps.zip(step).is_some_and(|(steps, step)| steps.contains(&step))
     }
 
-    /// Changes the progress, whether or not anything is recorded, and returns the result of `change`. The change is
-    /// recorded, and a recording of selected steps ends after the last of them.
+    /// Changes the progress, even if nothing is recorded, and returns the result of `change`. Records the change. Ends
+    /// a recording of selected steps after the last of them.
     pub(crate) fn advance<R>(&mut self, change: impl FnOnce(&mut Progress) -> (R, Change)) -> (R, Change) {
         let (given, change) = change(&mut self.progress);
         AWAITS_FORWARD.store(self.progress.awaits_forward(), Ordering::Relaxed);

@@ -70,9 +70,9 @@ pub(crate) struct Intake {
     pub(crate) facts: Vec<DeviceFacts>,
     /// Whether the devices that were registered when the recording began have been read.
     is_open: bool,
-    /// Number of events of devices while no registered allocator had them.
+    /// Number of events of devices without a registered allocator.
     unregistered: BTreeMap<DeviceId, u64>,
-    /// Events kept in memory.
+    /// Events in memory.
     pub(crate) history: Option<History>,
     pub(crate) ops: OpTable,
     /// Id of the next operation.
@@ -286,7 +286,7 @@ impl Intake {
         }
     }
 
-    /// Records a device's starting state, from which on its events are recorded.
+    /// Records a device's starting state. Events of the device are recorded from then on.
     pub(crate) fn start_device(&mut self, facts: DeviceFacts, mut state: StartingState) {
         if self.started.contains(&state.device) {
             return;

@@ -1,4 +1,4 @@
-//! The level of detail, in atomics that each function for events reads first.
+//! The level of detail, in atomics that functions which record events read first.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 

@@ -19,7 +19,7 @@ const AT_A_TIME: usize = 1 << 16;
 /// The time to wait for a missing message. Its thread has only a few instructions left, but may be descheduled.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Minimum number of retries in that time.
+/// Minimum number of retries while waiting for a missing message.
 const LOOKS: u32 = 20;
 
 /// An item of the merged sequence.

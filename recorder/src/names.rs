@@ -30,7 +30,7 @@ const MAX_REMEMBERED: usize = 4096;
 #[derive(Default)]
 struct Remembered {
     strings: HashMap<Box<str>, StringId>,
-    /// Keyed by parent, then by name.
+    /// The id of each scope, by parent and then by name.
     scopes: HashMap<ScopeId, HashMap<Box<str>, ScopeId>>,
     scope_count: usize,
 }
@@ -106,12 +106,10 @@ impl Names {
         ScopeId(self.scopes.intern(scope))
     }
 
-    /// Returns the text of `id`.
     pub(crate) fn text(&self, id: StringId) -> &str {
         id.index().and_then(|index| self.strings.rows().get(index)).map_or("", String::as_str)
     }
 
-    /// Returns the scope of `id`.
     pub(crate) fn scope_row(&self, id: ScopeId) -> Option<Scope> {
         self.scopes.rows().get(id.index()?).copied()
     }

@@ -26,7 +26,7 @@ pub struct HistoryOptions {
     pub smallest_bytes: u64,
     /// Record only these training steps, as counted by [`scope::step`](crate::scope::step). All steps if `None`.
     pub steps: Option<Range<u32>>,
-    /// The reaction when the recorder falls behind the program.
+    /// What happens when the recorder cannot keep up with the program.
     pub when_behind: WhenBehind,
     /// Write the history to a new file in this folder when a device runs out of memory.
     pub dump_on_oom: Option<PathBuf>,
@@ -87,7 +87,7 @@ pub enum Sink {
     Both(PathBuf),
 }
 
-/// The treatment of events when the collector thread falls behind and the queues are full.
+/// What happens to events when the collector thread cannot keep up and the queues are full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenBehind {
     /// Events are dropped and counted, and the program never waits.

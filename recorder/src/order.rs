@@ -20,7 +20,8 @@ const MAX_OPS: u32 = u32::MAX - (1 << 20);
 pub(crate) struct SequenceNumber(pub(crate) u32);
 
 impl SequenceNumber {
-    /// Returns how many positions this is after `other`, negative if it is before it. Valid for distances below 2^31.
+    /// Returns the number of positions by which this is after `other`; negative if it is before `other`. Valid for
+    /// distances below 2^31.
     pub(crate) fn behind(self, other: Self) -> i32 {
         self.0.wrapping_sub(other.0).cast_signed()
     }
@@ -53,7 +54,7 @@ pub(crate) fn take_with_op() -> Option<(SequenceNumber, OpId)> {
     Some((SequenceNumber((both >> 32) as u32), OpId(both as u32)))
 }
 
-/// Takes the next sequence number, and returns it with the id that the first operation after it will get.
+/// Takes the next sequence number. Also returns the id of the first operation after it.
 pub(crate) fn take_before_op() -> (SequenceNumber, u32) {
     let both = NEXT.fetch_add(MESSAGE, Ordering::Relaxed);
     (SequenceNumber((both >> 32) as u32), both as u32)

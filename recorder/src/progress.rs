@@ -66,7 +66,7 @@ pub(crate) enum Ending {
 }
 
 impl Progress {
-    /// The progress before anything runs.
+    /// The progress at the start of the program.
     pub(crate) const START: Self = Self {
         step: None,
         numbers_steps: false,
@@ -159,7 +159,7 @@ impl Progress {
         self.guarded.is_empty() && self.has_optimized && !self.numbers_steps
     }
 
-    /// Records that an operation runs on data alone.
+    /// Records an operation whose inputs require no gradient. After an optimizer step, it begins the next step.
     pub(crate) fn operate(&mut self) -> Change {
         if !self.awaits_operation() {
             return Change::NONE;

@@ -188,14 +188,15 @@ pub(crate) fn next_free(path: &Path) -> PathBuf {
     paths.find(|path| !path.exists()).unwrap_or_else(|| path.to_owned())
 }
 
-/// Returns the file that a recording with these options writes. Each of several ranks has its own file.
+/// Returns the path of the file for a recording with these options. Each of several ranks has its own file.
 fn path_of(options: &HistoryOptions) -> Option<PathBuf> {
     let path = options.sink.path()?;
     Some(if options.per_rank { naming::for_rank(path, Rank::of_process()) } else { path.to_owned() })
 }
 
-/// Ends the running recording if it was requested from outside, and lets `options` make its dumps. If it writes to the
-/// file `own` of the program's recording, its file is renamed, since its collector still writes to it.
+/// Ends the running recording if it was requested from outside. `options`, those of the program's recording, take over
+/// its dumps. If both use the file `own`, renames the file of the running recording, whose collector still writes to
+/// it.
 fn take_over(options: &mut HistoryOptions, own: Option<&Path>) {
     let outside = hub::lock()
         .session()

@@ -34,7 +34,7 @@ pub(crate) struct Files {
     complete: VecDeque<(PathBuf, u64)>,
     /// Files that are being completed, oldest first, with their sizes so far.
     completing: VecDeque<(Completing, u64)>,
-    /// Losses that the previous files report.
+    /// Number of losses that previous files have reported.
     reported_losses: u64,
 }
 

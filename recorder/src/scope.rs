@@ -103,7 +103,7 @@ pub fn forward() {
     }
 }
 
-/// Reports, from an engine, that an operation runs outside the graph, on data alone. After phase optimizer or
+/// Reports, from an engine, that an operation runs on inputs that require no gradient. After phase optimizer or
 /// [`optimizer_ran`], it begins the next of the counted steps.
 #[inline]
 pub fn operation() {

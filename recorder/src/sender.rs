@@ -16,9 +16,9 @@ use crate::order;
 use crate::queue::{self, Consumer, Producer};
 use crate::reentrancy;
 
-/// Consumers that the collector has not taken over yet.
+/// Consumers that the collector has not adopted yet.
 static NEWCOMERS: Mutex<Vec<Consumer>> = Mutex::new(Vec::new());
-/// Shared queue of threads that are ending and whose own queue is already destroyed.
+/// Shared queue for threads that are ending and whose own queues are already destroyed.
 static LAST_WORDS: Mutex<Option<Producer>> = Mutex::new(None);
 /// Number of events lost since the process began.
 static LOST: AtomicU64 = AtomicU64::new(0);

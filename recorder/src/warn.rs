@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::signals;
 
-/// Maximum time for which a warning may delay the program.
+/// Maximum time by which a warning may delay the program.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Prints `text` as one line on standard error. Never fails and never blocks, since standard error may be a file on a

@@ -5,7 +5,7 @@ use hashbrown::HashMap;
 use crate::event::BlockKey;
 use crate::ids::BlockId;
 
-/// The block keys of one device: an array if the keys are dense, as those of a counter are, or else a hash map.
+/// Maps the block keys of one device to rows: an array if the keys are dense, as from a counter, otherwise a hash map.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BlockIndex {
     first: BlockKey,
@@ -29,7 +29,7 @@ impl BlockIndex {
         }
     }
 
-    /// Maps `key` to row `block`, which was live at the start. Such keys may be far below later ones.
+    /// Maps `key` to row `block`, which was live when the recording began. Such keys may be far below later keys.
     pub(crate) fn insert_starting(&mut self, key: BlockKey, block: BlockId) {
         let slot = key.checked_sub(self.first).and_then(|slot| self.dense.get_mut(usize::try_from(slot).ok()?));
         match slot.filter(|former| former.is_some()) {

@@ -20,7 +20,7 @@ use crate::transition::{Contradictions, Named, Transition, transition};
 /// A device's live blocks and reserved segments before its first event.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct StartingState {
-    /// The device.
+    /// The device to which this state belongs.
     pub device: DeviceId,
     /// Reserved segments.
     pub segments: Vec<Range>,
@@ -126,7 +126,6 @@ impl TraceBuilder {
         self.trace.header.facts.extend(facts);
     }
 
-    /// Adds texts of source files.
     pub(crate) fn add_sources(&mut self, sources: Vec<SourceText>) {
         Arc::make_mut(&mut self.trace.sources).extend(sources);
     }
@@ -159,7 +158,7 @@ impl TraceBuilder {
     }
 
     /// Sets the totals and the stage before the first event, for a trace that is a window of a longer recording.
-    /// `births` contains the allocations of the blocks of the starting states, in the same order.
+    /// `births` are the allocations of the blocks in the starting states, in the same order.
     pub(crate) fn set_start(&mut self, start: Start, births: Vec<Option<Outside>>) {
         self.devices.iter_mut().for_each(|state| state.sums.begin_window(start.events));
         self.trace.start = start;
@@ -288,7 +287,7 @@ impl TraceBuilder {
         self.trace.segments.push(device, range, SegmentRole::Mapping, event)
     }
 
-    /// Adds the next event. Events that contradict earlier ones are kept, and counted in
+    /// Adds the next event. An event that contradicts earlier events is still added, and counted in
     /// [`Trust`](crate::trace::Trust).
     pub fn push(&mut self, event: &Event) {
         let device = event.device;
@@ -355,7 +354,7 @@ impl TraceBuilder {
         columns.subject.push(subject);
     }
 
-    /// Looks up the block that an event names, or the last block with that key, and returns the event with the known
+    /// Looks up the block to which an event refers, or the last block with that key. Returns the event with the known
     /// state of that block, or of the segment that the event releases.
     fn named(&self, device: DeviceId, what: &What) -> (BlockId, Named) {
         let Some(state) = self.devices.get(usize::from(device.0)) else { return (BlockId::NONE, Named::Unknown) };

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Declares an enum whose variants have a fixed order and one name each.
+/// Declares an enum of variants with names in a fixed order.
 #[macro_export]
 macro_rules! vocabulary {
     ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $text:literal,)+ }) => {
@@ -12,7 +12,7 @@ macro_rules! vocabulary {
         pub enum $name { $($(#[$variant_meta])* $variant,)+ }
 
         impl $name {
-            /// All values in their fixed order; files store a value as its index.
+            /// All values in their fixed order. Files store the index of a value.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
             /// The name, as written in files, tables, the app and on the command line.
@@ -79,7 +79,7 @@ vocabulary!(
         Optimizer = "optimizer",
         /// Setting gradients to zero or freeing them.
         ZeroGrad = "zero_grad",
-        /// Anything else.
+        /// Code outside of the other phases.
         Other = "other",
         /// Evaluating a model, which is forward without gradients. Does not start a step.
         Eval = "eval",
@@ -87,7 +87,7 @@ vocabulary!(
 );
 
 vocabulary!(
-    /// The allocator's pool, which depends on the rounded size of the request for which the segment was reserved.
+    /// The allocator's pool, chosen by the rounded size of the request for which the segment was reserved.
     #[derive(Serialize, Deserialize)]
     Pool {
         /// Requests of at most 1 MiB.

@@ -49,10 +49,10 @@ pub enum Error {
     /// A file with annotations, or with attributes other than shapes, which cannot be read as one of several files of a
     /// recording.
     NotAPart {
-        /// The file.
+        /// Name of the file.
         name: String,
     },
-    /// The file contains code to execute, which is never run.
+    /// The file contains code, which this crate never runs.
     Refused {
         /// Offset in the file.
         offset: u64,
@@ -108,8 +108,8 @@ impl fmt::Display for Error {
             Self::Encode { what } => write!(f, "cannot write the recording: {what}"),
             Self::NotAPart { name } => write!(
                 f,
-                "{name} has annotations, as files of PyTorch programs do, and is a recording of its own, not a part \
-                 of one; open it by its own name"
+                "{name} has annotations, as in files of PyTorch programs, so it is a separate recording, not a part \
+                 of one; open it by its name"
             ),
             Self::TooLong { events } => write!(
                 f,
@@ -132,7 +132,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// Used in place of the path for inputs without one, such as standard input.
+/// The path shown for inputs that have none, such as standard input.
 const NO_PATH: &str = "the input";
 
 impl Error {

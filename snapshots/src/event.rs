@@ -6,7 +6,7 @@ use crate::category::{Category, Phase, Pool};
 use crate::ids::{DeviceId, OpId, ScopeId, StackId, StreamId, StringId};
 
 crate::vocabulary!(
-    /// The kind of an event, with PyTorch's name if PyTorch has such an event.
+    /// The kind of an event, with the name that PyTorch gives to such events, if any.
     EventKind {
         /// A segment was reserved from the driver.
         SegmentAlloc = "segment_alloc",
@@ -40,8 +40,8 @@ crate::vocabulary!(
 );
 
 impl EventKind {
-    /// Returns whether an event of this kind means that its device is in use, which is true of all kinds except steps,
-    /// phases and samples of the memory in use.
+    /// Returns whether an event of this kind shows that its device is in use: all except steps, phases and memory
+    /// samples.
     pub const fn is_activity(self) -> bool {
         !matches!(self, Self::Step | Self::Phase | Self::DeviceUsed)
     }
@@ -147,7 +147,7 @@ pub struct Alloc {
     pub stream: StreamId,
     /// The pool from which the block was allocated.
     pub pool: Pool,
-    /// The category.
+    /// The category, if known at the allocation.
     pub category: Category,
     /// The operation that requested the block.
     pub op: OpId,

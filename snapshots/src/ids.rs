@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Declares a handle over `u32` whose largest value means "none".
+/// Declares an id type over `u32` whose largest value means "none".
 macro_rules! handle {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -83,7 +83,7 @@ handle!(
     ModuleId
 );
 handle!(
-    /// An event of a trace, by its index.
+    /// The index of an event in a trace.
     EventId
 );
 

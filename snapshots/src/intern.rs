@@ -17,7 +17,7 @@ impl<T> Default for Interner<T> {
 }
 
 impl<T: Clone + Eq + Hash> Interner<T> {
-    /// Returns the index of `value`, which is appended if it is new.
+    /// Returns the index of `value`. Appends the value if it is new.
     pub fn intern(&mut self, value: T) -> u32 {
         if let Some(&position) = self.index.get(&value) {
             return position;
@@ -28,7 +28,7 @@ impl<T: Clone + Eq + Hash> Interner<T> {
         position
     }
 
-    /// The index of `value`, if it was interned.
+    /// Returns the index of `value`; `None` if the value was not interned.
     pub fn position<Q>(&self, value: &Q) -> Option<u32>
     where
         T: std::borrow::Borrow<Q>,

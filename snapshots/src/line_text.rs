@@ -126,9 +126,9 @@ impl std::fmt::Display for LineText<'_> {
 /// The C++ namespace in which PyTorch generates the classes of autograd nodes.
 const AUTOGRAD_NODES: &str = "torch::autograd::generated::";
 
-/// Removes the parts that the Rust compiler adds to a function's name for closures and blocks: `main::{{closure}}#0`
-/// becomes `main`. If nothing remains, returns the kind, such as `closure`. For an autograd node, returns the node's
-/// name, such as `MmBackward0`.
+/// Shortens a function name that the Rust compiler generated for a closure or block: `main::{{closure}}#0` becomes
+/// `main`. If nothing else is in the name, returns the kind, such as `closure`. For an autograd node, returns the
+/// node's name, such as `MmBackward0`.
 pub fn function_text(name: &str) -> Cow<'_, str> {
     if let Some((node, _)) = name.strip_prefix(AUTOGRAD_NODES).and_then(|name| name.split_once("::apply(")) {
         return Cow::Borrowed(node);
@@ -160,7 +160,7 @@ pub fn function_text(name: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The names that the Rust compiler gives unnamed parts of paths, such as `{closure#1}`, `{{closure}}#1` or `{impl#3}`.
+/// Names that the Rust compiler gives to unnamed parts of a path, such as `{closure#1}`, `{{closure}}#1` or `{impl#3}`.
 const COMPILER_PARTS: &[&str] = &[
     "async_block",
     "async_closure",
@@ -175,10 +175,10 @@ const COMPILER_PARTS: &[&str] = &[
     "vtable.shim",
 ];
 
-/// Maximum length in bytes of a compiler-generated part: its keyword, and the text after it.
+/// Maximum length of a compiler-generated part in bytes: the keyword and the text after it.
 const MAX_COMPILER_PART: usize = 64;
 
-/// Splits `text`, which starts with a compiler-generated part, into that part's keyword and the rest.
+/// Splits `text`, which starts with a compiler-generated part, into the keyword of that part and the remaining text.
 fn compiler_part(text: &str) -> Option<(&str, &str)> {
     let is_double = text.starts_with("{{");
     let inner = if is_double { &text[2..] } else { &text[1..] };
@@ -199,9 +199,9 @@ fn compiler_part(text: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// Shortens a readable line to at most `max_chars` characters. Shortens the folders first
-/// (`…/models/vit.py:184 forward`), then the modules before the function's name, then the end of that name. The end of
-/// the file name and the line number are always kept, even if they alone are longer.
+/// Shortens a line of a stack to at most `max_chars` characters. Shortens the folders first (`…/models/vit.py:184
+/// forward`), then the modules before the function name, then the end of the function name. Always keeps the end of the
+/// file name and the line number, even if these exceed the limit.
 pub fn shorten_line(text: &str, max_chars: usize) -> Cow<'_, str> {
     let readable = readable_line(text);
     if length(&readable) <= max_chars {
@@ -230,7 +230,7 @@ pub fn shorten_line(text: &str, max_chars: usize) -> Cow<'_, str> {
 /// Maximum number of bytes of a character in UTF-8.
 const MAX_CHAR_BYTES: usize = 4;
 
-/// Applies `write` to the longest suffix of whole folders of `path` that fits, or to the file name alone if none fits.
+/// Passes to `write` the longest suffix of `path` that consists of whole folders and fits, or otherwise the file name.
 fn shorten_path(path: &str, max_chars: usize, write: impl Fn(&str) -> String) -> String {
     let separator = if path.contains('\\') && !path.contains('/') { '\\' } else { '/' };
     let drive = path.get(..3).filter(|start| start.ends_with(":\\") || start.ends_with(":/")).unwrap_or("");
@@ -245,7 +245,7 @@ fn shorten_path(path: &str, max_chars: usize, write: impl Fn(&str) -> String) ->
     candidates.into_iter().find(fits).unwrap_or_else(|| write(path.rsplit(['/', '\\']).next().unwrap_or(path)))
 }
 
-/// Returns the file name and line number, with as much of the function as fits; a long file name is shortened.
+/// Returns the file name and line number, with as much of the function name as fits. Shortens a long file name.
 fn shorten_function(line: &LineText<'_>, max_chars: usize) -> String {
     let name = line.file_name();
     let place = format!("{name}:{}", line.line);

@@ -19,9 +19,9 @@ use hashbrown::HashMap;
 pub struct Ended {
     /// The key of the block.
     pub block: BlockKey,
-    /// The index of its alloc event; `None` if it was live before the recording.
+    /// The index of the block's alloc event; `None` if the block was live before the recording.
     pub birth: Option<u64>,
-    /// The category.
+    /// The last known category of the block.
     pub category: Category,
 }
 
@@ -200,7 +200,7 @@ impl LiveState {
         ended
     }
 
-    /// Returns the counts, by kind, of the events since the last call that contradicted earlier ones, and resets them.
+    /// Returns and resets the number of events that contradicted earlier events, by kind of contradiction.
     pub(crate) fn take_contradictions(&mut self) -> Contradictions {
         std::mem::take(&mut self.contradictions)
     }
@@ -244,8 +244,8 @@ impl LiveState {
     }
 }
 
-/// Starts a trace that is a window of a longer recording: adds the blocks and segments that are live at that point on
-/// each of the devices `known`, and their totals to `start`. Returns the keys of the blocks, in order.
+/// Starts a trace that is a window of a longer recording. Adds the blocks and segments that are live at that point on
+/// each of the devices `known`, and adds their totals to `start`. Returns the keys of the blocks, in order.
 pub(crate) fn begin_window<'a>(
     builder: &mut TraceBuilder,
     states: impl Iterator<Item = (DeviceId, &'a LiveState)>,

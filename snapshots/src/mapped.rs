@@ -99,12 +99,12 @@ unsafe impl gimli::StableDeref for SharedBytes {}
 #[cfg(all(feature = "symbols", target_os = "linux"))]
 unsafe impl gimli::CloneStableDeref for SharedBytes {}
 
-/// Granularity at which memory is released, in bytes.
+/// Size in bytes of the portions in which memory is released.
 const PORTION: usize = 32 << 20;
 
 impl Map {
-    /// Releases the memory of the bytes before `end`, which have been read, so that only a portion of a file of
-    /// gigabytes is in memory. The bytes can still be read; the system loads them from the file again.
+    /// Releases the memory of the bytes before `end`, so that only a portion of a large file is in memory. The bytes
+    /// remain readable; the system loads them from the file again.
     pub fn forget_before(&self, end: u64) {
         let end = usize::try_from(end).map_or(self.map.len(), |end| end.min(self.map.len()));
         let first = self.forgotten.get();

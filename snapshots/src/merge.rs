@@ -21,7 +21,7 @@ pub struct MergedTables {
     ops: Vec<Op>,
 }
 
-/// The identity of a frame: its module, address and source lines, since the lines may be known in only one recording.
+/// The identity of a frame: its module, address and source lines, which may be known in only one recording.
 type FrameKey = (ModuleId, u64, Vec<SourceLine>);
 
 /// The merged row of each row of one recording.
@@ -56,7 +56,7 @@ impl MergedRows {
         row.and_then(|row| self.first_op.checked_add(row as u32)).map_or(OpId::NONE, OpId)
     }
 
-    /// Sets the merged row of the first operation and the number of operations, for tables merged without them.
+    /// Sets the merged row of the first operation and the number of operations, for tables merged without operations.
     pub(crate) fn set_operations(&mut self, first: u32, count: usize) {
         (self.first_op, self.ops) = (first, count);
     }

@@ -11,7 +11,7 @@ pub enum Metric {
     Requested,
     /// Bytes of the same blocks after the allocator's rounding.
     Allocated,
-    /// Allocated bytes, plus those of freed blocks awaiting free because another stream still uses them.
+    /// Allocated bytes, plus the bytes of freed blocks that another stream still uses.
     Active,
     /// Bytes reserved from the driver as segments and mapped pages.
     Reserved,

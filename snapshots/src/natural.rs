@@ -1,4 +1,4 @@
-//! Natural sort order, in which numbers within names are compared by value.
+//! Natural sort order of names: numbers in names are compared by value.
 
 use std::cmp::Ordering;
 

@@ -3,13 +3,13 @@
 
 use prost::Message;
 
-/// A profile, with its samples and the tables to which they refer.
+/// A profile: samples, and the tables to which the samples refer.
 #[derive(Clone, PartialEq, Message)]
 pub struct Profile {
     /// The types of the values of each sample.
     #[prost(message, repeated, tag = "1")]
     pub sample_type: Vec<ValueType>,
-    /// The samples.
+    /// The samples, one for each distinct stack and labels.
     #[prost(message, repeated, tag = "2")]
     pub sample: Vec<Sample>,
     /// The frames of call stacks.
@@ -52,7 +52,7 @@ pub struct Sample {
     /// One value for each of the profile's sample types.
     #[prost(int64, repeated, tag = "2")]
     pub value: Vec<i64>,
-    /// The labels.
+    /// The labels of the sample.
     #[prost(message, repeated, tag = "3")]
     pub label: Vec<Label>,
 }
@@ -63,7 +63,7 @@ pub struct Label {
     /// The label's name.
     #[prost(int64, tag = "1")]
     pub key: i64,
-    /// The label's value, if it is text.
+    /// The value of a text label.
     #[prost(int64, tag = "2")]
     pub str: i64,
 }
@@ -96,7 +96,7 @@ pub struct Function {
     /// The id, from 1.
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    /// The name.
+    /// The name, as an index into the string table.
     #[prost(int64, tag = "2")]
     pub name: i64,
     /// The source file.

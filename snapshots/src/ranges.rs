@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Ranges by start address, each with its end and tag. Operations take logarithmic time per created or removed range.
+/// Ranges by start address, each with an end and a tag. Operations take logarithmic time per created or removed range.
 #[derive(Clone, Debug)]
 pub struct Ranges<T> {
     rows: BTreeMap<u64, (u64, T)>,
@@ -43,7 +43,7 @@ impl<T: Copy + Eq> Ranges<T> {
         self.take(start, end, |_, _, _| {});
     }
 
-    /// Removes `start..end` from all ranges. Calls `each` with the start, end and tag of each removed part, in
+    /// Removes `start..end` from all ranges. Passes the start, end and tag of each removed part to `each`, in
     /// descending order.
     pub fn take(&mut self, start: u64, end: u64, mut each: impl FnMut(u64, u64, T)) {
         while let Some((&first, &(last, tag))) = self.rows.range(..end).next_back() {

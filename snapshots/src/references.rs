@@ -34,9 +34,9 @@ pub struct Saved {
     pub packed: u64,
     /// The position at which backward reads the block.
     pub unpacked: Option<u64>,
-    /// The position after which the node no longer needs the block, although the graph still refers to it.
+    /// The position after which the autograd node no longer needs the block, although the graph still refers to it.
     pub dropped: Option<u64>,
-    /// The position at which the graph drops its reference.
+    /// The position at which the graph drops the block.
     pub released: Option<u64>,
     /// The path of the module that created the node.
     pub module: String,
@@ -78,7 +78,8 @@ impl FromStr for References {
     }
 }
 
-/// Returns the attribute `name` with `value` as readable named facts: several for references, otherwise one.
+/// Returns the attribute `name` with `value` as readable facts, each with a name. References give several facts; other
+/// attributes give one.
 pub fn readable(name: &str, value: &str) -> Vec<(String, String)> {
     match value.parse::<References>() {
         Ok(references) if name == ATTRIBUTE => references.facts(),

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The name of the header's fact with the file's number, which all files except the first one of a run have.
+/// Name of the header fact that contains the number of the file. The first file of a run has no such fact.
 pub const PART: &str = "part";
 
 /// Returns the path of the `number`th file of the recording `path`.
@@ -29,7 +29,7 @@ pub fn with_part(path: &Path, part: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Returns the path of the rotated recording to which `file` belongs; `None` if its name has no number.
+/// Returns the path of the rotated recording that contains `file`; `None` if the file name has no number.
 pub fn recording_of(file: &Path) -> Option<PathBuf> {
     let name = Path::new(file.file_stem()?);
     let stem = Path::new(name.file_stem()?);
@@ -48,7 +48,7 @@ const RECORDINGS: [&str; 6] = ["snap", "pickle", "pkl", "json", "html", "gz"];
 pub struct RotatedFiles {
     /// The path that was passed to the recorder, such as `run.snap`.
     pub path: PathBuf,
-    /// The files in order, with their numbers.
+    /// The files in order, each with its number.
     pub files: Vec<(u32, PathBuf)>,
     /// The numbers of existing earlier files that are ignored because later files are missing.
     pub left_out: Vec<u32>,
@@ -77,8 +77,8 @@ impl RotatedFiles {
         Self::of(&path.with_file_name(without_star))
     }
 
-    /// Returns the path of the recording to which all `files` belong, in any order; `None` if they do not belong
-    /// together, or if there are fewer than two.
+    /// Returns the path of the rotated recording that contains all `files`, in any order. `None` if the files do not
+    /// belong together, or if there are fewer than two.
     pub fn all_of(files: &[PathBuf]) -> Option<PathBuf> {
         let recording = recording_of(files.first().filter(|_| files.len() > 1)?)?;
         let is_part = |file: &PathBuf| file.parent() == recording.parent() && number_of(&recording, file).is_some();

@@ -23,7 +23,7 @@ pub struct ScopePattern {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
     Text(Box<str>),
-    /// `*`, which matches any part of one name.
+    /// `*`, which matches any text within one name.
     Star,
     OneOf(Box<[Choice]>),
 }

@@ -10,7 +10,7 @@ use crate::event::What;
 pub struct Stage {
     /// The step; `None` outside of steps.
     pub step: Option<u32>,
-    /// The phase.
+    /// The running phase.
     pub phase: Phase,
     /// The index of the event at which the step or the phase began.
     pub since: u64,
@@ -23,8 +23,7 @@ impl Default for Stage {
 }
 
 impl Stage {
-    /// Returns the stage after the event with index `number`, which is `what`. A step starts in phase [`Phase::Other`];
-    /// setup is outside of steps.
+    /// Returns the stage after the event `what` with index `number`. A step starts in phase [`Phase::Other`].
     #[inline]
     #[must_use]
     pub fn after(self, what: &What, number: u64) -> Self {

@@ -1,6 +1,6 @@
 //! Suggests the correct spelling of a mistyped word, for error messages.
 
-/// Returns ` (did you mean 'scope'?)` if one of `known` is spelt similarly to `word`; otherwise, an empty text.
+/// Returns ` (did you mean 'scope'?)` with the word of `known` most similar to `word`; empty if no word is similar.
 pub fn did_you_mean<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> String {
     nearest(word, known).map_or_else(String::new, |known| format!(" (did you mean '{known}'?)"))
 }

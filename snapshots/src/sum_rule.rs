@@ -71,8 +71,8 @@ impl SumRule {
         }
     }
 
-    /// Sets the number of events before a window, and discards overlaps among the segments of its starting state, since
-    /// these were reported for the previous window.
+    /// Sets the number of events before a window. Discards overlaps among the segments of its starting state, which
+    /// were reported for the previous window.
     pub(crate) fn begin_window(&mut self, events: u64) {
         self.before = events;
         self.overlap = self.overlap.filter(|_| events == 0);

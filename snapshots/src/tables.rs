@@ -164,8 +164,8 @@ impl Tables {
         frame.is_some_and(|frame| frame.module.is_some() && frame.line_count == 0)
     }
 
-    /// Returns the lines of a stack, innermost first: one entry per source line, formatted by [`Self::line_text`], or
-    /// per frame that is not symbolized, with its module and address.
+    /// Returns the lines of a stack, innermost first: one entry per source line, formatted by [`Self::line_text`]. A
+    /// frame without symbols gives one entry with its module and address.
     pub fn stack_text(&self, id: StackId) -> Vec<String> {
         self.stack_lines(id, |line| self.line_text(line))
     }

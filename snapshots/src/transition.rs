@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::EventKind;
 
-/// The state, before an event, of the block to which the event refers, or of the segment that it releases.
+/// The state before an event: that of the block to which the event refers, or of the segment that the event releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named {
     /// Not allocated or reserved, or already freed.
@@ -104,7 +104,7 @@ impl Transition {
     }
 }
 
-/// Counts of events that contradicted earlier ones, by kind.
+/// Number of events that contradicted earlier events, by kind of contradiction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contradictions {
     /// Frees and tags of unknown blocks.

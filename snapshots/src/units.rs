@@ -6,7 +6,7 @@ use std::str::FromStr;
 const STEPS: [(&str, u64); 6] =
     [("EiB", 1 << 60), ("PiB", 1 << 50), ("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
-/// Formats `bytes` in the largest binary unit in which the value is at least one, with three significant digits or two
+/// Formats `bytes` in the largest binary unit in which the value is at least 1, with three significant digits or two
 /// decimals, such as `5.67 GiB` or `512 B`.
 pub fn format_bytes(bytes: u64) -> String {
     for (unit, size) in STEPS {
@@ -62,7 +62,7 @@ pub fn format_bytes_apart(sizes: [u64; 2]) -> [String; 2] {
     smaller.into_iter().find(is_exact).map_or(plain, in_unit)
 }
 
-/// Like [`format_bytes`], with a sign in front, such as `+1.50 MiB`, `−512 B` or `0 B`.
+/// Like [`format_bytes`], with a sign, such as `+1.50 MiB`, `−512 B` or `0 B`.
 pub fn format_signed_bytes(bytes: impl Into<i128>) -> String {
     let bytes: i128 = bytes.into();
     let sign = match bytes {
@@ -115,8 +115,8 @@ pub fn format_nanos(nanos: u64) -> String {
     }
 }
 
-/// Formats a long duration in nanoseconds in the largest unit of which it has at least two, such as `633 days` or
-/// `30 h`. Durations of up to two hours are formatted as by [`format_nanos`].
+/// Formats a duration in nanoseconds. Durations over two hours are in the largest unit in which the value is at least
+/// 2, such as `633 days` or `30 h`; shorter durations as in [`format_nanos`].
 pub fn format_duration(nanos: u64) -> String {
     const HOUR: u64 = 3_600_000_000_000;
     match nanos / HOUR {
@@ -145,11 +145,11 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         "tb" => 1_000_000_000_000,
         other => {
             return Err(format!(
-                "unknown unit '{other}' in size '{text}': expected for example 512MiB, 24GiB or 1048576"
+                "unknown unit '{other}' in size '{text}': expected a size such as 512MiB, 24GiB or 1048576"
             ));
         }
     };
-    let bad = || format!("invalid size '{text}': expected for example 512MiB, 24GiB or 1048576");
+    let bad = || format!("invalid size '{text}': expected a size such as 512MiB, 24GiB or 1048576");
     if let Ok(whole) = number.parse::<u64>() {
         return whole.checked_mul(scale).ok_or_else(|| format!("'{text}' is larger than 2^64 bytes"));
     }

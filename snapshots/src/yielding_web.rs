@@ -8,7 +8,7 @@ use std::cell::Cell;
 
 use wasm_bindgen::prelude::wasm_bindgen;
 
-/// The length of a slice in milliseconds. A frame at 60 Hz has 16, of which the window needs a third.
+/// The length of a slice in milliseconds. A frame at 60 Hz takes 16 ms, a third of which the window needs.
 const SLICE_MS: f64 = 10.0;
 
 #[wasm_bindgen]

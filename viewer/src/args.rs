@@ -140,10 +140,10 @@ pub struct CategoryChoice {
     pub skip: Vec<String>,
 }
 
-/// Files, and options with their values, in the order of the command line.
+/// Files, followed by options with their values, in the order of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FilesAndOptions {
-    /// The files.
+    /// The files on the command line, in order.
     pub files: Vec<PathBuf>,
     /// The options without their dashes, and their values.
     pub options: Vec<(&'static str, String)>,

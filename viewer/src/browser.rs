@@ -14,7 +14,7 @@ use crate::output::Failure;
 /// The script of the page, which starts the app and connects it with the browser.
 pub(crate) const SCRIPT: &str = include_str!("../web/page.js");
 
-/// The page without its scripts.
+/// The page, without the scripts that it loads.
 const START: &str = include_str!("../web/page.html");
 
 /// The module and the script that loads it, each compressed with gzip; empty if they were not built.
@@ -59,8 +59,8 @@ pub(crate) struct Listed {
     pub growing: bool,
 }
 
-/// Returns the name of a recording in the page: its file name, or its path if one of `others` has the same name,
-/// followed by a number if that is used too. The page distinguishes recordings by their names.
+/// Returns the name of a recording in the page: its file name, or its path if one of `others` has the same name. Adds a
+/// number if the path occurs twice. The page identifies recordings by name.
 pub(crate) fn name_of(file: &Path, others: &[&str]) -> String {
     let name = recording_name(file);
     if is_stdin(file) {
@@ -72,8 +72,8 @@ pub(crate) fn name_of(file: &Path, others: &[&str]) -> String {
     names.find(|name| !others.contains(&name.as_str())).unwrap_or(path)
 }
 
-/// Returns a page that loads its scripts and the recordings from its server, and, if the server has a folder of ranks,
-/// also shows these.
+/// Returns a page that loads its scripts and the recordings from its server. If the server has a folder of ranks, the
+/// page shows the ranks too.
 pub(crate) fn served_page(recordings: &[Listed], has_ranks: bool) -> String {
     let list = list(recordings);
     let start = if has_ranks { START.replacen("<body>", "<body data-ranks=\"yes\">", 1) } else { START.to_owned() };

@@ -61,10 +61,10 @@ pub struct Arguments {
     pub files: Vec<PathBuf>,
 }
 
-/// Declares the commands: for each its name, help, arguments, and the function that executes it.
+/// Declares the commands, each with its name, help, arguments and function.
 macro_rules! commands {
     ($($(#[$about:meta])* $name:ident($arguments:ty) => $run:path,)*) => {
-        /// The commands.
+        /// The commands of the program, each with its arguments.
         #[derive(Debug, Subcommand)]
         pub enum Command {
             $($(#[$about])* $name($arguments),)*

@@ -1,6 +1,6 @@
-//! GPU models: the properties reported by CUDA, for simulations, and the peak rates, from which the time of a step is
-//! estimated with the roofline model of Williams et al., "Roofline: An Insightful Visual Performance Model for
-//! Multicore Architectures" (2009).
+//! GPU models: the properties reported by CUDA, for simulations, and the peak rates, for estimating the time of a step
+//! by the roofline model of Williams et al., "Roofline: An Insightful Visual Performance Model for Multicore
+//! Architectures" (2009).
 
 use std::str::FromStr;
 

@@ -13,7 +13,8 @@ use crate::embedded_files::put;
 /// The modules: name and source.
 const MODULES: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/package.rs"));
 
-/// The code that Python runs at startup. It first runs the program's own module of the same name, which it shadows.
+/// The code that Python runs at startup. It first runs the program's own module of the same name, which would otherwise
+/// be hidden.
 const START: &str = r#"import os, sys
 _here = os.path.dirname(os.path.abspath(__file__))
 def _start_own():
@@ -36,13 +37,13 @@ if sys.version_info[0] > 2:
 #[derive(Debug)]
 pub(crate) struct Package {
     path: PathBuf,
-    /// Keeps the folder until the program ends, if it is not in a cache.
+    /// The temporary folder of the package; `None` if it is in a cache. Dropping it removes the folder.
     temporary: Option<TempDir>,
 }
 
 impl Package {
-    /// Provides the package, with the lines `then` as in [`write`]: in the user's cache, where Python keeps its
-    /// compiled files, or `apart` from it.
+    /// Provides the package, with the lines `then` as in [`write`]. Writes it to the user's cache, where Python can
+    /// store its compiled files, or to a temporary folder if `apart`.
     ///
     /// # Errors
     /// Fails if no folder can be written to.
@@ -59,7 +60,7 @@ impl Package {
         Ok(Self { path: folder.path().to_owned(), temporary: Some(folder) })
     }
 
-    /// The folder.
+    /// The folder that contains the package.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -70,7 +71,7 @@ impl Package {
     }
 }
 
-/// Writes the package into `folder`, unless it already exists, with a module that Python runs at startup. The module
+/// Writes the package into `folder` if it does not exist there, with a module that Python runs at startup. The module
 /// ends with the lines `then`.
 ///
 /// # Errors

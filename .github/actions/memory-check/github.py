@@ -1,4 +1,4 @@
-"""GitHub as a step of a workflow sees it: the event, the files for output, annotations, and the REST API."""
+"""GitHub's interfaces for a step of a workflow: the event, output files, annotations, and the REST API."""
 
 import json
 import os
@@ -8,20 +8,20 @@ import urllib.request
 
 
 class Problem(Exception):
-    """An error that the user can correct; the message is all that is printed."""
+    """An error that the user can correct. Only the message is printed."""
 
 
 def write_line(variable, text):
-    """Appends to a file that GitHub reads: GITHUB_OUTPUT, GITHUB_PATH or GITHUB_STEP_SUMMARY."""
+    """Appends to a file that GitHub reads, such as GITHUB_OUTPUT, GITHUB_PATH or GITHUB_STEP_SUMMARY."""
     if "\n" in text and variable != "GITHUB_STEP_SUMMARY":
-        raise Problem(f"a line break in {text!r}, which is to be written to {variable}")
+        raise Problem(f"{text!r} contains a line break, which {variable} cannot contain")
     if os.environ.get(variable):
         with open(os.environ[variable], "a", encoding="utf-8") as file:
             file.write(text + "\n")
 
 
 def annotate(kind, text):
-    """Shows a text with the run: `::error::…`."""
+    """Shows an annotation on the page of the workflow run: `::error::…`."""
     print(f"::{kind}::" + text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"), flush=True)
 
 
@@ -58,7 +58,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 class Api:
-    """The REST API, for one repository; with the token, if there is one."""
+    """The REST API of one repository. Uses the token if there is one."""
 
     def __init__(self, repository):
         base = os.environ.get("GITHUB_API_URL", "https://api.github.com").rstrip("/")
@@ -77,12 +77,12 @@ class Api:
         return self._opener.open(request, timeout=timeout)
 
     def call(self, method, path, body=None):
-        """Returns the answer's JSON."""
+        """Returns the response as JSON."""
         with self._open(method, path, body) as answer:
             return json.load(answer)
 
     def rows(self, path, key=None):
-        """Yields the rows of a list in pages, at most 2,000."""
+        """Yields the rows of a paginated list, at most 2,000."""
         separator = "&" if "?" in path else "?"
         for page in range(1, 21):
             answer = self.call("GET", f"{path}{separator}per_page=100&page={page}")
@@ -92,7 +92,7 @@ class Api:
                 return
 
     def download(self, path):
-        """Returns a file. GitHub answers with the address of a storage, which must not get the token."""
+        """Returns a file. GitHub responds with the address of a storage service, which must not receive the token."""
         try:
             with self._open("GET", path, timeout=600) as answer:
                 return answer.read()
@@ -104,6 +104,6 @@ class Api:
 
 
 def advice(error, permission):
-    """The end of a message about a request that failed: the permission that the job may lack."""
+    """Returns the end of a message about a failed request: the permission that the job may lack."""
     is_refusal = isinstance(error, urllib.error.HTTPError) and error.code in (401, 403, 404)
     return f"; does the job have `permissions: {permission}`?" if is_refusal else ""

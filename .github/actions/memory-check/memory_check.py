@@ -37,7 +37,7 @@ def option(name):
 
 
 def folder(*names):
-    """A path in the folder that connects the steps."""
+    """Returns a path in the folder that the steps share."""
     name = option("name")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}", name):
         raise Problem(f"invalid name {name!r}: expected letters, digits, '.', '_' and '-'")
@@ -62,7 +62,8 @@ def highwater(*arguments):
 
 
 def install():
-    """Installs the program, unless it is there: a version of the index, a wheel, or a program by its path."""
+    """Installs the program unless it is installed: a version from the package index, a wheel, or a program at a
+    path."""
     wanted = option("version")
     if not wanted and shutil.which("highwater"):
         return
@@ -77,7 +78,7 @@ def install():
     package = os.path.abspath(wanted) if is_file else f"{_PACKAGE}=={wanted}" if wanted else _PACKAGE
     done = subprocess.run([sys.executable, "-m", "pip", "install", "--disable-pip-version-check", package])
     if done.returncode:
-        raise Problem(f"cannot install {package}: see pip's messages; actions/setup-python gives a Python that can")
+        raise Problem(f"cannot install {package}: see pip's messages; a Python from actions/setup-python can")
     if not shutil.which("highwater"):
         write_line("GITHUB_PATH", sysconfig.get_path("scripts", f"{os.name}_user"))
 
@@ -86,7 +87,7 @@ def install():
 
 
 def baseline():
-    """Fetches the recordings to compare with: files of the repository, or those of the last run on the branch."""
+    """Gets the baselines: files of the repository, or recordings of the last run on the branch."""
     shutil.rmtree(folder(), ignore_errors=True)
     os.makedirs(folder("baseline"))
     event, given = Event(), option("baseline")
@@ -108,7 +109,8 @@ def baseline():
 
 
 def download_baseline(event):
-    """Takes the newest artifact of the branch, or else of the default branch; returns what it is, or None."""
+    """Downloads the newest artifact of the branch, or otherwise of the default branch. Returns its description, or
+    None."""
     api, name = Api(event.repository), urllib.parse.quote(f"{option('name')}-baseline")
     # A fork may have a branch of the same name; what it uploads is not a baseline.
     artifacts = [
@@ -145,7 +147,7 @@ def extract(archive):
 
 
 def check():
-    """Makes the recordings, compares each with its baseline, and keeps the results for the report."""
+    """Makes the recordings, compares each with its baseline, and stores the results for the report."""
     event = Event()
     for name in ("recordings", "results"):
         os.makedirs(folder(name))
@@ -167,7 +169,7 @@ def check():
 
 
 def make_recordings():
-    """Runs the command or the tests, and copies what they recorded; returns what went wrong, or None."""
+    """Runs the command or the tests, and copies their recordings. Returns the problem as text, or None."""
     command, tests, pattern = option("run"), option("pytest"), option("recording")
     if command and tests:
         raise Problem("the inputs run and pytest exclude each other")
@@ -187,7 +189,7 @@ def make_recordings():
         name = re.sub(r"[^A-Za-z0-9._+=@ -]", "-", os.path.basename(file)).lstrip(".+=@- ")
         copy = folder("recordings", name)
         if not is_plain(name) or os.path.exists(copy):
-            raise Problem(f"invalid or repeated name of a recording {name!r}: baselines are found by name")
+            raise Problem(f"invalid or repeated name of a recording {name!r}: baselines are matched by name")
         shutil.copy(file, copy)
     if tests:
         shutil.rmtree(pattern)
@@ -199,7 +201,7 @@ def make_recordings():
 
 
 def recordings_in(path):
-    """The recordings that a path, a folder or a pattern names, sorted."""
+    """Returns the recordings at a path, in a folder or matching a pattern, sorted."""
     if os.path.isdir(path):
         path = os.path.join(glob.escape(path), "*.snap")
     return sorted(file for file in glob.glob(path, recursive=True) if os.path.isfile(file))
@@ -209,12 +211,12 @@ def check_options():
     options = shlex.split(option("options"))
     for word in options:
         if word.split("=")[0] in _OWN_OPTIONS:
-            raise Problem(f"{word.split('=')[0]} is not for the input options: the action gives it")
+            raise Problem(f"{word.split('=')[0]} cannot be used in the input options: the action sets it")
     return options
 
 
 def compare(name, options, event):
-    """Checks one recording; returns its row of the report."""
+    """Checks one recording. Returns its row of the report."""
     file, base = folder("recordings", name), baseline_of(name)
     stem = folder("results", name[: -len(".snap")] if name.endswith(".snap") else name)
     row = {"name": name, "baseline": base, "passed": True, "errors": [], "report": None}
@@ -248,7 +250,7 @@ def error_of(rule):
 
 
 def baseline_of(name):
-    """The baseline of the same name, or the only one if there is one recording on each side."""
+    """Returns the baseline of the same name, or the only baseline if there is only one recording on each side."""
     names = os.listdir(folder("baseline"))
     if name not in names and len(names) == 1 and len(os.listdir(folder("recordings"))) == 1:
         name = names[0]
@@ -256,7 +258,7 @@ def baseline_of(name):
 
 
 def phases_of(file, options):
-    """The peak of each phase in bytes, of the total and the device that are checked; empty if there are none."""
+    """Returns the peak of each phase in bytes, for the checked total and device; empty if there are no phases."""
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
     for name in ("--metric", "--device"):
         parser.add_argument(name)
@@ -273,7 +275,7 @@ def phases_of(file, options):
 
 
 def report():
-    """Writes the summary and the comment; returns 1 if a limit is exceeded."""
+    """Writes the summary and the comment. Returns 1 if a limit is exceeded."""
     event, run = Event(), load("run")
     failed = [row for row in run["rows"] if not row["passed"]]
     for row in failed:

@@ -1,4 +1,4 @@
-"""The report of a run in Markdown, and the comment of the pull request."""
+"""The report of a run in Markdown, and the comment on the pull request."""
 
 import html
 import re
@@ -16,7 +16,7 @@ _UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B
 
 
 def code(text):
-    """A name as code, in which nothing has a meaning in Markdown: no link, no picture, no mention."""
+    """Formats a name as code, so that Markdown in it has no effect."""
     plain = re.sub(r"[`|<>\s\x00-\x1f]+", " ", text)[:200].strip()
     return f"`{plain or '?'}`"
 
@@ -28,7 +28,7 @@ def _size(count):
 
 
 def text(event, run, links):
-    """The report of a run; `links` has an address for each description."""
+    """Returns the report of a run. `links` has the address for each description."""
     rows, problem = run["rows"], run["problem"]
     failed = [row for row in rows if not row["passed"]]
     lines = [_headline(rows, failed, problem), ""]
@@ -66,7 +66,8 @@ def _headline(rows, failed, problem):
 
 
 def _body(row):
-    """The report of `highwater check` without heading and picture: a comment cannot show a file of an artifact."""
+    """Returns the report of `highwater check` without its heading and picture, since a comment cannot show a file of an
+    artifact."""
     if not row["report"]:
         # Errors are indented, as code.
         errors = ["    " + line for error in row["errors"] for line in error.splitlines()]
@@ -76,7 +77,7 @@ def _body(row):
 
 
 def _table(rows):
-    """The peak of each recording beside that of its baseline; failed ones first."""
+    """Returns a table with the peak of each recording and of its baseline, failed checks first."""
     lines = ["| | recording | peak | baseline | difference |", "|---|---|--:|--:|--:|"]
     for row in sorted(rows, key=lambda row: (row["passed"], row["name"])):
         own, base = (max(row[side].values(), default=None) for side in ("phases", "baseline_phases"))
@@ -87,7 +88,7 @@ def _table(rows):
 
 
 def _chart(row):
-    """The peak of each phase as a chart that GitHub draws: bars, and a line for the baseline."""
+    """Returns a chart of the peak of each phase, drawn by GitHub: bars, with a line for the baseline."""
     own, base = row["phases"], row["baseline_phases"]
     # Those of a newer version of the program come last.
     phases = [*(phase for phase in _PHASES if phase in own), *sorted(set(own) - set(_PHASES))]
@@ -103,7 +104,7 @@ def _chart(row):
 
 
 def comment(event, name, report):
-    """Writes the comment of the pull request, or updates the one that is there."""
+    """Creates or updates the comment on the pull request."""
     if event.is_from_fork:
         annotate("notice", "no comment: the token of a run for a fork cannot write; the summary has the report")
         return

@@ -14,8 +14,7 @@ const LAST_ADDRESS: u64 = 1 << 63;
 /// Alignment of segments, as in CUDA.
 const GRANULARITY: u64 = 2 << 20;
 
-/// A device that has addresses and a capacity, but no memory. Addresses are deterministic: always the lowest ones that
-/// fit.
+/// A device with addresses and a capacity, but without memory. Addresses are deterministic: always the lowest that fit.
 ///
 /// Clones share the device, so that a test can keep one while the allocator owns another. Events are complete at once,
 /// unless [`hold_events`](Self::hold_events) was called.
@@ -69,12 +68,13 @@ impl AccountingDriver {
         self.books().addresses.values().sum()
     }
 
-    /// Makes events complete only when [`complete_events`](Self::complete_events) is called or they are waited for.
+    /// Makes events complete only when [`complete_events`](Self::complete_events) is called or the caller waits for
+    /// them.
     pub fn hold_events(&self) {
         self.books().holds_events = true;
     }
 
-    /// Completes all events recorded on `stream` so far; returns how many were outstanding.
+    /// Completes all events recorded on `stream`. Returns the number of events that were outstanding.
     pub fn complete_events(&self, stream: StreamId) -> usize {
         self.books().reach(stream, u64::MAX)
     }
@@ -97,8 +97,8 @@ impl Books {
         Ok(())
     }
 
-    /// Returns the lowest address with `bytes` of free address space, if any. Scans all reserved ranges; they are few,
-    /// and the allocator calls this rarely.
+    /// Returns the lowest address with `bytes` of free address space, if any. Scans all reserved ranges, which are few;
+    /// the allocator rarely calls this function.
     fn free_address(&self, bytes: u64) -> Result<u64, DriverError> {
         let (mut segments, mut addresses) = (self.segments.iter().peekable(), self.addresses.iter().peekable());
         let mut at = FIRST_ADDRESS;

@@ -30,7 +30,7 @@ impl CachingAllocator {
         Arc::new(Self { device, driver, config, heap })
     }
 
-    /// Returns the device whose memory this allocates.
+    /// Returns the device whose memory this allocator manages.
     pub fn device(&self) -> DeviceId {
         self.device
     }

@@ -26,7 +26,7 @@ pub(super) enum Use {
     Vacant,
     /// Addresses of an expandable segment without mapped memory.
     Unmapped,
-    /// The range is free, in its pool's free list.
+    /// The range is free, and in the free list of its pool.
     Free,
     /// Allocated by the program.
     Allocated,
@@ -58,8 +58,8 @@ pub(super) struct Record {
     pub(super) events: u32,
     pub(super) previous: BlockIndex,
     pub(super) next: BlockIndex,
-    /// The context in which the block was allocated, for recordings that start later. If the range is free, the context
-    /// of a previous block.
+    /// The context in which the block was allocated, for recordings that start later. For a free range, the context of
+    /// a previous block.
     pub(super) context: Context,
     /// Other streams that use the block.
     pub(super) other_streams: Option<Box<OtherStreams>>,
@@ -82,8 +82,8 @@ impl Record {
     }
 }
 
-/// All records. Indexing with the index of a removed record returns a vacant record or that of another range. Indices
-/// are stored only in the records, the free lists, the event queues and the handles.
+/// All records. Looking up the index of a removed record returns a vacant record or one of another range. Indices are
+/// stored only in the records, the free lists, the event queues and the handles.
 #[derive(Debug)]
 pub(super) struct Arena {
     records: Vec<Record>,
@@ -135,8 +135,8 @@ impl Arena {
         range
     }
 
-    /// Splits the first `bytes` off a record. The new record covers these bytes and precedes the old record, which
-    /// keeps its index and shrinks to the rest.
+    /// Splits off the first `bytes` of a record. The new record covers these bytes and precedes the old record, which
+    /// keeps its index and the remaining bytes.
     pub(super) fn cut_front(&mut self, index: BlockIndex, bytes: u64) -> BlockIndex {
         let rest = &mut self[index];
         assert!(bytes < rest.bytes, "cannot cut {bytes} bytes off a range of {}", rest.bytes);
@@ -153,8 +153,8 @@ impl Arena {
         front
     }
 
-    /// Splits all but the first `bytes` off a record. The old record keeps its index and its first `bytes`; the new
-    /// record covers the rest and follows it.
+    /// Splits off all but the first `bytes` of a record. The old record keeps its index and its first `bytes`. The new
+    /// record covers the remaining bytes and follows the old record.
     pub(super) fn cut_back(&mut self, index: BlockIndex, bytes: u64) -> BlockIndex {
         let front = &mut self[index];
         assert!(bytes < front.bytes, "cannot keep {bytes} bytes of a range of {}", front.bytes);
@@ -176,7 +176,7 @@ impl Arena {
         back
     }
 
-    /// Returns the record with that index, if it exists.
+    /// Returns the record with this index; `None` if there is none.
     #[inline]
     pub(super) fn get(&self, index: BlockIndex) -> Option<&Record> {
         self.records.get(index.0 as usize)

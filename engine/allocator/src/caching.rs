@@ -65,8 +65,8 @@ impl Heap {
         if self.config.expandable_segments() { Some(self.least_room(key, request)) } else { Some(key.index) }
     }
 
-    /// Selects a range in an expandable segment, where the unmapped range after a free range counts towards its size.
-    /// Starts from the smallest range that fits, and continues with the next larger one as long as that one has less
+    /// Selects a free range in an expandable segment, where the unmapped range after a free range counts towards its
+    /// size. Starts from the smallest range that fits, and continues with the next larger one while that one has less
     /// room.
     fn least_room(&self, first: FreeKey, request: &Request) -> BlockIndex {
         let room = |key: FreeKey| {

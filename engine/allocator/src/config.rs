@@ -78,8 +78,8 @@ impl AllocConfig {
         config
     }
 
-    /// Returns the bytes of a segment for requests above 1 MiB and under 10 MiB, and of a page of the large pool's
-    /// expandable segments.
+    /// Returns the size in bytes of a segment for requests above 1 MiB and under 10 MiB, and of a page of the large
+    /// pool's expandable segments.
     pub(crate) fn large_segment_bytes(&self) -> u64 {
         self.large_segment_bytes
     }
@@ -89,7 +89,7 @@ impl AllocConfig {
         self.max_split_bytes
     }
 
-    /// Returns the maximum number of bytes by which a block that is never split may exceed the request.
+    /// Returns the maximum number of bytes by which a block may exceed the request, for blocks that are never split.
     pub fn max_non_split_rounding_bytes(&self) -> u64 {
         self.max_non_split_rounding_bytes.unwrap_or(self.large_segment_bytes)
     }

@@ -43,7 +43,7 @@ pub enum DriverError {
     /// The device does not have enough free memory. The allocator responds by releasing cached memory.
     #[error("the device does not have enough free memory")]
     OutOfMemory,
-    /// Any other error, which makes the request fail.
+    /// Any other error. The request fails.
     #[error("{doing} failed: {message}")]
     Other {
         /// The failed operation, such as "reserve" or "record event".

@@ -1,4 +1,4 @@
-//! Queues of the events of freed blocks, in the order in which each stream will reach them.
+//! Queues of the events of freed blocks, in the order in which each stream will complete them.
 
 use std::collections::{BTreeMap, VecDeque};
 

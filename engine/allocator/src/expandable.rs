@@ -19,8 +19,8 @@ impl Heap {
         }
     }
 
-    /// Maps pages until there is a free range of `bytes`, and takes it out of its list. Returns `None` if there is not
-    /// enough memory or address space. Pages mapped before a failure stay mapped.
+    /// Maps pages until there is a free range of `bytes`, and removes it from the free list. Returns `None` if there is
+    /// not enough memory or address space. Pages mapped before a failure stay mapped.
     pub(super) fn grow(&mut self, stream: StreamId, pool: Pool, bytes: u64) -> Result<Option<BlockIndex>, DriverError> {
         let Some(mut candidate) = self.find_growable(stream, pool, bytes)? else {
             return Ok(None);
@@ -44,8 +44,8 @@ impl Heap {
         Ok(Some(candidate))
     }
 
-    /// Returns the first range of the lowest run of free and unmapped ranges of at least `bytes`. Makes a new
-    /// reservation if there is no such run, and returns `None` if even that is too small.
+    /// Returns the first range of the lowest contiguous free and unmapped ranges with at least `bytes` bytes in total.
+    /// If there are none, makes a new reservation; returns `None` if even that is too small.
     fn find_growable(&mut self, stream: StreamId, pool: Pool, bytes: u64) -> Result<Option<BlockIndex>, DriverError> {
         for unmapped in self.pool(pool).unmapped(stream) {
             let previous = self.arena[unmapped].previous;
@@ -70,7 +70,7 @@ impl Heap {
         Ok(Some(index))
     }
 
-    /// Returns whether the ranges from `start` on are free or unmapped for at least `bytes`.
+    /// Returns whether at least `bytes` bytes from the range `start` on are free or unmapped.
     fn has_run(&self, start: BlockIndex, bytes: u64) -> bool {
         let (mut index, mut found) = (start, 0);
         while found < bytes && index.is_some() && matches!(self.arena[index].used, Use::Free | Use::Unmapped) {
@@ -80,8 +80,8 @@ impl Heap {
         found >= bytes
     }
 
-    /// Maps the first `bytes` of an unmapped range, rounded up to whole pages, coalesces it with its free neighbours
-    /// and lists the result under the index of the range. Returns false if the device does not have enough memory.
+    /// Maps the first `bytes` of an unmapped range, rounded up to whole pages. Coalesces them with free neighbours, and
+    /// lists the result under the index of the range. Returns false if the device does not have enough memory.
     fn map_front(&mut self, index: BlockIndex, bytes: u64) -> Result<bool, DriverError> {
         let pool = self.arena[index].pool;
         let page = self.page_bytes(pool);

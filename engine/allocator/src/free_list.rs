@@ -88,8 +88,7 @@ fn earlier(a: Option<FreeKey>, b: Option<FreeKey>) -> Option<FreeKey> {
     }
 }
 
-/// The ranges of one pool that are not in use. Ranges are never shared between streams, so each stream has its own
-/// sorted set.
+/// The unused ranges of one pool. Ranges are never shared between streams, so each stream has a separate sorted set.
 #[derive(Debug, Default)]
 pub(super) struct FreeList {
     /// The free ranges of each stream, in stream order. Entries stay when they become empty, since there are few.

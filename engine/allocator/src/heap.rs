@@ -1,4 +1,4 @@
-//! The state of an allocator behind its lock, which lists, coalesces and counts its free ranges.
+//! The state of an allocator behind its lock: lists, coalesces and counts its free ranges.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -33,7 +33,7 @@ pub struct OomReport {
     pub device_total: u64,
     /// Free device memory, as reported by the driver.
     pub device_free: u64,
-    /// The maximum number of bytes that this allocator may reserve, if a memory fraction limits it.
+    /// The maximum number of bytes that this allocator may reserve; `None` without a memory fraction.
     pub limit: Option<u64>,
     /// Bytes reserved from the driver.
     pub reserved: u64,
@@ -47,7 +47,7 @@ pub struct OomReport {
     pub released: u64,
     /// The largest free range of this pool and stream.
     pub largest_free: u64,
-    /// The rest of the reserved memory, by the reason that it could not serve the request.
+    /// The remaining reserved memory, by the reason that it could not serve the request.
     pub unusable: Unusable,
     /// Applicable advice.
     pub advice: Vec<Advice>,
@@ -67,8 +67,8 @@ pub struct Unusable {
     pub waiting: u64,
 }
 
-/// Advice on an out-of-memory error, as far as it follows from the allocator's state. Only a replay of a recording
-/// shows whether other settings or streams, or fewer live blocks, would have helped.
+/// Advice on an out-of-memory error that follows from the allocator's state alone. Only a replay of a recording shows
+/// whether other settings or streams, or fewer live blocks, would have helped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// The request alone is larger than the device.

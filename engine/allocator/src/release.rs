@@ -1,4 +1,5 @@
-//! Releases cached memory to the driver when requested, when too old, or when another request needs it.
+//! Releases cached memory to the driver: when the program requests it, when the memory is too old, or when another
+//! request needs it.
 
 use highwater_recorder::{Pool, StreamId, api};
 
@@ -8,8 +9,8 @@ use super::free_list::FreeKey;
 use super::heap::Heap;
 
 impl Heap {
-    /// Waits for all events, then releases every segment and every page that is not in use, first in the large pool,
-    /// then in the small one. Returns the bytes released.
+    /// Waits for all events, then releases every segment and page that is not in use, first in the large pool, then in
+    /// the small pool. Returns the released bytes.
     pub(super) fn release_cached(&mut self) -> Result<u64, DriverError> {
         self.synchronize_events()?;
         let before = self.stats.reserved_bytes.all.current;
@@ -50,8 +51,8 @@ impl Heap {
     }
 
     /// With a split limit, releases the smallest segment that could have served the request if splitting were allowed.
-    /// If there is none, releases the stream's largest segments until their sum suffices. Returns whether enough was
-    /// released; if not, the segments released so far stay released.
+    /// If there is none, releases the largest segments of the stream until they suffice. Returns whether enough was
+    /// released; if not, these segments are released anyway.
     pub(super) fn release_oversize(&mut self, stream: StreamId, pool: Pool, bytes: u64) -> Result<bool, DriverError> {
         let Some(limit) = self.config.max_split_bytes() else {
             return Ok(false);
@@ -79,8 +80,8 @@ impl Heap {
         Ok(released >= wanted)
     }
 
-    /// If more is reserved than the threshold allows, repeatedly releases the segments of the large pool that have been
-    /// cached for longer than the average, until the excess is gone or none is left. Does not wait for events.
+    /// If the reserved bytes exceed the threshold, releases segments of the large pool that have been cached for longer
+    /// than the average, repeatedly, until the excess is gone or no segment is left. Does not wait for events.
     pub(super) fn collect_garbage(&mut self, limit: u64) -> Result<(), DriverError> {
         let Some(share) = self.config.garbage_collection_threshold() else {
             return Ok(());

@@ -17,7 +17,7 @@ impl CachingAllocator {
         heap.candidate(&request).is_some()
     }
 
-    /// Releases the segment at `address` to the driver if it is entirely free; returns whether it was.
+    /// Releases the segment at `address` to the driver if the whole segment is free. Returns whether it was released.
     pub(crate) fn release_at(&self, address: u64) -> Result<bool, AllocError> {
         let mut heap = self.heap();
         for pool in [Pool::Large, Pool::Small] {

@@ -1,4 +1,4 @@
-//! Restores an allocator from a recorded state, with segments and blocks at their recorded addresses.
+//! Restores an allocator from a recorded state: segments and blocks at their recorded addresses.
 
 use std::sync::Arc;
 
@@ -43,8 +43,8 @@ pub(crate) struct RestoredState {
 }
 
 impl CachingAllocator {
-    /// Creates an allocator with the given state, and returns it with the handles of the restored blocks and their ids.
-    /// Does not call the driver for the restored memory, and does not record the allocator's operations.
+    /// Creates an allocator with the given state. Also returns the handles of the restored blocks with their ids. Does
+    /// not call the driver for the restored memory, and does not record the allocator's operations.
     pub(crate) fn restored(
         driver: Box<dyn Driver>,
         config: AllocConfig,

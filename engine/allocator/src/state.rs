@@ -12,11 +12,11 @@ pub struct SegmentState {
     pub address: u64,
     /// The size in bytes.
     pub bytes: u64,
-    /// The stream whose blocks it serves.
+    /// The stream that uses the segment.
     pub stream: StreamId,
-    /// The pool whose blocks it serves.
+    /// The pool that uses the segment.
     pub pool: Pool,
-    /// Whether it belongs to an expandable segment.
+    /// Whether the segment is part of an expandable segment.
     pub expandable: bool,
     /// The ranges in address order, without gaps.
     pub blocks: Vec<BlockState>,

@@ -2,7 +2,7 @@
 
 use highwater_recorder::Pool;
 
-/// A quantity that goes up and down.
+/// A quantity that can increase and decrease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
     /// The current value.
@@ -68,13 +68,14 @@ impl StatArray {
         self.pool_mut(pool).decrease(amount);
     }
 
-    /// Returns the statistics of both pools together, then of each pool, with their names.
+    /// Returns the statistics of both pools together, then those of each pool, with their names.
     pub fn parts(&self) -> [(&'static str, &Stat); 3] {
         [("all", &self.all), ("large_pool", &self.large_pool), ("small_pool", &self.small_pool)]
     }
 }
 
-/// Declares the statistics with their names: first the per-pool ones, then the single quantities, then the counters.
+/// Declares the statistics with their names: first those of each pool, then those of the whole allocator, then the
+/// counters.
 macro_rules! statistics {
     (
         arrays { $($(#[$adoc:meta])* $array:ident,)+ }

@@ -1,4 +1,4 @@
-//! Frees blocks, either immediately or once the other streams that use them have completed their work.
+//! Frees blocks: immediately, or after the other streams that use them have completed their work.
 
 use highwater_recorder::{StreamId, api};
 

@@ -11,8 +11,8 @@ use crate::tensor::node::{Edge, InputGradients, Node, Sums};
 use crate::{Error, Result, Tensor};
 
 impl Tensor {
-    /// Computes the gradients of this scalar with respect to all leaves that require them, and adds each to its leaf.
-    /// Frees saved tensors as it goes, so a second backward through the same operations fails.
+    /// Computes the gradients of this scalar with respect to all leaves that require them, and adds each gradient to
+    /// its leaf. Frees saved tensors during the pass, so a second backward through the same operations fails.
     ///
     /// # Errors
     /// Fails if the tensor has more than one element or no history, if a saved tensor was changed in place, or if
@@ -32,7 +32,7 @@ impl Tensor {
         outcome
     }
 
-    /// Like [`Self::backward`], from a result of any shape whose own gradient is `grad`.
+    /// Like [`Self::backward`], for a result of any shape with the gradient `grad`.
     ///
     /// # Errors
     /// Fails if the shape, dtype or device of `grad` differ from those of the result, and for the reasons in

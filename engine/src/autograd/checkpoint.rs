@@ -34,8 +34,8 @@ pub fn checkpoint(
     Frame::run(&given, Box::new(again), Box::new(part))
 }
 
-/// Returns whether a checkpointed part is being recomputed on this thread. Side effects of the first run, such as
-/// updates of running averages, must not be repeated then.
+/// Returns whether this thread is recomputing a checkpointed part. Side effects of the first run, such as updates of
+/// running averages, must not be repeated then.
 pub fn is_running_again() -> bool {
     frame::is_again()
 }

@@ -23,7 +23,7 @@ type Part = dyn Fn(&[Tensor]) -> Result<Tensor> + Send + Sync;
 /// Returns the saved inputs for an operation that needs them.
 type Inputs = dyn FnOnce(&'static str) -> Result<Vec<Tensor>> + Send;
 
-/// A part that is run again in backward.
+/// A checkpointed part, which backward runs again.
 pub(crate) struct Frame {
     part: Box<Part>,
     scope: ScopeId,
@@ -34,7 +34,7 @@ pub(crate) struct Frame {
 
 #[derive(Default)]
 struct State {
-    /// Returns the inputs as leaves; `None` once the part has run again.
+    /// Returns the inputs as leaves; `None` after the part has been recomputed.
     inputs: Option<Box<Inputs>>,
     draws: Vec<Draw>,
     /// The saved tensors, by the index of the save.
@@ -48,7 +48,7 @@ enum Save {
         tensor: Tensor,
         version: u32,
     },
-    /// The operation has run, or keeps a recipe instead of a slot.
+    /// The operation has run its backward, or keeps a recipe instead of a slot.
     Done,
 }
 
@@ -62,10 +62,11 @@ thread_local! {
     static RUNNING: RefCell<Vec<Running>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The part that runs on this thread.
+/// The state of a checkpointed part that runs on this thread.
 enum Running {
     First(Arc<Frame>),
-    /// The second run, with the tensors saved so far and, for each save in order, whether the tensor is needed.
+    /// The recomputation. `saved` has the tensors saved up to now; `wanted` is, for each save in order, whether the
+    /// tensor is needed.
     Again {
         wanted: Vec<bool>,
         saved: Vec<Save>,
@@ -75,7 +76,7 @@ enum Running {
 /// The treatment of a tensor that an operation saves.
 pub(crate) enum Verdict {
     Keep,
-    /// Keep the tensor only until the second run ends, since no backward reads it.
+    /// Keep the tensor only until the recomputation ends, since no backward reads it.
     Forget,
     Await(Slot),
 }
@@ -85,8 +86,8 @@ fn lock(frame: &Frame) -> MutexGuard<'_, State> {
 }
 
 impl Frame {
-    /// Runs the checkpointed part `part` with the tensors `given`. Keeps `inputs`, which returns the same tensors again
-    /// for the recomputation.
+    /// Runs the checkpointed part `part` with the tensors `given`. Stores `inputs`, which returns the same tensors for
+    /// the recomputation.
     pub(super) fn run(given: &[Tensor], inputs: Box<Inputs>, part: Box<Part>) -> Result<Tensor> {
         let state = Mutex::new(State { inputs: Some(inputs), ..State::default() });
         let (recomputes, products) = (recomputes(), autocast::of_products());
@@ -135,8 +136,8 @@ fn changed(op: &'static str) -> Error {
     Error::Setting { op, what: what.to_owned() }
 }
 
-/// Returns how to treat a tensor that an operation saves on this thread. `has_recipe` states whether the operation
-/// would otherwise keep a recipe.
+/// Returns how to treat a tensor that an operation saves on this thread. `has_recipe` is whether the operation would
+/// otherwise keep a recipe.
 pub(crate) fn verdict(tensor: &Tensor, has_recipe: bool) -> Verdict {
     RUNNING.with_borrow_mut(|running| match running.last_mut() {
         None => Verdict::Keep,

@@ -36,7 +36,7 @@ impl Operation {
         Self { name, _category: scope::category(Category::Temporary), _op: op }
     }
 
-    /// Returns its name.
+    /// Returns the operation's name.
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -70,8 +70,8 @@ impl Operation {
         output.computed_by(node)
     }
 
-    /// Like [`Self::record`], for an operation whose result can be recomputed from `known`, the data shared with
-    /// `gradient`.
+    /// Like [`Self::record`], for an operation whose result can be recomputed from `known`, which `gradient` also
+    /// refers to.
     pub(crate) fn record_known<K: Offer + 'static, G: Gradient + 'static>(
         &self,
         output: Tensor,

@@ -63,7 +63,7 @@ impl Saved {
     }
 }
 
-/// A tensor whose storage counts how often it is saved.
+/// A tensor that counts, in its storage, how often it is saved.
 struct Counted(Tensor);
 
 impl Counted {

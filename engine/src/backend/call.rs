@@ -25,7 +25,7 @@ macro_rules! calls {
                 }
             }
 
-            /// Returns the first argument, whose device does the work.
+            /// Returns the first argument. Its device executes the call.
             pub fn out(&self) -> View<'a> {
                 match *self {
                     $(Self::$variant(out, ..) => out,)+

@@ -151,7 +151,7 @@ struct Operand {
     bytes: u64,
     /// Length of the last axis.
     columns: u64,
-    /// Length of the axis before it.
+    /// Product of the axis lengths before this axis.
     rows: u64,
     dtype: DType,
 }

@@ -27,9 +27,9 @@ pub enum Unary {
     Square,
     /// The hyperbolic tangent.
     Tanh,
-    /// The sine.
+    /// sin x, with x in radians.
     Sin,
-    /// The cosine.
+    /// cos x, with x in radians.
     Cos,
     /// 1 / (1 + e⁻ˣ).
     Sigmoid,
@@ -74,7 +74,7 @@ pub enum Binary {
     SigmoidGrad,
     /// The gradient of [`Unary::Silu`], where r is the input.
     SiluGrad,
-    /// l where r > 0 or r is NaN, else 0, where r is the input or the result.
+    /// l where r > 0 or r is NaN, otherwise 0, where r is the input or the result.
     ReluGrad,
     /// The gradient of [`Unary::Gelu`], where r is the input.
     GeluGrad,

@@ -78,7 +78,8 @@ impl Driver for CpuDriver {
         self.kind
     }
 
-    /// Counts only memory reserved by this driver as used, not that of other processes or other parts of this process.
+    /// Returns the memory of the machine. Only memory reserved by this driver counts as used, not that of other
+    /// processes or other parts of this process.
     fn capacity(&self) -> Result<Capacity, DriverError> {
         Ok(Capacity { total: self.total, free: self.total.saturating_sub(self.in_use().bytes) })
     }

@@ -10,7 +10,7 @@ use highwater_recorder::StreamId;
 
 use highwater_allocator::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
 
-/// Driver for a CUDA device's memory, with the memory reserved so far.
+/// Driver for the memory of a CUDA device. Counts the reserved memory.
 #[derive(Debug)]
 pub struct CudaDriver {
     gpu: Arc<Gpu>,

@@ -40,7 +40,7 @@ pub struct Device(Arc<Inner>);
 
 struct Inner {
     kind: Kind,
-    /// The GPU that runs kernels, if this is a CUDA device.
+    /// The GPU that runs kernels; `None` unless this is a CUDA device.
     gpu: Option<Arc<Gpu>>,
     workspace: Option<Block>,
     /// Locked by the thread whose work currently uses the workspace.
@@ -50,9 +50,9 @@ struct Inner {
     streams: AtomicU64,
     /// The device's pinned host memory, once requested.
     pinned: OnceLock<Device>,
-    /// The device that copies from this memory, if it is pinned host memory.
+    /// The device that copies from this memory; `None` unless this is pinned host memory.
     owner: Option<Owner>,
-    /// Must outlive the allocator, whose last events carry its device id.
+    /// Must outlive the allocator, which uses this device id in its last events.
     claim: DeviceClaim,
 }
 
@@ -197,7 +197,7 @@ impl Device {
         self.kind() != Kind::Accounting
     }
 
-    /// Returns the GPU that runs kernels, if this is a CUDA device.
+    /// Returns the GPU that runs kernels; `None` unless this is a CUDA device.
     pub(crate) fn gpu(&self) -> Option<&Gpu> {
         self.0.gpu.as_deref()
     }

@@ -17,7 +17,8 @@ pub(super) fn number_of(owner: DeviceId) -> DeviceId {
     DeviceId(PINNED_DEVICE.0.saturating_sub(owner.0))
 }
 
-/// Returns the pool's id for stream `stream` of its device. Id 0 is the host, for whose work blocks are allocated.
+/// Returns the id in the pinned pool for stream `stream` of its device. Id 0 is the host, for which blocks are
+/// allocated.
 pub(super) fn stream_of(stream: StreamId) -> StreamId {
     StreamId(stream.0 + 1)
 }
@@ -59,8 +60,7 @@ fn of_device(stream: StreamId) -> Option<u64> {
     stream.0.checked_sub(1)
 }
 
-/// Represents all events of the host's stream, whose work is complete when it is queried. The device's events count
-/// from 1.
+/// Represents all events of the host's stream, which are always complete. The events of the device count from 1.
 const REACHED: DriverEvent = DriverEvent(0);
 
 impl Driver for PinnedDriver {

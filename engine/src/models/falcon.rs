@@ -52,8 +52,8 @@ struct Block {
     mlp: Child<Mlp>,
 }
 
-/// Attention whose queries, keys and values stay in the buffer of their common product. Queries and keys are rotated in
-/// place.
+/// Attention whose queries, keys and values are computed by one product and stay in one buffer. Queries and keys are
+/// rotated in place.
 #[derive(Debug)]
 struct Attention {
     query_key_value: Child<Projection>,

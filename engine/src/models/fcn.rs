@@ -28,7 +28,7 @@ pub enum FcnPadding {
 pub struct FcnSize {
     /// Stride of the finest score map.
     pub stride: FcnStride,
-    /// The padding.
+    /// The padding of the images before the first convolution.
     pub padding: FcnPadding,
     /// Number of classes.
     pub classes: usize,
@@ -76,7 +76,7 @@ struct Eight {
     upscore_pool4: Child<ConvTranspose2d>,
 }
 
-/// Scores of the third and fourth pooling layers, for a network that adds them.
+/// Scores of the third and fourth pooling layers, for a network that adds these scores.
 #[derive(Default)]
 struct Skipped {
     pool3: Option<Tensor>,
@@ -226,7 +226,7 @@ fn grown(pixels: usize, stride: usize) -> usize {
     (pixels + 1) * stride
 }
 
-/// Returns the start of a part of `length` in the middle of `whole`.
+/// Returns the start of the central part of `length` elements in `whole` elements.
 fn middle(whole: usize, length: usize) -> usize {
     whole.saturating_sub(length) / 2
 }

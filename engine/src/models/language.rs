@@ -21,8 +21,8 @@ pub(super) fn without_bias(deviation: f64) -> LinearFilling {
     LinearFilling { weight: Filling::Normal { deviation }, bias: None }
 }
 
-/// Creates a model with `fill`. If `lora` is given, everything is frozen except the adapters of its layers, which must
-/// be among `targets`.
+/// Creates a model with `fill`. If `lora` is given, freezes everything except the adapters of its layers. The target
+/// layers of `lora` must be among `targets`.
 pub(super) fn adapted<M>(
     init: &mut Init,
     lora: Option<&LoraOptions>,
@@ -34,8 +34,7 @@ pub(super) fn adapted<M>(
     init.frozen(fill)
 }
 
-/// Applies the blocks to `embedded` in order. `embedded` is consumed, so that it is not kept live while later blocks
-/// run.
+/// Applies the blocks to `embedded` in order. Consumes `embedded`, so that it is not live while later blocks run.
 pub(super) fn through<B: Module>(blocks: &Child<Sequence<B>>, embedded: Tensor) -> Result<Tensor> {
     blocks
         .run([embedded], |blocks, [embedded]| blocks.iter().try_fold(embedded, |tokens, block| block.forward(&tokens)))

@@ -25,13 +25,13 @@ impl NerfSize {
     pub const SMALL: Self = Self { width: 32, layers: 3, octaves: 3, chunk: 1024 };
 }
 
-/// Index of the layer to whose input the encoded points are concatenated again.
+/// Index of the layer before which the encoded points are concatenated again.
 const JOINED_BEFORE: usize = 5;
 /// Index of the density in the output, after the color.
 const DENSITY: usize = 3;
 /// Initial bias of the density. It must be above 0, because ReLU passes no gradient where the density is 0.
 const FIRST_DENSITY: f64 = 0.1;
-/// Keeps the transmittance above 0, so that points behind other points have a gradient.
+/// Minimum transmittance. Above 0, so that points behind other points have a gradient.
 const LEFT_OVER: f64 = 1e-10;
 /// Step length of the last point of a ray.
 const TO_INFINITY: f64 = 1e10;

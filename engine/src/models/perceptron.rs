@@ -1,4 +1,4 @@
-//! Multi-layer perceptron, which has linear layers with ReLU between them.
+//! Multi-layer perceptron: linear layers with ReLU between them.
 
 use crate::nn::{Child, Init, Linear, Module, Sequence};
 use crate::{Result, Tensor};

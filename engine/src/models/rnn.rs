@@ -26,7 +26,7 @@ pub enum RnnForm {
     TwoBiases,
 }
 
-/// A recurrent network (Elman, 1990) whose hidden size is that of its input.
+/// A recurrent network (Elman, 1990). Its hidden size equals the size of its input.
 #[derive(Debug)]
 pub struct Rnn {
     cell: Cell,

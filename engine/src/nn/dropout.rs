@@ -50,7 +50,7 @@ impl Module for Dropout {
     }
 }
 
-/// Without a name of its own in the model.
+/// The layer does not add a name to module paths.
 impl Field for Dropout {
     fn accept(&self, _name: &str, visitor: &mut Visitor) {
         self.visit(visitor);

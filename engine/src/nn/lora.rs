@@ -8,7 +8,7 @@ use crate::{DType, Error, Result, Tensor};
 /// Settings for LoRA, with the layers that get an adapter, and its rank, scale and dtype.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoraOptions {
-    /// Rank of the adapters, which is the number of rows of `A` and of columns of `B`.
+    /// Rank of the adapters: the number of rows of `A` and of columns of `B`.
     pub rank: usize,
     /// Numerator of the scale. The adapter's output is multiplied by `alpha / rank`.
     pub alpha: f64,

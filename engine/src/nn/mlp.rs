@@ -1,4 +1,4 @@
-//! Feed-forward network, which has two linear layers with an activation between them.
+//! Feed-forward network: two linear layers with an activation between them.
 
 use super::init::Init;
 use super::linear::{Linear, LinearFilling};

@@ -64,7 +64,7 @@ impl Field for Tensor {
 }
 
 impl<M: Module> Field for Child<M> {
-    /// Visits the child under the name with which it was created.
+    /// Visits the child under its name.
     fn accept(&self, _name: &str, visitor: &mut Visitor) {
         visitor.child(self);
     }
@@ -244,7 +244,7 @@ impl Visitor {
     }
 }
 
-/// A module under the name that its parent gives it.
+/// A module with the name that its parent gives it.
 #[derive(Debug)]
 pub struct Child<M> {
     name: Box<str>,

@@ -4,8 +4,8 @@ use super::module::{Module, Visitor};
 use crate::ops::PoolOptions;
 use crate::{Result, Tensor};
 
-/// Max pooling. Place a ReLU after it rather than before it. The result is the same, and the larger tensor need not be
-/// kept for backward.
+/// Max pooling. Place a ReLU after it rather than before it: the result is the same, but the larger tensor need not be
+/// saved.
 #[derive(Clone, Copy, Debug)]
 pub struct MaxPool2d(pub PoolOptions);
 

@@ -113,7 +113,7 @@ fn check(
             return Err(Error::shapes(OP, input.shape(), statistic.shape(), need));
         }
         if statistic.dtype() != input.dtype().statistics() {
-            let need = "expected running statistics of dtype f64 for an f64 input, else f32";
+            let need = "expected running statistics of dtype f64 for an f64 input, otherwise f32";
             return Err(Error::DType { op: OP, found: statistic.dtype(), need });
         }
     }
@@ -153,7 +153,7 @@ impl Gradient for BatchNorm {
     }
 }
 
-/// Passes on the gradients of the weight and bias of channels, if they are needed.
+/// Passes on the gradients of the weight and bias of channels, if they are required.
 pub(super) fn give_affine(
     known: &Values,
     grad: &Tensor,

@@ -17,7 +17,8 @@ const WORKSPACE_BYTES: usize = 32 << 20;
 /// With small images and weights, a workspace should not determine the peak.
 const SHARE_OF_IMAGES: usize = 4;
 const SHARE_OF_WEIGHT: usize = 8;
-/// Number of windows whose elements, of any type, fill whole vector loads. Parts begin at multiples of this number.
+/// Number of windows whose elements fill whole vector loads, regardless of the dtype. Parts begin at multiples of this
+/// number.
 const PLACES_TOGETHER: usize = 32;
 
 /// The workspace for the columns of images of one shape, `[groups, channels of a group · kernel height · kernel width,
@@ -66,7 +67,7 @@ impl Columns {
         Ok(Self { op, memory: Some(memory), window, groups: weight.groups, most })
     }
 
-    /// Returns all windows of one image, in parts that fit the workspace.
+    /// Returns all windows of one image, divided into parts that fit the workspace.
     pub(super) fn parts(&self) -> impl Iterator<Item = Part> + use<> {
         let (window, most, all) = (self.window, self.most, self.window.places[0] * self.window.places[1]);
         (0..all)
@@ -74,7 +75,7 @@ impl Columns {
             .map(move |first| Part { window: Window { first, ..window }, count: most.min(all - first) })
     }
 
-    /// Runs `run` for each image, the image on the other side, and each part of their windows.
+    /// Calls `run` for each image and each part of its windows, with the corresponding image on the other side.
     pub(super) fn each_part(
         &self,
         [images, others]: [&Tensor; 2],
@@ -121,7 +122,7 @@ impl Columns {
 }
 
 /// Returns the number of windows per part, at most `most`. All parts have the same size, since a small last part would
-/// take as long as a full one, and begin at aligned positions.
+/// take as long as a full one. Parts begin at aligned positions.
 fn alike(all: usize, most: usize) -> usize {
     let even = all.div_ceil(all.div_ceil(most).max(1)).max(1);
     match even.next_multiple_of(PLACES_TOGETHER) {

@@ -91,7 +91,7 @@ struct Joined {
     device: Device,
 }
 
-/// The concatenated tensors, which are not kept live.
+/// The tensors of a concatenation, without references that would keep their memory live.
 struct Parts {
     sources: Vec<Source>,
     lengths: Vec<usize>,
@@ -106,7 +106,7 @@ impl Offer for Parts {
     }
 }
 
-/// The concatenated tensors, which are kept live.
+/// The tensors of a concatenation, with references that keep their memory live.
 struct ConcatRecipe {
     parts: Vec<Ingredient>,
     joined: Joined,

@@ -98,7 +98,8 @@ impl Tensor {
     }
 }
 
-/// The window over the result, with one position per pixel of the input, the result's height and width, and the weight.
+/// The window over the result (with one position per pixel of the input), the result's height and width, and the
+/// weight.
 #[derive(Clone, Copy)]
 struct Form {
     window: Window,
@@ -138,7 +139,7 @@ fn check(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: ConvTr
         Some(size).filter(|&size| size > 0)
     });
     let (Some(height), Some(width)) = (height, width) else {
-        let need = "expected an input of at least one pixel, and padding that leaves at least one of the result";
+        let need = "expected an input of at least one pixel, and padding that leaves at least one pixel";
         return Err(Error::shapes(op, x, w, need));
     };
     Ok(Form { window, size: [height, width], weight: Weight { shape: *w, groups } })

@@ -56,7 +56,7 @@ enum Unit {
     Channel,
 }
 
-/// Dropout and its gradient, which is passed on where elements were kept.
+/// Dropout and its gradient, which is zero for dropped elements.
 struct Chance {
     unit: Unit,
     share: f64,
@@ -79,7 +79,8 @@ impl Chance {
         Ok(Self { unit, share, draw: rng.draw(numbers) })
     }
 
-    /// Writes the kept elements of `input`, or of the contiguous `out` itself, to `out`.
+    /// Writes `input` to `out` with dropped elements set to zero. Without `input`, works in place on the contiguous
+    /// `out`.
     fn apply(&self, out: View<'_>, input: Option<View<'_>>) -> Result<()> {
         match self.unit {
             Unit::Number => backend::dropout(out, input, self.share, self.draw),

@@ -109,7 +109,7 @@ fn check(op: &'static str, hidden: &Tensor, weight: &Tensor, targets: &Tensor) -
     Ok(())
 }
 
-/// Returns the number of rows whose logits take about as much memory as all rows do, but at least enough rows to keep a
+/// Returns the number of rows whose logits take about as much memory as all rows, but at least enough rows to keep a
 /// GPU busy.
 fn rows_at_a_time(hidden: &Tensor, weight: &Tensor, sums_over_rows: bool) -> usize {
     let [rows, width] = [hidden.shape()[0], hidden.shape()[1]];

@@ -120,7 +120,7 @@ impl Gradient for Lora {
     }
 }
 
-/// Accumulates `scale · left · right`, summed over batches, into the gradient of input `place`.
+/// Accumulates `scale · left · right`, summed over batches, into the gradient of the input with index `place`.
 fn give_product(
     left: &Tensor,
     right: &Tensor,
@@ -146,8 +146,8 @@ fn give_a(low_grad: &Tensor, input: Tensor, inputs: &mut InputGradients<'_>) -> 
     Ok(wide)
 }
 
-/// Accumulates the input's gradient of type `kind`, either in place into an existing gradient or in memory that is no
-/// longer needed.
+/// Accumulates the input's gradient of dtype `kind`, in place into an existing gradient or in memory that is no longer
+/// needed.
 fn give_input(
     low_grad: &Tensor,
     served: Option<Tensor>,

@@ -85,7 +85,7 @@ pub(super) fn check_affine(
     Ok(())
 }
 
-/// The tensors that a norm saves for backward, from which the result can be recomputed if the input is among them.
+/// The tensors that a norm saves for backward. Its result can be recomputed from them if they include the input.
 pub(super) struct Known {
     pub(super) op: &'static str,
     pub(super) input: Option<Saved>,
@@ -151,7 +151,7 @@ impl Values {
         [self.mean.as_ref().expect("the mean of the channels is missing").view(), self.spread.view()]
     }
 
-    /// Passes on the gradients of weight and bias, if they are needed. `take` returns a tensor to which a gradient is
+    /// Passes on the gradients of weight and bias, if they are required. `take` returns a tensor to which a gradient is
     /// added, and the factor of its previous contents. `add` adds both gradients.
     pub(super) fn give_affine(
         &self,

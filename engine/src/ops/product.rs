@@ -18,8 +18,8 @@ pub(super) fn with_matrix(op: &'static str, batch: &Shape, rows: usize, columns:
 }
 
 impl Tensor {
-    /// Returns this tensor without history if its matrices are stored by rows or by columns, as required by matrix
-    /// products on every device; otherwise returns a copy.
+    /// Returns this tensor without history if its matrices are stored by rows or by columns, as matrix products
+    /// require; otherwise a copy.
     pub(super) fn operand(&self) -> Result<Self> {
         if is_by_lines(*self.layout()) { Ok(self.detach()) } else { self.copied() }
     }
@@ -71,7 +71,7 @@ pub(super) fn multiply_onto_bias(out: &Tensor, left: &Tensor, right: &Tensor, bi
     multiply_onto(out, left, right, Onto::Bias(bias))
 }
 
-/// The tensor to which a product is added.
+/// The destination of a product.
 #[derive(Clone, Copy)]
 enum Onto<'a> {
     Kept { scale: f64, keep: f64 },

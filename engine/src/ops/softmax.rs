@@ -4,7 +4,7 @@ use crate::autograd::{Operation, Saved, gradient};
 use crate::backend::{self, View};
 use crate::{Result, Tensor};
 
-/// A primitive that works on rows, possibly in place.
+/// A primitive that processes rows, in place if possible.
 type Rows = fn(View<'_>, Option<View<'_>>) -> Result<()>;
 /// A primitive that works on rows and reads the result.
 type RowsBack = fn(View<'_>, Option<View<'_>>, View<'_>) -> Result<()>;

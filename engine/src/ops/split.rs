@@ -1,4 +1,4 @@
-//! Splits a tensor into views of its parts.
+//! Splits a tensor into views.
 
 use crate::{Error, Result, Tensor};
 

@@ -84,8 +84,8 @@ fn is_reusable(tensor: &Tensor) -> bool {
     tensor.is_free_to_write() && tensor.fills_storage()
 }
 
-/// Accumulates the gradient of the gate, and that of `up` if required, in memory that is no longer needed if there is
-/// any.
+/// Accumulates the gradient of the gate, and that of `up` if required. Uses memory that is no longer needed, if there
+/// is any.
 fn of_gate(grad: Tensor, gate: Tensor, up: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
     let wants_up = inputs.needs(1);
     // Each gradient goes to its own input's memory if possible: elements are read before they are overwritten.

@@ -43,7 +43,8 @@ impl Tensor {
 }
 
 impl Tensor {
-    /// Returns this tensor with zeros where `condition` is not `wanted`, in its memory if it is not shared.
+    /// Returns this tensor with zeros where `condition` is not `wanted`. Uses the memory of this tensor if it is not
+    /// shared.
     fn into_cleared(self, condition: &Self, wanted: bool) -> Result<Self> {
         if self.is_free_to_write() {
             backend::clear(self.view(), condition.view(), wanted)?;

@@ -27,7 +27,7 @@ pub struct AdamW8bit {
     pub epsilon: f64,
     /// Decoupled weight decay, which is multiplied by the learning rate.
     pub weight_decay: f64,
-    /// Number of elements below which parameters keep unquantized averages, in the parameter's dtype.
+    /// Number of elements below which a parameter has unquantized averages, in the parameter's dtype.
     pub smallest: usize,
 }
 
@@ -50,7 +50,7 @@ pub enum Moments8bit {
 /// Running averages that are stored in 8 bits, with a scale for each block.
 #[derive(Debug)]
 pub struct Coded {
-    /// Number of steps so far, kept on the host.
+    /// Number of steps so far, stored on the host.
     steps: u32,
     /// Quantized running averages of the gradient and of its square.
     codes: [Tensor; 2],

@@ -14,18 +14,18 @@ pub enum Form {
     /// GPUs. This needs the fewest kernel launches. One intermediate result per parameter is live at the same time.
     #[default]
     Foreach,
-    /// All operations run for one parameter before the next parameter. At most one intermediate result is live, which
-    /// has the size of the current parameter.
+    /// All operations run for one parameter, then for the next. At most one intermediate result, of the size of the
+    /// current parameter, is live.
     PerTensor,
     /// One pass over each parameter performs all operations, like PyTorch's `fused=True`. There are no intermediate
     /// results. Parameters must be contiguous.
     Fused,
 }
 
-/// A parameter in a step, with its gradient and the rule's state for it.
+/// A parameter in a step: its gradient, and the rule's state for it.
 #[derive(Debug)]
 pub struct Update<'a, S> {
-    /// The parameter, updated in place.
+    /// The parameter, which is updated in place.
     pub parameter: &'a Tensor,
     /// Receives the updated parameter, rounded to this tensor's dtype, which is the gradient's. Present only if the
     /// rule [is fused](Rule::is_fused).
@@ -35,7 +35,7 @@ pub struct Update<'a, S> {
     /// The gradient, with the parameter's dtype unless the rule is fused. The rule may overwrite it if it is not
     /// shared.
     pub grad: Tensor,
-    /// Factor by which the gradient is multiplied first. It is 1 unless the rule is fused.
+    /// Factor by which the gradient is multiplied before the update. It is 1 unless the rule is fused.
     pub grad_scale: f64,
     /// State kept between steps; `None` before the first step.
     pub state: &'a mut Option<S>,
@@ -74,8 +74,8 @@ pub trait Rule: Clone + Send + 'static {
         pending.run()
     }
 
-    /// Like [`Self::update`], with all its memory and operations, except that a fused rule may defer the arithmetic to
-    /// `pending`, so that it is submitted together with that of other calls.
+    /// Like [`Self::update`], with all of its memory and operations, but a fused rule may defer its arithmetic to
+    /// `pending`, to be submitted together with that of other calls.
     ///
     /// # Errors
     /// See [`Self::update`].
@@ -151,8 +151,8 @@ pub(crate) fn decayed_grads<'a, S>(
     Ok((grads, targets))
 }
 
-/// Multiplies gradients in place, for a rule that does not scale them itself. Fails for f16, where small values would
-/// underflow to 0, which loss scaling should prevent.
+/// Multiplies gradients in place, for a rule that does not scale them itself. Fails for f16, in which small values
+/// would underflow to 0, which loss scaling is meant to prevent.
 pub(crate) fn scale_in_place<'a>(grads: impl IntoIterator<Item = (&'a Tensor, f64)>) -> Result<()> {
     let op = "unscale";
     let scaled = grads.into_iter().filter(|&(_, scale)| scale != 1.0);

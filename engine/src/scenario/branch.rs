@@ -1,4 +1,4 @@
-//! Partly frozen models, in which frozen layers have no gradients and save nothing for backward.
+//! Partly frozen models: frozen layers have no gradients and save nothing for backward.
 
 use super::definition::{Scenario, ScenarioInfo, Variant};
 use super::options::Options;

@@ -60,7 +60,7 @@ pub fn optimizer_of(name: &str) -> Option<OptimizerKind> {
     SCENARIOS.iter().find(|scenario| scenario.info.name == name)?.optimizer
 }
 
-/// Returns the scenario called `name`, if it supports all of `options`.
+/// Returns the scenario called `name`. Fails if it does not support all of `options`.
 pub(crate) fn find(name: &str, options: &Options) -> Result<&'static Scenario, ScenarioError> {
     let scenario = SCENARIOS.iter().find(|scenario| scenario.info.name == name);
     let unknown = || ScenarioError::UnknownScenario {

@@ -11,7 +11,7 @@ pub struct ScenarioInfo {
     pub name: &'static str,
     /// One sentence that describes the scenario and its purpose.
     pub about: &'static str,
-    /// Supported options besides the common ones, as on the command line.
+    /// Supported options in addition to the common ones, as on the command line.
     pub options: &'static [&'static str],
     /// Variants of the scenario.
     pub variants: &'static [Variant],

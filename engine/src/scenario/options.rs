@@ -30,7 +30,7 @@ pub struct Options {
     pub adapters: Option<DType>,
     /// Name of a variant of the scenario.
     pub variant: Option<String>,
-    /// Modules to checkpoint, each of which keeps only its input and is recomputed in backward.
+    /// Modules to checkpoint. Each saves only its input, and is recomputed in backward.
     pub checkpoint: Checkpoint,
     /// Number of micro-batches into which each step's batch is split, with accumulated gradients.
     pub accumulate: Option<usize>,
@@ -109,7 +109,7 @@ sizes! {
 }
 
 impl Options {
-    /// Returns the options that are set and that not every scenario supports, with their command-line names and values.
+    /// Returns the options that are set and not supported by every scenario, with their command-line names and values.
     pub(crate) fn given(&self) -> Vec<(&'static str, String)> {
         let mut given: Vec<_> = self.sizes.given().map(|(option, size)| (option, size.to_string())).collect();
         let types = [("--dtype", self.dtype), ("--autocast", self.autocast), ("--adapters", self.adapters)];

@@ -27,7 +27,7 @@ pub struct Report {
 pub struct OutOfMemory {
     /// Requested size in bytes.
     pub requested: u64,
-    /// The report in several lines of text, with the largest users of memory, the reason that the allocator's cache
-    /// could not serve the request, and possible fixes.
+    /// The report in several lines of text: the largest users of memory, the reason that the allocator's cache could
+    /// not serve the request, and possible fixes.
     pub description: String,
 }

@@ -1,4 +1,4 @@
-//! Runs a scenario and records it from the first allocation on.
+//! Runs a scenario, and records it from its first allocation.
 
 use std::path::Path;
 
@@ -86,7 +86,7 @@ struct Run {
     losses: Vec<f64>,
     steps_done: u32,
     step_cost: Cost,
-    /// The work of each operation, if it is recorded.
+    /// The work of each operation; `None` unless it is recorded.
     op_costs: Option<OpCosts>,
     outcome: crate::Result<()>,
     /// Dropped only after the recording is finished, so that the model is still live at its end.

@@ -15,9 +15,9 @@ use crate::optim::{Accumulation, Adam, AdamW, AdamW8bit, Optimizer, Rule, RuleOp
 use crate::{DType, Device, Result, Tensor};
 use highwater_allocator::{AllocConfig, AllocError};
 
-/// Default capacity of the accounting device, larger than that of any GPU, so that runs do not end early.
+/// Default capacity of the accounting device in bytes, larger than that of any GPU, so that runs do not end early.
 const META_CAPACITY: u64 = 200 << 30;
-/// Maximum capacity, larger than that of any machine. Sums of such sizes cannot overflow.
+/// Maximum capacity in bytes, larger than that of any machine. Sums of capacities cannot overflow.
 const MAX_CAPACITY: u64 = 1 << 56;
 
 /// A model with its data and optimizer on a device.
@@ -35,7 +35,7 @@ pub struct Session {
 /// Whether a step's loss is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LossIs {
-    /// The host waits for the loss and reads it.
+    /// The host waits for the loss, and reads it.
     Read,
     /// The loss is not read, and the host does not wait.
     LeftAlone,
@@ -102,7 +102,7 @@ impl Session {
         self.task.batch().is_some_and(|batch| batch.loss == Reduction::Mean)
     }
 
-    /// Returns the device.
+    /// Returns the device on which the steps run.
     pub fn device(&self) -> &Device {
         &self.device
     }
@@ -198,8 +198,8 @@ fn set_up<R: Rule>(rule: R, task: &dyn Task, options: &Options) -> Result<StepsW
     Ok(StepsWhen::AfterBackward(Box::new(RuleOptimizer::new(rule, task.parameters())?)))
 }
 
-/// Finds a scenario and opens the device given by `options`. Later events belong to no step, even if another run in the
-/// same process came before.
+/// Finds a scenario, and opens the device requested by `options`. Ends the steps of any earlier run in the same
+/// process.
 pub(crate) fn found(name: &str, options: &Options) -> Result<(&'static Scenario, Device), ScenarioError> {
     let scenario = catalog::find(name, options)?;
     let device = open_device(options)?;

@@ -22,7 +22,7 @@ pub trait Task {
         loss.backward()
     }
 
-    /// Returns how the loss of the batch is computed from those of its parts; `None` if the batch cannot be split.
+    /// Returns how the loss of a batch is computed from the losses of its parts; `None` if the batch cannot be split.
     fn batch(&self) -> Option<Batch> {
         None
     }
@@ -167,7 +167,7 @@ pub(crate) fn checkpoint_if_asked<M: Module>(model: &M, blocks: &str, options: &
     Ok(())
 }
 
-/// Freezes as many of the first blocks as given in `options`, and the modules and parameters `before` them. `blocks` is
+/// Freezes the first blocks, as many as `options` request, and the modules and parameters `before` them. `blocks` is
 /// the path of the module that contains the numbered blocks.
 pub(crate) fn freeze_if_asked<M: Module>(model: &M, before: &[&str], blocks: &str, options: &Options) -> Result<()> {
     let Some(count) = options.sizes.freeze else {

@@ -54,8 +54,8 @@ impl Tensor {
         Self::empty(*self.shape(), self.dtype(), self.device())
     }
 
-    /// Computes a tensor of this shape and type with `compute`, which writes its first argument from its second, or
-    /// from the first itself. The first argument is this tensor's memory if `is_free`, otherwise new memory.
+    /// Computes a tensor of this shape and type with `compute`, which writes its first argument from its second, or in
+    /// place if there is no second. The first argument is the memory of this tensor if `is_free`, otherwise new memory.
     pub(crate) fn rewritten(
         self,
         is_free: fn(&Self) -> bool,
@@ -83,7 +83,7 @@ impl Tensor {
         if self.is_contiguous() { Ok(self.detach()) } else { self.copied() }
     }
 
-    /// Like [`Self::in_order`], for a tensor that is not used otherwise.
+    /// Like [`Self::in_order`], for a tensor that is not used afterwards.
     pub(crate) fn into_order(self) -> Result<Self> {
         if self.is_contiguous() { Ok(self) } else { self.copied() }
     }

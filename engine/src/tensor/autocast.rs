@@ -19,7 +19,7 @@ pub fn autocast(dtype: DType) -> AutocastGuard {
     AutocastGuard::set(Some(dtype))
 }
 
-/// Restores the previous mode when dropped. Cannot be sent to another thread.
+/// A guard that restores the previous autocast mode when dropped. Cannot be sent to another thread.
 #[must_use = "dropping the guard immediately restores the previous mode"]
 #[derive(Debug)]
 pub struct AutocastGuard {
@@ -44,7 +44,7 @@ pub(crate) fn of_products() -> Option<DType> {
     PRODUCTS.get()
 }
 
-/// Returns the data type to which the operands of a product are converted, if any operand has another type.
+/// Returns the dtype to which the operands of a product are converted; `None` if all operands already have it.
 pub(crate) fn for_product(operands: &[&Tensor]) -> Option<DType> {
     let dtype = of_products()?;
     let all_floats = operands.iter().all(|operand| operand.dtype().is_float());
@@ -52,7 +52,7 @@ pub(crate) fn for_product(operands: &[&Tensor]) -> Option<DType> {
 }
 
 impl Tensor {
-    /// Returns both operands of a sum in the wider type, if autocast is on and their types differ.
+    /// Returns both operands of a sum in the wider dtype, if autocast is on and their dtypes differ.
     pub(crate) fn widened(&self, other: &Self) -> Result<Option<(Self, Self)>> {
         let (left, right) = (self.dtype(), other.dtype());
         if of_products().is_none() || left == right || !left.is_float() || !right.is_float() {

@@ -60,7 +60,8 @@ impl Tensor {
         Ok(Call::Unary(self.view(), function, None))
     }
 
-    /// Prepares `function` on this tensor and `right`, which has the same shape, to be run together with other calls.
+    /// Prepares a call of `function` on this tensor and `right`, which must have the same shape, to be run together
+    /// with other calls.
     pub(crate) fn zip_call<'a>(&'a self, op: &'static str, function: Binary, right: &'a Self) -> Result<Call<'a>> {
         self.begin_change(op)?;
         self.check_alike(op, right)?;

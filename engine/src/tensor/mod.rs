@@ -252,7 +252,7 @@ impl Tensor {
         Ok(())
     }
 
-    /// Returns whether this leaf has hooks, which may take its gradient during backward.
+    /// Returns whether this leaf has hooks. Hooks may take its gradient during backward.
     pub fn has_hooks(&self) -> bool {
         self.leaf().is_some_and(|leaf| !lock(&leaf.hooks).is_empty())
     }
@@ -276,7 +276,7 @@ impl Tensor {
         }
     }
 
-    /// Returns the operation that computed this tensor, if gradients flow to it.
+    /// Returns the operation that computed this tensor; `None` if it needs no gradient.
     pub(crate) fn node(&self) -> Option<&Arc<Node>> {
         match &self.0.origin {
             Origin::Leaf(_) => None,

@@ -66,7 +66,7 @@ pub(crate) enum Edge {
 }
 
 impl Edge {
-    /// Returns the destination of the gradients of `tensor`, if it requires any.
+    /// Returns the destination of the gradients of `tensor`; `None` if it requires none.
     pub(crate) fn to(tensor: &Tensor) -> Option<Self> {
         match tensor.node() {
             Some(node) => Some(Self::Node(node.clone())),
@@ -103,7 +103,7 @@ impl Node {
         Arc::as_ptr(self).addr()
     }
 
-    /// Takes the work out, since it can be done only once.
+    /// Removes and returns the work, which can be done only once.
     pub(crate) fn take_work(&self) -> Option<Work> {
         lock(&self.work).take()
     }
@@ -136,7 +136,7 @@ impl Drop for Node {
     }
 }
 
-/// The accumulated gradients of a backward pass, by node, for nodes that have not run yet.
+/// The accumulated gradients of a backward pass, by node. Contains only nodes whose backward has not run yet.
 pub(crate) struct Sums {
     by_node: HashMap<usize, Sum>,
     /// The stream of the caller of backward, on which gradients of leaves are accumulated.
@@ -184,7 +184,7 @@ impl Sums {
         self.by_node.insert(node, Sum::new(grad));
     }
 
-    /// Returns whether a node has a gradient, or a part of it.
+    /// Returns whether a node has a gradient, or part of one.
     pub(crate) fn has(&self, node: usize) -> bool {
         self.by_node.contains_key(&node)
     }
@@ -280,9 +280,9 @@ impl<'a> InputGradients<'a> {
         }
     }
 
-    /// Returns the accumulated gradient of input `input`, contiguous, and 1, or else new, uninitialized memory and 0.
-    /// The number is the factor of the existing contents in the result to [pass back](Self::give). The memory is
-    /// recorded as a gradient if the input is a leaf.
+    /// Returns the accumulated gradient of input `input`, contiguous, and 1; without one, returns new, uninitialized
+    /// memory and 0. The number is the factor of the existing contents in the result to [pass back](Self::give). The
+    /// memory is recorded as a gradient if the input is a leaf.
     ///
     /// # Errors
     /// Fails if memory runs out.
@@ -331,7 +331,7 @@ impl<'a> InputGradients<'a> {
         self.give(input, whole)
     }
 
-    /// Returns the shape of input `input`, if its gradient is required.
+    /// Returns the shape of input `input`; `None` if its gradient is not required.
     pub fn shape(&self, input: usize) -> Option<&Shape> {
         self.edges.get(input)?.as_ref().map(Edge::shape)
     }

@@ -24,7 +24,7 @@ pub trait Recipe: Send + Sync {
 
 /// A recipe that may or may not be available.
 pub(crate) trait Offer: Send + Sync {
-    /// Returns the recipe, if it can be kept without further memory.
+    /// Returns the recipe; `None` if storing it would keep further memory live.
     fn recipe(self: Arc<Self>) -> Option<Arc<dyn Recipe>>;
 }
 
@@ -38,7 +38,7 @@ impl<R: Recipe + 'static> Offer for R {
 #[derive(Clone)]
 pub(super) struct RecipeOf {
     owner: Owner,
-    /// The number of in-place changes of the memory when the recipe was made. After a further change, the recipe is
+    /// The number of in-place changes of the memory at the creation of the recipe. A further change makes the recipe
     /// invalid.
     version: u32,
 }
@@ -52,7 +52,7 @@ enum Owner {
 }
 
 impl RecipeOf {
-    /// Returns the recipe of memory that has been changed in place `version` times.
+    /// Returns the recipe of memory that has been changed in place `version` times; `None` if the recipe is older.
     pub(super) fn current(&self, version: u32) -> Option<Arc<dyn Recipe>> {
         if self.version != version {
             return None;

@@ -58,7 +58,7 @@ pub(crate) enum Ingredient {
     Memory {
         /// The tensor, which is read directly.
         tensor: Tensor,
-        /// The number of in-place changes of its memory.
+        /// The number of in-place changes of the memory.
         version: u32,
     },
     /// A view of a tensor that is recomputed itself.

@@ -1,4 +1,4 @@
-//! Kernel launches, with the kernel, its grid and its arguments.
+//! Kernel launches: the kernel, its grid and its arguments.
 #![expect(unsafe_code, reason = "starts kernels, which read and write by addresses")]
 
 use std::ffi::c_void;
@@ -128,7 +128,7 @@ impl Gpu {
     /// # Safety
     /// The arguments must match the kernel's declaration in type and order. The caller must be allowed to read and
     /// write the memory that the kernel reads and writes at this point of the stream, and it must stay allocated until
-    /// the stream is past it.
+    /// the kernel has finished.
     pub unsafe fn launch(&self, kernel: Kernel, grid: Grid, stream: u64, arguments: &Arguments) -> Result<()> {
         if grid.blocks.contains(&0) {
             return Ok(());

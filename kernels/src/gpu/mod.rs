@@ -1,4 +1,4 @@
-//! A GPU, with its primary context, streams, compiled kernels and mapped pages.
+//! A GPU: its primary context, streams, compiled kernels and mapped pages.
 #![expect(unsafe_code, reason = "holds the driver's handles and calls its C functions")]
 
 pub mod launch;

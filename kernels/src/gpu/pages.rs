@@ -1,4 +1,4 @@
-//! Virtual memory management, which reserves addresses and maps memory page by page.
+//! Virtual memory management: reserves addresses, and maps memory to them page by page.
 #![expect(unsafe_code, reason = "calls the driver's virtual memory management")]
 
 use std::collections::BTreeMap;
@@ -87,8 +87,8 @@ impl Gpu {
     /// Fails if the driver call fails.
     ///
     /// # Safety
-    /// They must be exactly the range from one call of [`reserve_addresses`](Self::reserve_addresses), and must not be
-    /// used again.
+    /// The addresses must be exactly the range from one call of [`reserve_addresses`](Self::reserve_addresses), and
+    /// must not be used again.
     pub unsafe fn release_addresses(&self, address: u64, bytes: u64) -> Result<()> {
         self.bind()?;
         // SAFETY: guaranteed by the caller.

@@ -1,4 +1,4 @@
-//! The description of a matrix product, with the matrices and their layouts in memory.
+//! The description of a matrix product: the matrices and their layouts in memory.
 
 use std::fmt;
 
@@ -11,9 +11,9 @@ const MAX_BATCHES: u64 = 65_535;
 /// The storage order of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// Row-major order, in which the elements of a row are contiguous.
+    /// Row-major order: the elements of a row are contiguous.
     Rows,
-    /// Column-major order, in which the elements of a column are contiguous.
+    /// Column-major order: the elements of a column are contiguous.
     Columns,
 }
 

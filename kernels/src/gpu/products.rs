@@ -33,7 +33,7 @@ const MAX_PLANS: usize = 4096;
 /// The largest alignment that matters to the library, in bytes.
 const MAX_ALIGNED: u64 = 256;
 
-/// The alignment in bytes below which a bias is not fused, since the library may read it in such units.
+/// Alignment in bytes below which a bias is not fused, since the library may read the bias in units of this size.
 const MIN_BIAS_ALIGNMENT: u64 = 16;
 
 /// Number of algorithms requested for a product. The library may refuse to run a proposed algorithm.
@@ -42,7 +42,7 @@ const PROPOSALS: usize = 8;
 /// Memory for the partial sums of products, used by one product of a stream after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workspace {
-    /// The address of its first byte, which is a multiple of 256.
+    /// The address of the first byte, a multiple of 256.
     pub address: u64,
     /// The size in bytes, or 0 if there is no workspace.
     pub bytes: u64,
@@ -133,7 +133,7 @@ impl Products {
         made.ok_or_else(|| none(product))
     }
 
-    /// Records that the library runs none of its proposed algorithms for a product.
+    /// Records that the library can run none of its proposed algorithms for a product.
     fn refuse(&self, key: Key) {
         self.plans.lock().unwrap_or_else(PoisonError::into_inner).insert(key, None);
     }

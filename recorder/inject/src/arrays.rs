@@ -5,7 +5,7 @@ use crate::abi::{Array, Array3d};
 
 const LAYERED: u32 = 0x01;
 const CUBEMAP: u32 = 0x04;
-/// Flags of arrays whose memory is mapped later by other calls.
+/// Flags of arrays without memory, to which later calls map memory.
 const WITHOUT_MEMORY: u32 = 0x40 | 0x80;
 
 /// Returns the number of bits of an element in all its channels, or `None` for an unknown format.

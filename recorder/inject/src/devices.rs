@@ -1,4 +1,4 @@
-//! The devices for which allocations were seen, each with an id in recordings.
+//! The devices on which the program has allocated, each with an id in recordings.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,7 +24,7 @@ pub(crate) enum Owner {
     Pinned,
 }
 
-/// A device for which allocations were seen.
+/// A device on which the program has allocated.
 #[derive(Debug)]
 pub(crate) struct DeviceSource {
     claim: DeviceClaim,
@@ -92,13 +92,12 @@ impl DeviceSource {
         Self { claim, facts, sampling: Throttle::new() }
     }
 
-    /// Returns the device's id in recordings.
     pub(crate) fn id(&self) -> DeviceId {
         self.claim.id()
     }
 
-    /// Samples the memory in use, if a sample is due, and returns the number of free bytes. This device must be that of
-    /// the thread's context.
+    /// Samples the memory in use on this device, if a sample is due. Returns the number of free bytes. The device must
+    /// be that of the thread's current context.
     pub(crate) fn sample(&self, driver: &Driver, is_due: bool) -> Option<u64> {
         let query = || if api::is_recording() { driver.free_and_total() } else { None };
         let (free, total) = self.sampling.run(is_due, query)?;

@@ -1,4 +1,4 @@
-//! The recorder's own queries to the CUDA driver, about a call that the driver has completed.
+//! Queries to the CUDA driver by the recorder itself, after a driver call of the program has completed.
 #![expect(unsafe_code, reason = "calls functions of the driver")]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -88,13 +88,12 @@ impl Driver {
         self.current_device.and_then(|ask| asked(|place| unsafe { ask(place) }))
     }
 
-    /// Returns this thread's context, or 0 if it has none.
+    /// Returns the current context of this thread; 0 if there is none.
     pub(crate) fn current_context(&self) -> u64 {
         // SAFETY: writes a handle to a local variable.
         self.current_context.and_then(|ask| asked(|place| unsafe { ask(place) })).unwrap_or(0)
     }
 
-    /// Returns a device's name.
     pub(crate) fn name(&self, device: i32) -> Option<String> {
         let mut text = [0_u8; 256];
         let length = text.len() as c_int - 1;

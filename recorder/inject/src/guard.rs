@@ -48,8 +48,8 @@ extern "C" fn in_child() {
     OFF.store(true, Ordering::Relaxed);
 }
 
-/// Turns recording off in forked children of this process, in which neither the driver nor the collector thread exists.
-/// Otherwise the children would write to their parent's file. A child that executes another program is not affected.
+/// Turns recording off in forked children of this process, which have neither the driver nor the collector thread and
+/// would write to their parent's file. A child that executes another program is not affected.
 pub(crate) fn register_fork_handlers() {
     // SAFETY: `in_child` is an `extern "C"` function without arguments that only stores to an atomic.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };

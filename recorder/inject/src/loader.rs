@@ -27,7 +27,7 @@ unsafe extern "C" fn finds_nothing(_handle: *mut c_void, _name: *const c_char) -
     ptr::null_mut()
 }
 
-/// Returns the C library's `dlsym`. A lookup by name alone would find the `dlsym` of this library.
+/// Returns the `dlsym` of the C library. A lookup by name alone would find the `dlsym` of this library.
 pub(crate) fn real_dlsym() -> Dlsym {
     let mut found = REAL.load(Ordering::Acquire);
     if found.is_null() {
@@ -45,7 +45,7 @@ pub(crate) fn real_dlsym() -> Dlsym {
     unsafe { std::mem::transmute::<Function, Dlsym>(found) }
 }
 
-/// Returns a function of the library behind `handle`, or null if it has no function of this name.
+/// Returns a function of the library behind `handle`; null if there is no such function.
 pub(crate) fn find(handle: *mut c_void, name: &CStr) -> Function {
     // SAFETY: the handle is the loader's, or one of its special ones; the name is terminated by a zero. Called from
     // this library, so that "next" means the libraries behind it.
@@ -63,7 +63,7 @@ pub(crate) fn driver() -> *mut c_void {
     loaded(DRIVER.as_ptr())
 }
 
-/// Returns the handle of the library that contains a function, or null if none contains it.
+/// Returns the handle of the library that contains a function; null if there is none.
 pub(crate) fn library_of(function: Function) -> *mut c_void {
     // SAFETY: plain data, for which zeros are valid.
     let mut facts: libc::Dl_info = unsafe { std::mem::zeroed() };
@@ -72,8 +72,8 @@ pub(crate) fn library_of(function: Function) -> *mut c_void {
     if is_known && !facts.dli_fname.is_null() { loaded(facts.dli_fname) } else { ptr::null_mut() }
 }
 
-/// Returns the driver's function `name`, for a program that is linked with the driver or that found the function of
-/// this library by chance. Returns null if there is none.
+/// Returns the driver function `name`, for a program that is linked with the driver or that found this library's
+/// function by name. Returns null if there is none.
 pub(crate) fn next(name: &CStr) -> Function {
     let next = find(libc::RTLD_NEXT, name);
     if !next.is_null() {

@@ -184,7 +184,8 @@ pub(crate) fn context_ended(context: u64) {
     quietly(|| lock().end_context(context, &mut send));
 }
 
-/// Samples the memory in use on the device of the thread's context, if allocations on it were seen and a sample is due.
+/// Samples the memory in use on the device of the thread's context, if the program has allocated there and a sample is
+/// due.
 fn sample(driver: &Driver) {
     if api::is_recording()
         && let Some(device) = driver.current_device()

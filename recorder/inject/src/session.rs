@@ -24,10 +24,10 @@ const LEVEL: &str = "HIGHWATER_RUN_LEVEL";
 const RING: &str = "HIGHWATER_RUN_RING";
 /// Minimum block size in bytes; smaller blocks are left out.
 const SMALLEST: &str = "HIGHWATER_RUN_SMALLEST";
-/// Folder in which the processes of a run claim the files that they write.
+/// Folder in which the processes of a run claim the names of their files.
 const CLAIMS: &str = "HIGHWATER_RUN_CLAIMS";
 
-/// No framework in this process records its own memory.
+/// States that no framework in this process records its own memory.
 const NO_FRAMEWORK: u8 = 0;
 /// A framework records its own memory, and the driver's calls are not recorded.
 const LEFT_TO_FRAMEWORK: u8 = 1;
@@ -46,7 +46,7 @@ fn number(name: &str) -> Option<u64> {
     variable(name)?.to_str()?.parse().ok()
 }
 
-/// Returns whether the recording was requested by [`FILE`], and not by the recorder's own variables.
+/// Returns whether [`FILE`] requested the recording, rather than the recorder's own variables.
 pub(crate) fn is_asked_for() -> bool {
     variable(FILE).is_some()
 }
@@ -99,7 +99,7 @@ fn begin(file: &Path) -> Result<Recording, Error> {
     Recording::start_alone(options)
 }
 
-/// Returns the name of a recording after the word by which this program was started, such as `python.snap`.
+/// Returns the name of a recording after the command that started this program, such as `python.snap`.
 fn own_name() -> OsString {
     let word = std::env::args_os().next().unwrap_or_default();
     let mut name = Path::new(&word).file_name().unwrap_or("program".as_ref()).to_owned();
@@ -107,9 +107,9 @@ fn own_name() -> OsString {
     name
 }
 
-/// Returns the file that this process writes: `file` for the first process of a run, `file.rank3` for ranks of several,
-/// `file.pid123` for others and if there is no `claims` folder, then `file.pid123.2` for a process that has replaced
-/// itself. The claim contains the file's path, for the process that started the run.
+/// Returns the path of the file for this process: `file` for the first process of a run, `file.rank3` for a rank,
+/// `file.pid123` for other processes and without a `claims` folder, `file.pid123.2` for a process that has executed
+/// another program. The claim contains the path, for the process that started the run.
 fn claim(file: &Path, claims: Option<&Path>, rank: Rank) -> PathBuf {
     let first = naming::for_rank(file, rank);
     let take = |path: &Path| {

@@ -1,11 +1,11 @@
-"""Record where GPU memory goes in a PyTorch program, and look at recordings.
+"""Records the GPU memory of PyTorch programs, and answers questions about recordings.
 
 >>> import highwater
 >>> with highwater.record_memory_history("step.snap"):
 ...     train_step(batch)
 >>> highwater.Snapshot("step.snap").peak(by="scope,phase")
 
-PyTorch is imported only when a recording starts, and the modules of this package when they are used.
+PyTorch is imported only when a recording starts, and the modules of this package when they are first used.
 """
 
 import importlib

@@ -1,7 +1,7 @@
-"""Applies the lines of a plan to a simulated program, which is not edited for it.
+"""Applies the lines of a plan to a simulated program without editing the program.
 
-The lines are written for a program with a `model` and an `optimizer`. They run here with what stands for these: when a
-model is first called, with its modules, and when an optimizer first steps, with that.
+The lines use the names `model` and `optimizer`. They run here when a model is first called, with an object for its
+modules as `model`, and when an optimizer first steps, with this optimizer as `optimizer`.
 """
 
 import weakref
@@ -24,7 +24,7 @@ class Applied:
         register_optimizer_step_pre_hook(self._before_step)
 
     def get_submodule(self, path):
-        """Returns the module that the recording calls `path`, the first time; else one that is not used."""
+        """Returns the module that the recording calls `path`, at the first request; later, an unused module."""
         names = _session.module_names()
         for rows in () if names is None else names.trees().values():
             for module, name in rows:
@@ -55,7 +55,7 @@ class Applied:
 
 
 class _NoOptimizer:
-    """One that has not stepped yet."""
+    """Stands for the optimizer before the first optimizer has stepped."""
 
     param_groups = ()
     state: dict[object, object] = {}

@@ -1,5 +1,5 @@
-"""Records a program that is running, for `highwater attach`, which has the main thread of the program call this module,
-and for PyTorch's debug server.
+"""Records a running program, for `highwater attach` and for PyTorch's debug server. `highwater attach` has the
+program's main thread call this module.
 """
 
 import contextlib
@@ -18,9 +18,9 @@ _notes: list = []
 
 
 def attach(path, notes, options, awaited_by=None):
-    """Begins a recording for `highwater attach`, which reads the file `notes`, a line for each event.
+    """Begins a recording for `highwater attach`, which reads the events from the file `notes`, one per line.
 
-    The lines are those of `begin`, and `error TEXT`. The recording ends with the process `awaited_by`.
+    The events are those of `begin`, and `error TEXT`. The recording ends when the process `awaited_by` ends.
     """
     note = _note_to(notes)
     try:
@@ -30,7 +30,8 @@ def attach(path, notes, options, awaited_by=None):
 
 
 def end(notes):
-    """Ends a recording for another `highwater attach`, which reads the file `notes` as that of `attach`."""
+    """Ends a recording for another `highwater attach`, which reads the events from the file `notes`, as for
+    `attach`."""
     note = _note_to(notes)
     if not is_active():
         note("error nothing is being recorded by `highwater attach`")
@@ -49,13 +50,13 @@ def _note_to(path):
 
 
 def begin(path, options, note, awaited_by=None):
-    """Begins a recording, which ends after the steps in `options`, at `detach`, with the process `awaited_by`, or with
-    the program.
+    """Begins a recording. It ends after the steps in `options`, at `detach`, or when the process `awaited_by` or the
+    program ends.
 
     `note` is called with a line for each event: `recording`, `written PATH`, `ended`.
 
     Raises:
-        RuntimeError: the process cannot be recorded, or is being recorded this way already.
+        RuntimeError: the process cannot be recorded, or is already being recorded by `attach`.
     """
     global _attached
     if "torch" not in sys.modules:
@@ -116,6 +117,6 @@ def is_active():
 
 
 def detach():
-    """Ends the recording, and undoes everything that it has changed in the program."""
+    """Ends the recording, and undoes all its changes to the program."""
     if _attached is not None:
         _attached.finish()

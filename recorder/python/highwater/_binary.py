@@ -47,7 +47,7 @@ def run(arguments, *, text=True):
     """Runs the program and returns its standard output.
 
     Raises:
-        HighwaterError: the program is missing, or failed; the message is the program's.
+        HighwaterError: the program is missing, or failed. In the second case, the message is that of the program.
     """
     done = subprocess.run(
         [path(), *map(os.fspath, arguments)], stdin=subprocess.DEVNULL, capture_output=True, text=text
@@ -59,7 +59,7 @@ def run(arguments, *, text=True):
 
 
 def replace_process(arguments):
-    """Runs the program in place of this process."""
+    """Replaces this process by the program."""
     program = path()
     if os.name == "nt":
         sys.exit(subprocess.run([program, *arguments]).returncode)

@@ -1,4 +1,4 @@
-"""The part of `highwater.debug` on each rank: reports its totals, records steps, and sends its recordings."""
+"""The part of `highwater.debug` that runs on each rank: reports totals, records steps, and sends recordings."""
 
 import base64
 import ctypes
@@ -26,7 +26,7 @@ _paths: list = []
 
 
 def serve(folder, options):
-    """Begins to answer the requests of the page, in this process.
+    """Starts answering the requests of the page in this process.
 
     Raises:
         TypeError, ValueError: the options are not those of `record_memory_history`.
@@ -37,7 +37,7 @@ def serve(folder, options):
 
 
 def _totals(request):
-    """Returns the memory that the process uses, and its recordings."""
+    """Returns the memory in use by the process, and its recordings."""
     session = _session.active()
     rows, step = [], None
     if session is not None:
@@ -73,7 +73,7 @@ def _counts(device):
 
 @functools.lru_cache(maxsize=_MAX_FILES)
 def _peak(path):
-    """Returns the bytes of each category at the peak of a recording; None where nobody can tell."""
+    """Returns the bytes of each category at the peak of a recording; None if it cannot be read."""
     try:
         peak = Snapshot(path).peak(by="category")
     except (_binary.HighwaterError, OSError):
@@ -108,7 +108,7 @@ def _note(line):
 
 
 def _file(request):
-    """Returns a recording of this rank as base64; nothing to the other ranks' requests."""
+    """Returns a recording of this rank as base64. Responds to requests for other ranks with an empty text."""
     rank, row = int(request.get_param("rank")), int(request.get_param("row"))
     if rank != int(os.environ["RANK"]):
         return {}

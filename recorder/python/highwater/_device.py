@@ -1,7 +1,7 @@
-"""The kind of device whose memory is recorded: the one place that knows PyTorch's modules for devices.
+"""The kind of device whose memory is recorded. Only this file accesses PyTorch's modules for devices.
 
-CUDA's module has all of what is used here; those of others have what they share with it, as `torch.xpu` and that of
-`torch_npu` do, and are asked for nothing else.
+CUDA's module has all functions that are used here. The modules of other devices, such as `torch.xpu` and that of
+`torch_npu`, have some of them; the others are not called.
 """
 
 import functools
@@ -17,7 +17,7 @@ OutOfMemoryError = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryErro
 
 @functools.lru_cache(maxsize=None)
 def name():
-    """Returns the kind: `cuda`, also where there is none, `xpu`, `npu` and so on."""
+    """Returns the kind: `cuda` (also without any device), `xpu`, `npu` and so on."""
     accelerator = None if torch.cuda.is_available() else getattr(torch, "accelerator", None)
     found = accelerator and accelerator.current_accelerator()
     return found.type if found else "cuda"
@@ -29,12 +29,13 @@ def module():
 
 
 def memory():
-    """Returns the module with the recorder."""
+    """Returns PyTorch's module that contains the recorder."""
     return getattr(module(), "memory", module())
 
 
 def call_at_first_use(function):
-    """Calls a function when the program first uses any kind of device, which PyTorch need not know yet."""
+    """Calls a function when the program first uses a device of any kind, even if PyTorch does not support the kind
+    yet."""
     others = ("xpu", "mtia", torch._C._get_privateuse1_backend_name())
     for kind in ("cuda", *others):
         # Of a kind that this PyTorch was built without, it waits for ever.
@@ -44,7 +45,7 @@ def call_at_first_use(function):
 
 
 def why_unavailable():
-    """Returns why nothing can be recorded; None if it can."""
+    """Returns the reason that nothing can be recorded; None if recording is possible."""
     kind, found = name(), module()
     if found is None or not found.is_available():
         return "CUDA is not available" if kind == "cuda" else f"PyTorch finds no device of type {kind!r}"
@@ -64,7 +65,7 @@ def is_used():
 
 
 def is_capturing():
-    """Returns whether a graph is being captured, in which the device cannot be asked."""
+    """Returns whether a graph is being captured, during which the device cannot be queried."""
     return getattr(module(), "is_current_stream_capturing", lambda: False)()
 
 
@@ -74,28 +75,29 @@ def has(tensor):
 
 
 def in_use():
-    """Returns the devices on which the program has allocated: to ask others for more would begin to use them."""
+    """Returns the devices on which the program has allocated. Querying other devices further would initialize them."""
     return [device for device in range(module().device_count()) if allocations(device)]
 
 
 def stats(device):
-    """Returns the allocator's counters of a device, nested. Not all kinds have all of them."""
+    """Returns the allocator's counters of a device as nested dicts. Some kinds of devices lack some of them."""
     return torch._C._cuda_memoryStats(device) if name() == "cuda" else memory().memory_stats_as_nested_dict(device)
 
 
 def allocations(device):
-    """Returns the number of allocations on a device since the program began, or else their bytes."""
+    """Returns the number of allocations on a device since the program began, or their bytes if the number is not
+    counted."""
     counters = stats(device)
     return counters.get("allocation", counters["allocated_bytes"])["all"]["allocated"]
 
 
 def is_history_enabled():
-    """Returns whether the history is being recorded; False where a kind does not tell."""
+    """Returns whether the history is being recorded; False if this kind of device does not report it."""
     return _native("isHistoryEnabled", lambda: False)()
 
 
 def recorders():
-    """Returns the functions that the program's calls of the recorder reach, as pairs of owner and name."""
+    """Returns the functions behind the program's calls of the recorder, as pairs of owner and name."""
     if name() == "cuda":
         # The program may have imported by name what calls these.
         names = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy")
@@ -104,14 +106,15 @@ def recorders():
 
 
 def attach_oom_observer(observer):
-    """Has a function called when an allocation fails, for ever; not where a kind has no such call."""
+    """Registers a function that is called when an allocation fails. Cannot be undone. Has no effect for kinds of
+    devices without such a callback."""
     found = getattr(module(), "attach_out_of_memory_observer", None)
     attach = found or _native("attach_out_of_memory_observer", lambda observer: None)
     attach(observer)
 
 
 def _native(suffix, default):
-    """Returns a function of PyTorch's C++, or of an extension such as `torch_npu`."""
+    """Returns a C++ function of PyTorch, or of an extension such as `torch_npu`."""
     extension = getattr(sys.modules.get(f"torch_{name()}"), "_C", None)
     for owner in (torch._C, extension):
         found = getattr(owner, f"_{name()}_{suffix}", None)

@@ -1,8 +1,8 @@
 """Waits for the threads of the autograd engine.
 
-A thread of the engine lets go of a graph's tensors after backward has returned, and needs the interpreter for those
-that Python knows. If the interpreter is ending by then, Python ends the thread, which ends the process: "terminate
-called without an active exception".
+A thread of the engine frees the tensors of a graph after backward has returned, and needs the interpreter for tensors
+with Python objects. If the interpreter is already shutting down, Python ends the thread, which ends the process:
+"terminate called without an active exception".
 """
 
 import contextlib
@@ -16,7 +16,7 @@ _MAX_S = 0.5
 
 
 def wait_until_idle():
-    """Waits until all threads of the engine sleep; where the system does not tell, gives them a moment."""
+    """Waits until all threads of the engine sleep. If the system does not report this, waits briefly."""
     deadline = time.monotonic() + _MAX_S
     idle = 0
     # One that waits for the interpreter sleeps too, but gets it while this thread does.

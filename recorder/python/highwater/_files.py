@@ -1,7 +1,7 @@
 """Names, writes and converts the files of recordings.
 
-A file is written under a name of its own, and moved when it is complete. The file that the program asked for is
-replaced; any other name, such as that of `step.oom.snap`, replaces an earlier recording and nothing else.
+A file is written under a temporary name, and moved when it is complete. An existing file at the path that the program
+passed is replaced. At other paths, such as `step.oom.snap`, only an earlier recording is replaced.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ RUN_KEY = "highwater_run"
 
 
 def split(path):
-    """Returns a path without its suffix, and the suffix: `.gz` together with the one before it."""
+    """Returns a path without its suffix, and the suffix. `.gz` and the suffix before it count as one suffix."""
     stem, suffix = os.path.splitext(path)
     if suffix == ".gz":
         stem, inner = os.path.splitext(stem)
@@ -32,11 +32,11 @@ def split(path):
 
 
 def resolve(path):
-    """Returns the absolute path of a recording, `~` expanded; without a suffix it gets `.snap`.
+    """Returns the absolute path of a recording, with `~` expanded. Adds `.snap` to a path without a suffix.
 
     Raises:
         TypeError, ValueError: not a path of a recording.
-        OSError: there cannot be a file of this path.
+        OSError: no file can be written to this path.
     """
     try:
         asked = os.fspath(path)
@@ -85,19 +85,19 @@ def of_rank(path, rank, world_size):
 
 
 def beside(path, word):
-    """Returns the path of a further file of a recording: `step.oom.snap`."""
+    """Returns the path of a further file of a recording, such as `step.oom.snap`."""
     stem, suffix = split(path)
     return f"{stem}.{word}{suffix}"
 
 
 def write(snapshot, path, on_path, *, is_asked, convert, keep_pickle):
-    """Writes PyTorch's snapshot to `path`, converted by its suffix; returns the path of the file.
+    """Writes PyTorch's snapshot to `path`, in the format of its suffix. Returns the path of the file.
 
-    Without conversion, or if it fails, the file is the pickle beside `path`. `is_asked` tells whether the program named
+    Without conversion, or if it fails, the file is the pickle beside `path`. `is_asked` is whether the program passed
     `path` itself. `on_path` is called with the path of the file before any warning, which may be an error.
 
     Raises:
-        OSError: the file cannot be written; nothing is left of it.
+        OSError: the file cannot be written. Incomplete files are removed.
     """
     stem, suffix = split(path)
     folder = os.path.dirname(path)
@@ -109,7 +109,7 @@ def write(snapshot, path, on_path, *, is_asked, convert, keep_pickle):
     warnings = []
 
     def place(temporary, path, is_asked):
-        """Moves a complete file to `path`, or to the next name that is free; returns where it is."""
+        """Moves a complete file to `path`, or to the next free name. Returns the final path."""
         # A link keeps leading to the file.
         placed = os.path.realpath(path) if is_asked else derived(path, warnings.append)
         os.replace(temporary, placed)
@@ -144,7 +144,7 @@ def write(snapshot, path, on_path, *, is_asked, convert, keep_pickle):
 
 
 def derived(path, warn=warn):
-    """Returns a path that the program did not name itself, or the next one if the file there is not a recording."""
+    """Returns a path that the program did not choose, or the next numbered one if the file there is not a recording."""
     stem, suffix = split(path)
     taken, number = path, 1
     while os.path.lexists(path) and not is_recording(path):
@@ -156,7 +156,7 @@ def derived(path, warn=warn):
 
 
 def is_recording(path):
-    """Returns whether a file is a recording of this package, or a page with one."""
+    """Returns whether a file is a recording of this package, or a page that contains one."""
     with contextlib.suppress(OSError), open(path, "rb") as file:
         if os.path.islink(path) or not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             return False

@@ -1,4 +1,4 @@
-"""Walks graphs of autograd, and knows which thread made a node."""
+"""Walks autograd graphs, and stores the thread that created a node."""
 
 import torch
 
@@ -10,12 +10,12 @@ _OWNER = "highwater_thread"
 
 
 def node_of(output):
-    """Returns the node that made a tensor or is a gradient edge's; None if there is none."""
+    """Returns the autograd node that produced a tensor, or the node of a gradient edge; None if there is none."""
     return output.grad_fn if isinstance(output, torch.Tensor) else getattr(output, "node", None)
 
 
 def graph(outputs, known=()):
-    """Returns the nodes of the graph that made `outputs`, without leaves and `known` nodes."""
+    """Returns the nodes of the graph that computed `outputs`, without leaves and `known` nodes."""
     seen = set(known)
     rows = []
     for output in outputs:
@@ -32,14 +32,15 @@ def graph(outputs, known=()):
 
 
 def leaves(outputs):
-    """Returns the nodes that accumulate the gradients of those `outputs` that are leaves."""
+    """Returns the nodes that accumulate the gradients of leaves among `outputs`."""
     tensors = (output for output in outputs if isinstance(output, torch.Tensor))
     alone = (tensor for tensor in tensors if tensor.grad_fn is None and tensor.requires_grad)
     return [torch.autograd.graph.get_gradient_edge(tensor).node for tensor in alone]
 
 
 def copies_to_cpu(nodes):
-    """Whether one of `nodes` copied a tensor to the CPU: its backward runs on another thread than the others'."""
+    """Returns whether one of `nodes` copied a tensor to the CPU. Its backward then runs on a different thread than that
+    of the others."""
     kinds = {kind for kind in set(map(type, nodes)) if kind.__name__ in _COPIES}
     copies = [node for node in nodes if type(node) in kinds] if kinds else []
     inputs = (entry for node in copies for entry in getattr(node, "_input_metadata", None) or ())
@@ -47,11 +48,11 @@ def copies_to_cpu(nodes):
 
 
 def set_owner(nodes, thread):
-    """Notes that `thread` made `nodes`."""
+    """Stores that `thread` created `nodes`."""
     for node in nodes:
         node.metadata.setdefault(_OWNER, thread)
 
 
 def owner(node):
-    """Returns the thread that `set_owner` noted, or None."""
+    """Returns the thread stored by `set_owner`, or None."""
     return node.metadata.get(_OWNER)

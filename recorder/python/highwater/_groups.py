@@ -1,4 +1,4 @@
-"""Process groups that are parts of others: the simulated NCCL learns their ranks, for which NCCL asks the others."""
+"""Passes the ranks of process groups to the simulated NCCL. The real NCCL queries the other ranks."""
 
 import functools
 import sys
@@ -8,7 +8,7 @@ _NEXT = -1
 
 
 def replace_function(original, replacement):
-    """Puts `replacement` in place of a function of `torch.distributed`, also where modules have imported it by name."""
+    """Replaces a function of `torch.distributed`, including in modules that have imported it by name."""
     for name, module in list(sys.modules.items()):
         attributes = getattr(module, "__dict__", {}) if name.startswith("torch.distributed") else {}
         if attributes.get(original.__name__) is original:
@@ -16,7 +16,7 @@ def replace_function(original, replacement):
 
 
 def note_groups(torch, library):
-    """Makes PyTorch note each group before it splits a communicator for it."""
+    """Makes PyTorch report each group to the simulated NCCL before it splits a communicator for the group."""
     distributed = torch.distributed
     c10d = distributed.distributed_c10d
     note = library.highwater_simulate_split

@@ -1,4 +1,4 @@
-"""PyTorch's recorder, of which a process has one: the program may use it as well."""
+"""Controls PyTorch's own recorder. A process has only one, which the program may use as well."""
 
 import functools
 import sys
@@ -17,7 +17,7 @@ _NOT_COUNTED = {"all": {"allocated": 0, "freed": 0}}
 
 
 class _Position:
-    """The last events and PyTorch's counters at one moment, by device."""
+    """The last event of each device, and PyTorch's counters, at one moment."""
 
     def __init__(self, last_events=(), counts=()):
         self.last_events, self.counts = last_events, counts
@@ -26,8 +26,8 @@ class _Position:
 class History:
     """Switches PyTorch's recorder on and off.
 
-    A history that the program records itself is kept: it has the program's settings, and continues after the recording.
-    `warn` is called with a text where that matters.
+    If the program records the history itself, its settings remain, and its recording continues afterwards. `warn` is
+    called with a text if this affects the recording.
     """
 
     def __init__(self, settings, warn):
@@ -48,7 +48,7 @@ class History:
             replace(owner, name, original, self._around(original), self._undo)
 
     def start(self):
-        """Starts to record."""
+        """Starts recording."""
         self._is_on, self._has_own_settings = True, not self._is_programs
         if self._is_programs:
             self._began = self.position()
@@ -75,21 +75,21 @@ class History:
         self._began = _Position([], counts)
 
     def events(self):
-        """Returns the number of events that each device's ring got since the recording or `restart`."""
+        """Returns the number of events added to each device's ring since the recording began or was restarted."""
         return [max(now - before, 0) for (_, now), (_, before) in zip(_counts(), self._began.counts)]
 
     def settings(self):
-        """Returns the settings with which the recorder was started; none if the program started it."""
+        """Returns the settings with which this recording started the recorder; empty if the program started it."""
         return self._settings if self._has_own_settings else {}
 
     def position(self):
-        """Returns how far PyTorch's recorder is."""
+        """Returns the current position of PyTorch's recorder."""
         traces = take_snapshot()["device_traces"]
         return _Position([trace[-1] if trace else None for trace in traces], _counts())
 
     def snapshot(self, since=None):
-        """Returns PyTorch's snapshot without what was before the recording, or before the position `since`, and how
-        many events it lacks by device."""
+        """Returns PyTorch's snapshot without the events before the recording or before the position `since`. Also
+        returns the number of missing events by device."""
         counts, since = _counts(), since or self._began
         self._counts = counts
         taken = take_snapshot()
@@ -104,12 +104,12 @@ class History:
         return taken, [max(now - before - known, 0) for (now, _), (before, _), known in rows]
 
     def close(self):
-        """Leaves the recorder to the program."""
+        """Stops recording, and leaves the recorder to the program."""
         self.stop()
         self.leave()
 
     def leave(self):
-        """Undoes what changes the program."""
+        """Undoes the changes to the program."""
         for undo in self._undo:
             undo()
 
@@ -143,8 +143,8 @@ class History:
 def take_snapshot():
     """Returns PyTorch's snapshot.
 
-    For the lines of compiled code PyTorch looks at its compiler, which it imports for that, taking seconds: a program
-    that has not imported it has no such code.
+    To look up the lines of compiled code, PyTorch would import its compiler, which takes seconds. This function
+    prevents the import: a program that has not imported the compiler has no such code.
     """
     if "torch._inductor" in sys.modules:
         return _device.memory()._snapshot()
@@ -165,7 +165,8 @@ def allocations():
 
 
 def _counts():
-    """Returns of each device how many allocations and frees, and how many events of the ring, there were so far."""
+    """Returns, for each device, the number of allocations and frees, and the number of events in the ring, since the
+    program began."""
     counters = [_device.stats(device) for device in range(_device.module().device_count())]
     blocks = [counter.get("allocation", _NOT_COUNTED)["all"] for counter in counters]
     return [(block["allocated"] + block["freed"], ring_events(counter)) for block, counter in zip(blocks, counters)]

@@ -1,4 +1,4 @@
-"""Finds what in the program refers to tensors that do not belong to a model or an optimizer."""
+"""Finds the variables and containers that refer to tensors outside of models and optimizers."""
 
 import collections
 import contextlib
@@ -31,8 +31,8 @@ _SEQUENCES = (list, tuple, set, frozenset, collections.deque)
 
 
 def holders(known):
-    """Returns rows of the tensors that hold memory of a device, but for the addresses `known`: what holds them, the
-    number of tensors there, their bytes, and how many have a graph, which holds more.
+    """Returns rows for the tensors with device memory, except at the addresses `known`. A row has the holder, the
+    number of tensors, their bytes, and the number of tensors with a graph, which keeps more memory live.
     """
     search = _Search(known)
     try:
@@ -58,7 +58,7 @@ class _Search:
             held.clear()
 
     def rows(self):
-        """Returns the rows, those with the most graphs and bytes first."""
+        """Returns the rows, ordered by number of graphs and then by bytes, largest first."""
         # Not by a step, with which what a loop makes in turn would be skipped; with random numbers of our own.
         followed = random.Random(0).sample(self._tensors, min(len(self._tensors), _MAX_FOLLOWED))
         self._follow(followed)
@@ -81,7 +81,7 @@ class _Search:
         return rows[:_MAX_HOLDERS]
 
     def _follow(self, objects):
-        """Finds the objects that refer to `objects`, up to those that have names."""
+        """Finds the objects that refer to `objects`, directly or not, up to named objects."""
         seen = {id(one) for one in objects}
         for _ in range(_MAX_LEVELS):
             asked = [one for one in objects if not self._is_root(one)]
@@ -111,7 +111,7 @@ class _Search:
         return id(one) in self._names or id(one) in self._modules
 
     def _holder_of(self, tensor):
-        """Returns the holder of a tensor as text, its size as text, and the container nearest to it, or None."""
+        """Returns the holder of a tensor as text, its size as text, and the nearest container of the tensor or None."""
         queue, came_from = collections.deque([tensor]), {id(tensor): None}
         while queue:
             one = queue.popleft()
@@ -130,7 +130,7 @@ class _Search:
         return f"no variable, but a {kinds[0]}, as in a reference cycle" if kinds else _NOTHING, "", None
 
     def _text(self, path):
-        """Returns the texts for a path from a named object to a tensor, `trainer.history` and `list of 12`."""
+        """Returns the path from a named object to a tensor as texts, such as `trainer.history` and `list of 12`."""
         text, where = self._names.get(id(path[0]), ("", ""))
         size, largest = "", 0
         for holder, held in zip(path, path[1:]):
@@ -166,7 +166,8 @@ def _is_held(one, known):
 
 
 def _named_objects():
-    """Returns the names of what variables refer to, in functions that are running and in the main module, and where."""
+    """Returns the objects to which variables refer, in running functions and in the main module. Each has the
+    variable's name and location."""
     names = {}
     for frame in sys._current_frames().values():
         while frame is not None:
@@ -183,7 +184,7 @@ def _named_objects():
 
 
 def _locals(frame):
-    """Returns the variables of a function that is running."""
+    """Returns the variables of a running function."""
     # A debugger writes back the values that it has read.
     if frame is None or not frame.f_code.co_flags & inspect.CO_OPTIMIZED or frame.f_trace is not None:
         return {}
@@ -219,7 +220,7 @@ def _is_plain_object(one):
 
 
 def _kind(tensors):
-    """Returns the shape and the dtype of most of the tensors: `[32, 1024] float32`."""
+    """Returns the most frequent shape and dtype of the tensors, such as `[32, 1024] float32`."""
     kinds = collections.Counter()
     for one in tensors:
         # A nested tensor has no shape, and a subclass may have none either.
@@ -244,19 +245,19 @@ def _ids(container):
 
 
 def _key_of(mapping, value):
-    """Returns the key as text: of a tensor or the like, which may be expensive to print, its type."""
+    """Returns a dict key as text. For objects that may be expensive to print, such as tensors, returns the type."""
     keys = (key for key, known in list(mapping.items()) if known is value)
     key = next(keys, "")
     return str(key) if isinstance(key, (str, int)) else type(key).__name__
 
 
 def _is_numbered(mapping):
-    """Returns whether a dict has numbers for keys, as a list has."""
+    """Returns whether the keys of a dict are numbers, like the indices of a list."""
     return len(mapping) > 1 and all(isinstance(key, int) for key in list(mapping))
 
 
 def _step(holder, held, path):
-    """Returns the text for the path from an object or a dict to an object in it."""
+    """Returns the path from an object or dict to an object in it, as text."""
     if not isinstance(holder, dict):
         try:
             name = _key_of(vars(holder), held)

@@ -1,4 +1,4 @@
-"""The recordings of a process whose environment asks for them, from its first use of a GPU on."""
+"""The recordings of a process that are requested by environment variables, from its first use of a GPU."""
 
 import contextlib
 import ctypes
@@ -22,7 +22,7 @@ _process = None
 
 
 def begin():
-    """Starts the recording requested by the environment, the first time in a process."""
+    """Starts the recording requested by environment variables, once per process."""
     global _process
     if _process == os.getpid() or not _asked()[1]:
         return
@@ -48,7 +48,7 @@ def begin():
 
 
 def _asked():
-    """Returns the variable that asks for the recording, and its value."""
+    """Returns the variable that requests the recording, and its value."""
     names = [_variables.RUN_FILE, _variables.RECORD, _variables.OOM_SNAPSHOT]
     return next(((name, os.environ[name]) for name in names if os.environ.get(name)), (None, None))
 
@@ -63,7 +63,7 @@ def _note_unrecorded(why=""):
 
 
 class _Launch:
-    """The recordings of this process: one, or those of a switch."""
+    """The recordings of this process: a single one, or those started by a switch."""
 
     def __init__(self, options, others):
         self._options, self._others = options, others
@@ -83,7 +83,7 @@ class _Launch:
         self._names = _Names(self._path, claims, is_alone=is_in_folder and not is_run)
 
     def begin(self):
-        """Begins the recording of the whole process; returns whether there is one."""
+        """Begins the recording of the whole process. Returns whether recording began."""
         recording = self.recording()
         recording.keeps_empty = False
         # At the end of the program, nothing is written of what is kept for a failed request.
@@ -91,7 +91,7 @@ class _Launch:
         return recording.begin()
 
     def recording(self, number=None):
-        """Returns a recording, of the number that a switch gives it."""
+        """Returns a new recording. `number` is its number among the recordings of a switch."""
         names = self._names
         recording = ProgramRecording(self._path, **self._options)
         recording.gives_hints, recording.is_within_step = False, number is not None
@@ -129,13 +129,14 @@ class _Launch:
 
 
 def _leave_driver():
-    """Has the preloaded library leave the recording of this process to PyTorch's, or name its own differently."""
+    """Makes the preloaded library leave the recording of this process to PyTorch's recorder, or use another file
+    name."""
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).highwater_inject_leave_to_framework(int(bool(os.environ.get(_DRIVER))))
 
 
 def _path(path):
-    """Returns the path of the recording, and whether it is a file in a folder, named after the script or the module."""
+    """Returns the path of the recording, and whether it is in a folder and named after the script or the module."""
     if path.endswith(os.sep):
         os.makedirs(path, exist_ok=True)
     if not os.path.isdir(path):
@@ -148,7 +149,8 @@ def _path(path):
 
 
 def _process_age_s():
-    """Returns how long ago this process started, also as another program; None where the system does not tell."""
+    """Returns the age of this process in seconds, including the time as another program; None if the system does not
+    report it."""
     with contextlib.suppress(AttributeError, IndexError, OSError, ValueError):
         with open("/proc/self/stat") as file:
             started = int(file.read().rpartition(")")[2].split()[19])
@@ -159,8 +161,9 @@ def _process_age_s():
 class _Names:
     """The names of this process's files.
 
-    The first process to use CUDA has the asked name, ranks have theirs, and others that of their process. In a folder
-    that the user has named, all have a name of their own. A program that replaces another keeps its files.
+    The first process to use CUDA gets the requested name. Ranks get a name with the rank, and other processes a name
+    with the process id. In a folder chosen by the user, every process gets a distinct name. A program that replaces
+    another in the same process keeps the earlier files.
     """
 
     def __init__(self, path, claims, is_alone):
@@ -176,14 +179,14 @@ class _Names:
         self._begun = os.path.join(claims, f".{os.getpid()}.begun") if claims else None
 
     def name(self, path, rank, size):
-        """Returns the path of the file for `path`; a rank that is known by now has its own name."""
+        """Returns the path of the file for `path`. A process whose rank has become known gets the name of its rank."""
         word = f"rank{rank}"
         if size > 1 and not self._word.startswith("rank") and self._claim(word):
             self._word = self._not_written(word)
         return _files.beside(path, self._word) if self._word else path
 
     def _not_written(self, word):
-        """Returns a word for names that this process has not written before `os.exec…`: `word` or `word.2`."""
+        """Returns a suffix for file names that this process did not use before `os.exec…`: `word` or `word.2`."""
         age_s, unnumbered, number = _process_age_s(), word, 1
 
         def is_written(path):
@@ -202,7 +205,7 @@ class _Names:
             word = f"{unnumbered}.{number}".lstrip(".")
 
     def _claim(self, word):
-        """Takes a name, which no other process then takes as long as this one runs; returns whether it was free."""
+        """Claims a name for as long as this process runs. Returns whether the name was free."""
         path = os.path.abspath(_files.beside(self._path, word) if word else self._path)
         with contextlib.suppress(OSError):
             if self._claims:
@@ -216,7 +219,8 @@ class _Names:
         return False
 
     def begin(self):
-        """Notes for `highwater run` that a recording has begun, which it misses if the process is killed."""
+        """Reports to `highwater run` that a recording has begun, so that it can report the loss if the process is
+        killed."""
         if self._begun:
             with contextlib.suppress(OSError):
                 open(self._begun, "x").close()
@@ -230,7 +234,7 @@ class _Names:
                 file.write(path)
 
     def note_saved(self, path):
-        """Notes the file that is left for `highwater run` if the process is killed."""
+        """Reports to `highwater run` the file that remains if the process is killed."""
         if self._begun:
             with contextlib.suppress(OSError), open(self._begun, "w") as file:
                 file.write(path)

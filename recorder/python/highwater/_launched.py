@@ -1,9 +1,10 @@
-"""Records a PyTorch program as its environment tells, without a change to the program.
+"""Records a PyTorch program as configured by environment variables, without changes to the program.
 
-`highwater run` puts this package and a `sitecustomize.py` in front of the program's path, which imports this module
-when the program imports PyTorch. Without it, `highwater.pth` does so in an environment in which the package is
-installed, where HIGHWATER_RECORD or HIGHWATER_OOM_SNAPSHOT is set. The recording begins when the program first uses a
-GPU; what it needs is imported then, since many programs import PyTorch and use none. Nothing here may stop the program.
+`highwater run` prepends this package and a `sitecustomize.py` to the program's module path. `sitecustomize.py` imports
+this module when the program imports PyTorch. Without `highwater run`, `highwater.pth` does so if the package is
+installed and HIGHWATER_RECORD or HIGHWATER_OOM_SNAPSHOT is set. The recording begins when the program first uses a GPU.
+Its modules are imported only then, since many programs import PyTorch but use no GPU. No error here may stop the
+program.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ from ._around_torch import AroundTorch
 
 
 def start():
-    """Records the program from its import of PyTorch on, unless `highwater run` does."""
+    """Records the program from its import of PyTorch, unless `highwater run` does."""
     # Python may run `highwater.pth` twice.
     is_started = any(isinstance(one, AroundTorch) for one in sys.meta_path)
     if not is_started and not os.environ.get("HIGHWATER_RUN_FILE"):
@@ -22,7 +23,7 @@ def start():
 
 
 def finder():
-    """Returns the finder that begins with the import of PyTorch."""
+    """Returns the import finder that starts this module when PyTorch is imported."""
     return AroundTorch(lambda spec: None, _after_torch)
 
 

@@ -1,8 +1,8 @@
-"""A thread that looks for work, which the program's main thread then does.
+"""A thread that looks for tasks and has the program's main thread perform them.
 
-Some changes that a recording makes to a program, such as tags and signal handlers, belong to its main thread. That
-does the work as soon as it runs Python again; if it waits in C for long, the looking thread does it. One piece of work
-is done at a time, whichever thread does it.
+Some changes that a recording makes to a program, such as tags and signal handlers, must be made on its main thread. The
+main thread performs a task as soon as it runs Python code again. If it stays in C code for too long, the background
+thread performs the task. Only one task runs at a time.
 """
 
 import collections
@@ -21,7 +21,8 @@ _turn = threading.Lock()
 
 
 class Watch:
-    """Calls `look` every `interval_s` seconds, and what that returns on the main thread, until `stop`."""
+    """Calls `look` every `interval_s` seconds until `stop`, and runs the function that it returns on the main
+    thread."""
 
     def __init__(self, look, interval_s):
         self._look, self._interval_s = look, interval_s
@@ -31,7 +32,7 @@ class Watch:
         self._thread = threading.Thread(target=self._run, name="highwater", daemon=True)
 
     def start(self):
-        """Starts to look."""
+        """Starts the background thread."""
         self._thread.start()
 
     def stop(self):
@@ -51,7 +52,7 @@ class Watch:
 
 
 def call(function):
-    """Makes the main thread call a function, for another thread; returns its result, or raises its exception."""
+    """Makes the main thread call a function, for another thread. Returns its result, or raises its exception."""
     results = []
 
     def run():
@@ -68,7 +69,7 @@ def call(function):
 
 
 def _have_done(work, is_over):
-    """Waits until the work is done, or until `is_over` says that it need not be."""
+    """Waits until the task is done, or until `is_over` returns true."""
     _queue.append(work)
     _ask_main_thread()
     deadline = time.monotonic() + _PATIENCE_S
@@ -93,7 +94,7 @@ class _Work:
         self.is_done = threading.Event()
 
     def run(self):
-        """Calls the function if no thread has; returns False while another one runs."""
+        """Calls the function if no thread has called it. Returns False while another function runs."""
         if not _turn.acquire(blocking=False):
             return False
         try:
@@ -120,7 +121,7 @@ class _Work:
 
 
 class _Queued:
-    """Called by `PyObject_IsTrue`: unlike a callback, it passes exceptions of signal handlers to the program."""
+    """Called by `PyObject_IsTrue`, which, unlike a callback, passes exceptions of signal handlers to the program."""
 
     def __bool__(self):
         # A later request calls the main thread again.

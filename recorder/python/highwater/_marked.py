@@ -1,8 +1,8 @@
-"""Steps that are marked by the calls of a function, such as that of a server's engine, which has no optimizer.
+"""Steps marked by calls of a function, for programs without an optimizer such as servers.
 
-The function is wrapped, from its first use while a recording runs to the end of that. This works alike in all versions
-of Python, needs none of the few places that debuggers and coverage share in newer ones, and costs a call of Python for
-each step; nothing is done where no name is given.
+The function is wrapped from its first use during a recording until the end of the recording. This works in all versions
+of Python, needs none of the few monitoring slots that debuggers and coverage tools share in newer versions, and costs
+one Python call per step. Without a name, nothing is wrapped.
 """
 
 import contextlib
@@ -18,10 +18,10 @@ _NAME = re.compile(r"(?:([^\W\d]\w*(?:\.[^\W\d]\w*)*):)?([^\W\d]\w*(?:\.[^\W\d]\
 
 
 def check_name(name):
-    """Returns the name of a function, `Engine.step` or `package.module:Engine.step`.
+    """Returns `name` if it is the name of a function, such as `Engine.step` or `package.module:Engine.step`.
 
     Raises:
-        ValueError: it is not one.
+        ValueError: `name` is not a function name.
     """
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         expected = "the name of a function, such as Engine.step or package.module:Engine.step"
@@ -30,9 +30,10 @@ def check_name(name):
 
 
 class MarkedSteps(Steps):
-    """Steps that begin where the function `name` is called, of which the first has what was before it.
+    """Steps that begin with each call of the function `name`. The first step also contains everything before the first
+    call.
 
-    `on_step` is called where a step ends.
+    `on_step` is called at the end of each step.
     """
 
     def __init__(self, name):
@@ -45,23 +46,24 @@ class MarkedSteps(Steps):
         self._undo = []
 
     def begins_with(self, phase, has_gradients=True):
-        """Tells that no step begins with this call; looks for the function, which the program may define late."""
+        """Returns False, since only the function begins steps. Looks for the function, which the program may define
+        late."""
         if not self._is_found:
             self.find()
         return False
 
     def ends_with_optimizer(self):
-        """Tells that no step ends with an optimizer."""
+        """Returns False, since no step ends with an optimizer."""
         return False
 
     def hints(self, _advice=None):
-        """Yields that the function was not called, as a sentence."""
+        """Yields a sentence if the function was not called."""
         if not self._is_called:
             what = "no function of this name was called, so everything counts as one step"
             yield f"step_at={self._name!r} (HIGHWATER_STEP_AT): {what}; expected a qualified name such as Engine.step"
 
     def find(self):
-        """Wraps the function, if it exists by now."""
+        """Wraps the function if it is already defined."""
         # The program's script may define it at any time.
         new = {"__main__"} | self._unfinished
         if len(sys.modules) != len(self._seen):

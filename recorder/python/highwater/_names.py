@@ -15,10 +15,10 @@ _PARALLEL = {"DistributedDataParallel", "DataParallel", "FullyShardedDataParalle
 class ModuleNames:
     """The names of the modules of one recording.
 
-    `models` are pairs of name and module; these keep their names where they are part of others. Without them, the first
-    module with parameters that is called outside of others is the model, unless it runs on the host alone, and further
-    ones are named by their types.
-    With `depth`, modules further down have the name of the module at that depth around them.
+    `models` are pairs of name and module. These modules keep their names even inside other modules. Without `models`,
+    the model is the first module with parameters that is called outside of other modules, unless it runs only on the
+    host. Further models are named by their types. With `depth`, deeper modules have the name of the module at that
+    depth that contains them.
     """
 
     def __init__(self, models=(), depth=None):
@@ -33,26 +33,26 @@ class ModuleNames:
         self.give(models)
 
     def give(self, models):
-        """Gives models their names, as pairs of name and module. A name that another one has is changed."""
+        """Names models, given as pairs of name and module. A name that is already in use is changed."""
         self._given.update({id(root): name for name, root in models})
         for name, root in models:
             is_taken = any(name == known and root is not other for known, other in self.roots())
             self._add_root(self._root_name(root) if is_taken else name, root)
 
     def restart(self):
-        """Forgets the names of all models but the given ones: the next one that is called is the first."""
+        """Removes the names of all models except the given ones. The next model that is called counts as the first."""
         given = [(name, root) for name, root in self.roots() if id(root) in self._given]
         for known in (self.by_id, self._references, self._compiled, self._roots, self._idle):
             known.clear()
         self.give(given)
 
     def roots(self):
-        """Returns the models with their names: those that still exist."""
+        """Returns the models that still exist, with their names."""
         self._roots = [(name, reference) for name, reference in self._roots if reference() is not None]
         return [(name, reference()) for name, reference in self._roots]
 
     def trees(self):
-        """Returns the modules of each model with their names, by the model's name."""
+        """Returns the modules of each model with their names, by name of the model."""
         return {name: self._tree(name, root) for name, root in self.roots()}
 
     def _tree(self, name, root):
@@ -63,9 +63,9 @@ class ModuleNames:
         return [(module, self.by_id.get(id(module), "")) for module in modules]
 
     def add(self, module, around, is_outermost):
-        """Names a module that is called for the first time, within the module named `around`.
+        """Names a module at its first call, inside the module named `around`.
 
-        Returns None for graphs that a compiler made: they are part of the module that is compiled.
+        Returns None for graphs made by a compiler, which are part of the compiled module.
         """
         if isinstance(module, torch.fx.GraphModule) and not is_outermost:
             return None
@@ -78,7 +78,7 @@ class ModuleNames:
         return self.by_id[id(module)]
 
     def add_idle(self, root):
-        """Names a model by its class that allocates nothing on a device: another one is the model."""
+        """Names a model that allocates nothing on a device by its class. Another model then counts as the first."""
         if any(known is root and not name for name, known in self.roots()) and id(root) not in self._given:
             self._add_root(self._root_name(root, is_model=False), root)
             self._idle.add(id(root))
@@ -88,7 +88,7 @@ class ModuleNames:
         return id(root) in self._idle and any(map(_device.has, root.parameters()))
 
     def compiled_names(self):
-        """Returns the names of the compiled modules, whose submodules have their name."""
+        """Returns the names of the compiled modules. Their submodules have the same names."""
         names = set(self._compiled)
         for _, root in self.roots():
             for module in root.modules():
@@ -144,7 +144,7 @@ class ModuleNames:
                 self._compiled.add(name)
 
     def _search(self, module):
-        """Names a module that was added to its model after that was named, and those around it that have moved."""
+        """Names a module that was added to its model after naming, and the modules around it that have moved."""
         for name, root in self.roots():
             if any(known is module for known in root.modules()):
                 self._name_tree(name, root)

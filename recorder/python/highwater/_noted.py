@@ -1,4 +1,5 @@
-"""Calls that a simulated GPU cannot answer exactly, by line of the program, and the notes about them in recordings."""
+"""Counts the calls that a simulated GPU cannot answer exactly, by line of the program, and describes them in
+recordings."""
 
 import collections
 import json
@@ -16,7 +17,7 @@ _STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 class Noted:
     """The notes made since the creation of this object.
 
-    `simulation` has all notes of the process in `notes`, as counts by kind, function and line of the program.
+    `simulation.notes` has all notes of the process, as counts by kind, function and line of the program.
     """
 
     def __init__(self, simulation):
@@ -33,7 +34,8 @@ class Noted:
         return rows
 
     def read_order(self):
-        """Returns the reads in order: how many allocations came before, and the row among those of `UNKNOWN_VALUE`."""
+        """Returns the reads in order, each as the number of earlier allocations and the index of its row among those of
+        `UNKNOWN_VALUE`."""
         rows = {note: row for row, (note, _) in enumerate(self._noted(UNKNOWN_VALUE))}
         reads = self._simulation.reads[self._reads_before :]
         return [[allocations - self._allocations_before, rows[note]] for allocations, note in reads]
@@ -43,13 +45,13 @@ class Noted:
         return sorted(((note, count) for note, count in notes.items() if note[0] == kind), key=str)
 
     def describe(self):
-        """Returns the facts for a recording, and the notes for every answer about it."""
+        """Returns the facts for a recording, and the notes to show with its figures."""
         import torch
 
         simulation = self._simulation
         device = torch.cuda.get_device_properties(torch.cuda.current_device())
         name = f"{device.name} (compute capability {device.major}.{device.minor})"
-        notes = [f"simulated: recorded on a simulated {name}; what lies outside of PyTorch's allocator is not included"]
+        notes = [f"simulated: recorded on a simulated {name}; memory outside of PyTorch's allocator is not included"]
         if simulation.rank is not None:
             of = "rank {} of {}".format(*simulation.rank)
             notes.append(f"simulated alone as {of}: the other ranks are assumed to have the same values")
@@ -82,7 +84,7 @@ def _cudnn_version(torch):
 
 
 def place():
-    """Returns the innermost line of the program that is running: file, line and function."""
+    """Returns the innermost running line of the program: file, line and function."""
     # Code that Inductor has generated is none of the program's, like a file without a name.
     others = (_PACKAGE, "<", os.environ.get("TORCHINDUCTOR_CACHE_DIR") or "<")
     # A thread of the autograd engine has no frame of the program.
@@ -101,7 +103,7 @@ def place():
 
 
 def is_autotuning():
-    """Returns whether the time that is being read is measured by PyTorch or Triton, to choose a kernel by it."""
+    """Returns whether PyTorch or Triton is reading a time to choose a kernel by measurement."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back

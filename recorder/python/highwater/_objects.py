@@ -2,7 +2,7 @@
 
 PyTorch sends the bytes of objects through device memory, which has no contents here. The functions below send them
 through the store of the process group instead, and allocate on the device what PyTorch allocates for them. A rank that
-runs without the others takes them to have the same objects.
+runs without the other ranks assumes that they have the same objects.
 """
 
 import collections
@@ -13,7 +13,7 @@ from ._groups import replace_function
 
 
 class Objects:
-    """Replaces the functions of `torch.distributed`; `is_alone` if the other ranks are not processes."""
+    """Replaces functions of `torch.distributed`. `is_alone` is whether the other ranks are not running as processes."""
 
     def __init__(self, torch, is_alone):
         self._torch, self._c10d, self._is_alone = torch, torch.distributed.distributed_c10d, is_alone
@@ -21,7 +21,7 @@ class Objects:
         self._exchanges = collections.Counter()
 
     def replace(self):
-        """Puts the functions of this class in place of PyTorch's."""
+        """Replaces PyTorch's functions by those of this class."""
         names = ("all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list")
         for name in (*names, "send_object_list", "recv_object_list"):
             original = getattr(self._c10d, name)
@@ -87,7 +87,7 @@ class Objects:
     # Their common properties.
 
     def _exchange(self, group, part):
-        """Returns the bytes of each rank of the group."""
+        """Returns the bytes of each rank in the group."""
         ranks = self._torch.distributed.get_world_size(group)
         if self._is_alone:
             return [part] * ranks
@@ -106,7 +106,8 @@ class Objects:
         return self._c10d._get_default_store()
 
     def _number(self, group, of_all, of_group):
-        """The number within the group of a rank, which is given as one of all or of the group; 0 unless given."""
+        """Returns the number of a rank within its group, given the global rank or the group rank; 0 if both are
+        None."""
         if of_group is not None:
             return of_group
         return self._torch.distributed.get_group_rank(group or self._c10d._get_default_group(), of_all or 0)
@@ -115,7 +116,7 @@ class Objects:
         return self._torch.distributed.get_rank(group) == self._number(group, of_all, of_group)
 
     def _allocate(self, device, largest, gathered):
-        """Allocates the tensors that PyTorch needs at once: an object, the sizes, and the objects that are gathered."""
+        """Allocates the tensors that PyTorch needs at the same time: an object, the sizes, and the gathered objects."""
         torch = self._torch
         sizes = ((largest, torch.uint8), (max(gathered, 1), torch.long), (largest * gathered, torch.uint8))
         tensors = [torch.empty(size, dtype=dtype, device=device) for size, dtype in sizes]

@@ -1,11 +1,11 @@
-"""Operators of PyTorch that read values computed on the device themselves, and fail on zeros."""
+"""Operators of PyTorch that check values computed on the device, and fail if these are zeros."""
 
 import ctypes
 import functools
 
 
 def replace_operators(torch, library):
-    """Has these operators pass their own checks, or say why they cannot."""
+    """Makes these operators pass their own checks, or explain why they cannot."""
     answer = library.highwater_simulate_answer
     answer.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int]
 

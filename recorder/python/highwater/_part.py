@@ -1,4 +1,4 @@
-"""A recording that a program makes itself while it is recorded from outside, as by `highwater simulate`."""
+"""A recording made by the program itself during a recording from outside, such as that of `highwater simulate`."""
 
 import contextlib
 
@@ -7,7 +7,8 @@ from ._warn import warn
 
 
 class Part:
-    """The recording of the whole program, from now until `end`, with its settings and its numbers of steps."""
+    """A recording of the whole program from now until `end`, with the settings and step numbers of the whole
+    recording."""
 
     def __init__(self, whole, path, models, options, on_path):
         self._whole, self._path, self._options, self._on_path = whole, path, options, on_path
@@ -23,7 +24,8 @@ class Part:
         whole.parts.append(self)
 
     def begin_step(self, number):
-        """Notes that a step of the whole begins: one from outside, by `highwater attach`, has its own steps."""
+        """Called at the start of each step of the whole recording. Steps of this part are counted from the part's
+        beginning."""
         on_over, steps = (self._options["of_program"] or {}).get("on_over"), self._options["steps"]
         if on_over is None or steps is None:
             return
@@ -33,7 +35,7 @@ class Part:
             on_over()
 
     def end(self, error, gives_hints):
-        """Ends the part, with the type of the exception that ends it, or None."""
+        """Ends the part. `error` is the type of the exception that ends it, or None."""
         is_active = self._whole.is_active()
         self.discard()
         is_oom = error is not None and issubclass(error, _device.OutOfMemoryError)
@@ -51,14 +53,14 @@ class Part:
         self._models = None
 
     def observe_oom(self):
-        """Writes the part, the first time that an allocation fails."""
+        """Writes the part the first time that an allocation fails."""
         if self._options["on_oom"] and self._whole.is_recording():
             self._failed_requests += 1
             if self._failed_requests == 1:
                 self._whole.dump_quietly("oom", self)
 
     def dump(self, path):
-        """Writes the recording so far to `path`, by default the part's. Returns the path of the file."""
+        """Writes the part so far to `path`, by default the path of the part. Returns the path of the file."""
         if not self._whole.is_active() and self._written:
             warn(f"the recording of the whole program has ended, and with it this one: {self._written} has it")
             return self._written
@@ -67,7 +69,7 @@ class Part:
         return self._whole.write("dump", path or self._path, self)
 
     def note_written(self, path):
-        """Notes a file."""
+        """Stores the path of a written file."""
         self._written = path
         self._on_path(path)
 

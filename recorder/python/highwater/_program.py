@@ -1,4 +1,4 @@
-"""The recording of a whole program, which knows nothing of it: from its first use of CUDA to the end of the process."""
+"""Records a whole program without its cooperation, from its first use of CUDA to the end of the process."""
 
 import atexit
 import contextlib
@@ -15,15 +15,14 @@ _LOOK_EVERY_S = 0.25
 
 
 class ProgramRecording:
-    """Records the process from `begin` on, however it ends; `options` are those of `record_memory_history`.
+    """Records the process from `begin` until it ends, for any reason. `options` are those of `record_memory_history`.
 
     `on_over` is called after the last wanted step, `before_end` with whether a failed request ends the program.
-    `on_begin` is called when it has begun, `on_path` with the path of each file, `on_end` when it has ended, and
-    `on_terminated` when it is written because a signal ends the program.
-    `name_file` returns the path of a file of this process from the asked one, the rank and the number of ranks.
-    `gives_hints` tells whether warnings reach the program, `keeps_empty` whether a recording without allocations is
-    written, and `is_for_oom` whether only a failed request writes it. `is_within_step` tells whether it may begin
-    within a training step.
+    `on_begin` is called when the recording has begun, `on_path` with the path of each file, `on_end` when it has ended,
+    and `on_terminated` when it is written because a signal ends the program. `name_file` returns the path of a file of
+    this process, given the requested path, the rank and the number of ranks. `gives_hints` is whether the program gets
+    warnings, `keeps_empty` whether a recording without allocations is written, `is_for_oom` whether it is written only
+    at a failed request, and `is_within_step` whether it may begin within a training step.
     """
 
     def __init__(self, path, **options):
@@ -40,11 +39,11 @@ class ProgramRecording:
         self._allocations = 0
 
     def rotate(self, rotation):
-        """Has the recording go on to another file when `rotation` tells that one is full."""
+        """Continues the recording in another file whenever `rotation` reports that the current file is full."""
         self._rotation, self._watch = rotation, Watch(self._look, _LOOK_EVERY_S)
 
     def begin(self):
-        """Begins the recording; returns whether there is one."""
+        """Begins the recording. Returns whether recording began."""
         from ._history import allocations
         from ._recording import record_memory_history
 
@@ -96,7 +95,7 @@ class ProgramRecording:
             self._rotation.begin()
 
     def is_active(self):
-        """Returns whether the recording has begun, and not ended."""
+        """Returns whether the recording has begun but not ended."""
         return self._recording is not None
 
     def finish(self):
@@ -130,7 +129,7 @@ class ProgramRecording:
             recording.__exit__(kind, None, None)
 
     def _finish_before_exit(self):
-        """Has `os._exit` and `os.exec…`, after which nothing of Python runs, write the recording too."""
+        """Makes `os._exit` and `os.exec…` write the recording first, since no Python code runs after these calls."""
         process, undo = os.getpid(), [lambda: atexit.unregister(self.finish)]
 
         def finish_before(name, ends_program):
@@ -159,14 +158,14 @@ class ProgramRecording:
 
 @contextlib.contextmanager
 def _warnings(action):
-    """Has no warning be an error."""
+    """Prevents warnings from being raised as errors."""
     with warnings.catch_warnings():
         warnings.simplefilter(action)
         yield
 
 
 def _ends_out_of_memory(kind):
-    """Returns whether the exception that ends the program is, or follows from, a failed request."""
+    """Returns whether the exception that ends the program is a failed request or was caused by one."""
     error = getattr(sys, "last_value", None)
     while error is not None and not isinstance(error, kind):
         error = error.__cause__ or error.__context__

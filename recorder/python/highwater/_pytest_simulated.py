@@ -29,12 +29,12 @@ _MAX_LINES = 8
 
 
 def begin(config, wanted, is_memory_test):
-    """Gives this process the simulated GPU, and those that it starts.
+    """Provides the simulated GPU to this process and its child processes.
 
-    `wanted` is the value of the option, `is_memory_test` tells which tests are run.
+    `wanted` is the value of the option; `is_memory_test` returns whether a test is to be run.
 
     Raises:
-        pytest.UsageError: there is no simulated GPU for this process.
+        pytest.UsageError: no simulated GPU can be provided to this process.
     """
     if config.pluginmanager.has_plugin(_PLUGIN):
         return
@@ -54,7 +54,7 @@ def begin(config, wanted, is_memory_test):
 
 
 def _before_end(config, function):
-    """Has a function called where the simulation ends the process."""
+    """Registers a function that is called before the simulation ends the process."""
     _simulated.before_end.append(function)
     config.add_cleanup(lambda: _simulated.before_end.remove(function))
 
@@ -79,7 +79,7 @@ def _check_pytorch():
 
 
 def _provide(config, wanted):
-    """Writes the simulated GPU into a temporary folder, and sets the variables until the end of pytest."""
+    """Writes the simulated GPU to a temporary folder, and sets the environment variables until pytest ends."""
     name, _, memory = wanted.partition(":")
     folder = tempfile.mkdtemp(prefix="highwater-")
     variables, before = {}, dict(os.environ)
@@ -111,7 +111,7 @@ def _set_variables(variables):
 
 
 class _Simulation:
-    """The hooks of pytest while a GPU is simulated."""
+    """The pytest hooks while a GPU is simulated."""
 
     def __init__(self, config, is_memory_test):
         self._config, self._is_memory_test = config, is_memory_test
@@ -120,7 +120,7 @@ class _Simulation:
         self._inexact_tests = set()
 
     def show_output(self):
-        """Makes the further output of the process reach the terminal."""
+        """Sends further output of the process to the terminal."""
         self._config.pluginmanager.getplugin("capturemanager").suspend_global_capture(in_=True)
 
     def pytest_report_header(self):

@@ -18,7 +18,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def rank_and_size():
-    """Returns the rank and the number of ranks, as the process group or the launcher tells; (0, 1) without either."""
+    """Returns the rank and the number of ranks, from the process group or the launcher; (0, 1) without either."""
     global _of_group
     distributed = getattr(sys.modules.get("torch"), "distributed", None)
     if distributed is not None and distributed.is_available() and distributed.is_initialized():

@@ -1,4 +1,5 @@
-"""The recording of a PyTorch program's memory, as programs use it. PyTorch is imported when it begins."""
+"""The recording of a PyTorch program's memory, as a context manager and decorator. Imports PyTorch only when it
+begins."""
 
 from __future__ import annotations
 
@@ -33,40 +34,41 @@ class record_memory_history(contextlib.AbstractContextManager):
     ...     for batch in batches:
     ...         train_step(batch)
 
-    Also a decorator of functions, generators and coroutine functions. Steps, phases, modules and optimizers are found
-    without further help. A step ends where forward runs for the first time after an optimizer; with several optimizers,
-    call `run.step()` at its end.
+    Can also be used as a decorator of functions, generators and coroutine functions. Steps, phases, modules and
+    optimizers are detected. A step ends when forward first runs after an optimizer. With several optimizers, call
+    `run.step()` at the end of each step.
 
     Args:
-        path: the recording. `{rank}` is replaced; otherwise each rank of several writes `step.rank3.snap`.
-        model: the model, or a dict of models by name. By default the first module that is called is the model.
+        path: the file to write. `{rank}` is replaced by the rank; without it, each of several ranks writes
+            `step.rank3.snap`.
+        model: the model, or a dict of models by name. By default, the first module called is the model.
         stacks: "python", or "all" for C++ frames too, which is slow.
-        context: "alloc" for stacks of allocations, "all" for those of frees too, "state" for those of blocks that are
-            live at the end, None for no stacks.
+        context: "alloc" for stacks of allocations, "all" for stacks of allocations and frees, "state" for stacks of
+            blocks that are live at the end, None for no stacks.
         max_entries: number of events that PyTorch keeps; older ones are lost.
-        depth: number of levels of modules that are distinguished. Fewer cost less.
+        depth: maximum depth of the module paths. Smaller values cost less time.
         steps: the steps to record, as a range: `range(500, 503)`. Steps are counted from 0.
-        references: whether references to tensors are followed in the first two recorded steps, so that `plan` and
+        references: whether to follow references to tensors in the first two recorded steps, so that `plan` and
             `whatif(checkpoint=…)` predict recomputed modules more exactly. Costs about 25 ms in each of these steps for
             12 blocks.
-        step_at: the name of a function, each of whose calls is a step: "Engine.step", or "package.engine:Engine.step".
-            For servers, which have no optimizer.
-        holders: whether the recording names what holds tensors at the end, apart from models and optimizers: variables,
-            lists, closures. Takes about two seconds of processor time at most.
-        shapes: whether shape and dtype of the tensors that are saved for backward, and of gradients, are recorded in
-            every step, not only in those whose references are followed. Costs about 8 ms a step for 12 blocks. Those of
-            tensors that are live at the end are recorded in any case.
-        on_oom: whether a failed allocation writes `step.oom.snap`, the first time.
-        convert: whether the snapshot is converted to a `.snap` file, which is about 100 times smaller.
-        keep_pickle: whether PyTorch's own file is kept as well.
+        step_at: the name of a function whose calls are steps: "Engine.step", or "package.engine:Engine.step". For
+            servers, which have no optimizer.
+        holders: whether to record the variables, lists and closures outside of models and optimizers that refer to
+            tensors at the end. Takes at most about two seconds of processor time.
+        shapes: whether to record shape and dtype of gradients, and of tensors saved for backward, in every step, not
+            only in steps with references. Costs about 8 ms per step for 12 blocks. Shapes of tensors that are live at
+            the end are always recorded.
+        on_oom: whether the first failed allocation writes `step.oom.snap`.
+        convert: whether to convert the snapshot to a `.snap` file, which is about 100 times smaller.
+        keep_pickle: whether to keep the pickle in PyTorch's format as well.
 
     Attributes:
-        path: the file written last; None before.
+        path: the last written file; None before the first.
 
     Raises:
         ImportError: PyTorch is not installed.
         RuntimeError: another recording is active.
-        OSError: no file can have this path: its folder does not exist, or it is a folder itself.
+        OSError: no file can be written to this path: its folder does not exist, or it is a folder itself.
         TypeError, ValueError: an argument has an unexpected type or value.
     """
 
@@ -182,15 +184,16 @@ class record_memory_history(contextlib.AbstractContextManager):
         return run
 
     def step(self) -> None:
-        """Ends a step. Call it where the recording cannot tell: with several optimizers, or with none.
+        """Ends a step. Needed if steps cannot be detected: with several optimizers, or without any. After the first
+        call, only these calls end steps.
 
-        Once it has been called, steps end only there.
+        Call it at the end of each step.
         """
         if self._session is not None:
             self._session.step()
 
     def dump(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Writes the recording so far to `path`, by default the recording's. Returns the path of the file."""
+        """Writes the recording so far to `path`, by default the path of the recording. Returns the path of the file."""
         if self._session is None:
             raise RuntimeError("no recording is active: call dump() within the `with` statement")
         return self._session.dump(None if path is None else _files.resolve(path))
@@ -235,7 +238,7 @@ def _check_count(name, value, least):
 
 
 def _checked_model(model):
-    """Returns the models as pairs of name and module; None for none."""
+    """Returns the models as pairs of name and module; None without models."""
     if model is None:
         return None
     models = model if isinstance(model, dict) else {"": model}

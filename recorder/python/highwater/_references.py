@@ -1,11 +1,11 @@
 """Follows the references to tensors that autograd saves, in the first recorded steps.
 
 A snapshot shows when a block is freed. With activation checkpointing, a module's tensors are freed as soon as the
-program itself drops them, long before backward. To predict that, each tensor that the graph saves is replaced by an
-alias of the same storage: the storage's reference count then tells when only the graph is left. Counts are read
-whenever a tensor is saved and where modules begin and end. Neither values nor allocations change.
+program itself drops them, long before backward. To predict this, each tensor that the graph saves is replaced by an
+alias of the same storage. The storage's reference count then shows when only the graph still refers to it. Counts are
+read whenever a tensor is saved, and at the beginning and end of modules. Neither values nor allocations change.
 
-Positions are numbers of allocations on a device since the program began: they identify events of the snapshot.
+A position is the number of allocations on a device since the program began. It identifies an event of the snapshot.
 """
 
 import collections
@@ -43,12 +43,13 @@ _next_node = _hooks._get_sequence_nr
 
 
 def is_available():
-    """Whether this PyTorch has the needed functions, such as one that tells whether the program has its own hooks."""
+    """Returns whether this version of PyTorch has the needed functions, such as one that returns whether the program
+    has its own hooks."""
     return _count is not None and _top_hooks is not None
 
 
 class References:
-    """The references of one recording. `scope` returns the path of the current module."""
+    """Follows the references of one recording. `scope` returns the path of the current module."""
 
     def __init__(self, scope):
         self._scope = scope
@@ -70,7 +71,8 @@ class References:
         self._own_count = self._argument_count = 0
 
     def begin_step(self, is_recorded, is_wanted=True, wants_shapes=False):
-        """Begins a step; the first recorded ones are followed, if that is wanted, and shapes listed in all of them."""
+        """Begins a step. Follows references in the first recorded steps if `is_wanted`, and lists shapes in all steps
+        if `wants_shapes`."""
         if is_recorded and not is_wanted:
             self._reasons["the program was recorded with references=False"] = None
         elif is_recorded and not is_available():
@@ -96,36 +98,36 @@ class References:
         self._open.clear()
 
     def notes(self):
-        """Yields why references were not followed, as a sentence."""
+        """Yields the reason that references were not followed, as a sentence."""
         if self._reasons:
             reasons = "; ".join(self._reasons)
-            what = "references to tensors were not followed everywhere, so that recomputed modules are estimates"
+            what = "references to tensors were not all followed, so predictions with recomputed modules are estimates"
             yield f"{what}: {reasons}"
 
     def devices(self):
-        """Returns the devices of which there are facts."""
+        """Returns the devices with recorded facts."""
         return {line[1] for line in self._lines} | {int(line.split(" ", 1)[0]) for line in self._shape_lines}
 
     def shapes(self):
-        """Returns the lines of saved tensors and gradients, as `_shapes` has them."""
+        """Returns the shapes of saved tensors and gradients, as lines in the format of `_shapes`."""
         return list(self._shape_lines)
 
     def text(self):
-        """Returns one line for each fact, or an empty text.
+        """Returns the recorded facts, one per line; an empty text if there are none.
 
             saved DEVICE ADDRESS BYTES PACKED UNPACKED REDUCED RELEASED MODULE
             end DEVICE ADDRESS BYTES POSITION
             input DEVICE ADDRESS BYTES POSITION MODULE
 
-        A node of the graph that MODULE made saves a tensor at PACKED, reads it at UNPACKED, and at RELEASED the graph's
-        reference ends. The node does not need it any longer when it reduces gradients, which then have REDUCED bytes
-        each. From `end` on, only the graph refers to a storage.
+        `saved`: a node created by MODULE saves a tensor at position PACKED, reads it at UNPACKED, and the graph drops
+        its reference at RELEASED. If the node reduces gradients to REDUCED bytes each, it no longer needs the tensor by
+        then. `end`: from POSITION on, only the graph refers to the storage.
         """
         return "\n".join(" ".join("-" if part is None else str(part) for part in line) for line in self._lines)
 
     @contextlib.contextmanager
     def forward(self, args, kwargs):
-        """Follows the tensors saved within a call with these arguments."""
+        """Follows the tensors saved during a call with these arguments."""
         self._decide(args, kwargs)
         if not self._can_run():
             yield
@@ -138,7 +140,7 @@ class References:
             self.poll()
 
     def enter(self, scope, args, kwargs):
-        """Records the tensors that a module is called with."""
+        """Records the tensors among the arguments of a module call."""
         if not self._is_running:
             return
         self.poll()
@@ -151,7 +153,8 @@ class References:
                             self._add(["input", *place, _position(place[0]), scope])
 
     def leave(self, args):
-        """Records the storages that ended in a module, and its arguments to which only the call refers."""
+        """Records the storages whose last reference ended in a module, and the arguments to which only the call
+        refers."""
         if not self._is_running:
             return
         self.poll()
@@ -171,7 +174,7 @@ class References:
                 self._reduced[node._sequence_nr()] = ",".join(map(str, sizes))
 
     def note_gradients(self, optimizer):
-        """Lists the shapes of the gradients that an optimizer is about to read."""
+        """Lists the shapes of the gradients that an optimizer is about to use."""
         if not (self._is_wanted or self._wants_shapes):
             return
         positions = {}
@@ -189,14 +192,14 @@ class References:
             self._shape_lines.append(line)
 
     def poll(self):
-        """Records the storages to which only the graph refers by now."""
+        """Records the storages to which only the graph still refers."""
         for key, storage in list(self._open.items()):
             storage.reads += 1
             if storage.reads <= MAX_READS:
                 self._end(key)
 
     def _end(self, key, others=0):
-        """Ends a storage if the graph and `others` alone refer to it."""
+        """Records the end of a storage if only the graph and `others` further references refer to it."""
         storage = self._open.get(key)
         if storage is None or _count(key) - self._own_count - others > storage.saved:
             return
@@ -213,7 +216,8 @@ class References:
             self._lines.append(line)
 
     def _decide(self, args, kwargs):
-        """Decides at the first call of a step whether it is followed: it is if its inputs have new shapes."""
+        """Decides at the first call of a step whether to follow the step, which is the case if its inputs have new
+        shapes."""
         if not self._is_undecided or not torch.is_grad_enabled():
             return
         self._is_undecided = False
@@ -232,9 +236,9 @@ class References:
         return reason is None
 
     def _push(self):
-        """Begins to save aliases, except where the program allows no hooks or has an autograd function of its own.
+        """Begins to save aliases, unless the program forbids hooks or has its own autograd function.
 
-        Such a function finds the tensors that it saved, with their attributes, only if there are no hooks.
+        Such a function finds its saved tensors, with their attributes, only without hooks.
         """
         apply = torch.autograd.Function.__dict__["apply"]
         disable, enable = _hooks._saved_tensors_hooks_disable, _hooks._saved_tensors_hooks_enable
@@ -272,7 +276,7 @@ class References:
         return undo
 
     def _pause(self):
-        """Removes the hooks if they are this thread's innermost; returns whether they are."""
+        """Removes the hooks if they are the innermost of this thread. Returns whether they were."""
         hooks = _top_hooks(False)
         if hooks is None or hooks[0] != self._pack:
             return False
@@ -341,7 +345,7 @@ class References:
 
 
 class _Storage:
-    """A storage that the graph saves, now by `saved` aliases."""
+    """A storage that the graph saves, currently by `saved` aliases."""
 
     __slots__ = ("place", "saved", "reads", "watches")
 
@@ -358,7 +362,7 @@ class _Storage:
 
 
 class _Saved:
-    """A saved tensor, as the graph holds it. `node` is the number of the node."""
+    """A saved tensor as stored in the graph. `node` is the sequence number of the autograd node."""
 
     __slots__ = ("tensor", "version", "references", "key", "storage", "line", "node", "is_alias")
 
@@ -394,7 +398,7 @@ def _shapes(value, depth=0):
 
 
 def _why_not():
-    """Returns why the program does not allow its references to be followed now; None if it does."""
+    """Returns the reason that references in the program cannot be followed now; None if they can."""
     functorch = getattr(torch._C, "_functorch", None)
     if _is_compiled():
         return "torch.compile is in use"
@@ -426,20 +430,21 @@ def _position(device):
 
 
 def _own_count():
-    """Returns by how much a storage's count exceeds the number of its tensors, once Python has seen the storage."""
+    """Returns the difference between a storage's reference count and the number of its tensors, for a storage with a
+    Python object."""
     tensor = torch.empty(1, device="cpu")
     return _count(tensor.untyped_storage()._cdata) - 1
 
 
 def _argument_count():
-    """Returns the reference count of an argument of a call that nobody but the call refers to."""
+    """Returns the reference count of a call's argument to which only the call refers."""
     callee = _Callee()
     callee(torch.empty(1, device="cpu"))
     return callee.count
 
 
 class _Callee:
-    """Called in the same way as a module."""
+    """A callable that reads the reference count of its argument, and is called in the same way as a module."""
 
     def __call__(self, /, *args, **kwargs):
         self._read(args)
@@ -450,7 +455,7 @@ class _Callee:
 
 
 def _reduced_sizes(node):
-    """Returns the bytes of the gradients that a node reduces, in their order."""
+    """Returns the bytes of the gradients that a node reduces, in order."""
     name = type(node).__name__
     if name not in _BROADCASTING and name not in _ADDING:
         return []

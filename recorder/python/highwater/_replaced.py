@@ -1,8 +1,8 @@
-"""Attributes of the program that are replaced while it is recorded."""
+"""Replaces attributes of the program during a recording."""
 
 
 def replace(owner, name, former, replacement, undo):
-    """Replaces an attribute, and adds to `undo` what restores it."""
+    """Replaces an attribute. Adds a function to `undo` that restores it."""
     setattr(owner, name, replacement)
 
     def restore():

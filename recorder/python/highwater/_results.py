@@ -1,4 +1,4 @@
-"""The types of answers: the objects that the commands print with `--json`. They may have more keys."""
+"""Types of the results: the objects that the commands print with `--json`. They may have further keys."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any, TypedDict
 
 
 class _Answer(TypedDict, total=False):
-    """The fields of most answers."""
+    """The fields that most results have."""
 
     schema_version: int
 
 
 class Member(TypedDict):
-    """One of several equal siblings."""
+    """One of several identical modules."""
 
     key: str
     keys: dict[str, str]
@@ -22,13 +22,13 @@ class Member(TypedDict):
 
 
 class Group(Member, total=False):
-    """Blocks with the same values of the keys; `members` are those of a row of equal siblings."""
+    """Blocks with the same values of the keys. `members` are identical modules that were combined."""
 
     members: list[Member]
 
 
 class Peak(_Answer):
-    """The use of memory at a moment. `groups` and `rest_bytes` sum to `bytes`."""
+    """The memory in use at a moment. `groups` and `rest_bytes` sum to `bytes`."""
 
     device: int
     metric: str
@@ -69,7 +69,7 @@ class Info(_Answer):
 
 
 class PhaseRow(TypedDict):
-    """One phase of one step."""
+    """A phase of a step."""
 
     step: int | None
     phase: str
@@ -93,7 +93,7 @@ class Phases(_Answer):
 
 
 class Explanation(_Answer):
-    """The composition of the peak, the peak without each group, and advice."""
+    """The composition of the peak, the peak without each group, and advice to lower it."""
 
     device: int
     metric: str
@@ -127,7 +127,7 @@ class Difference(_Answer):
 
 
 class WhatIf(_Answer):
-    """The peaks of a replay with something changed."""
+    """The peaks of a replay with some changes."""
 
     device: int
     recorded_alloc_conf: str
@@ -157,7 +157,7 @@ class WhatIf(_Answer):
 
 
 class PlanPeaks(TypedDict):
-    """Peaks, and how often the allocator released its cache for a request."""
+    """Peaks, and the number of times that the allocator released its cache for a request."""
 
     requested_bytes: int
     allocated_bytes: int
@@ -166,7 +166,7 @@ class PlanPeaks(TypedDict):
 
 
 class Plan(_Answer):
-    """The cheapest changes with which a step fits."""
+    """The cheapest changes with which a step fits the budget."""
 
     budget_bytes: int
     reserve_bytes: int
@@ -196,7 +196,7 @@ class Plan(_Answer):
 
 
 class Check(_Answer):
-    """Whether a recording meets its budgets. `broken` lists exceeded budgets, and `undecided` unconfirmed ones."""
+    """The result of a check against budgets. `broken` lists exceeded budgets, and `undecided` unconfirmed ones."""
 
     passed: bool
     broken: list[dict[str, Any]]

@@ -1,4 +1,4 @@
-"""The files of a recording that is continued in another file after a time, or when one is full."""
+"""The files of a rotated recording, which continues in another file after some time or when a file is full."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ _FULL = 0.8
 class Rotation:
     """Numbers the files, decides when one is full, and removes the oldest beyond `disk_bytes`.
 
-    A file is full after `every_s` seconds, with about `file_bytes`, or before PyTorch's ring drops events.
+    A file is full after `every_s` seconds, at about `file_bytes` bytes, or before PyTorch's ring drops events.
     """
 
     def __init__(self, max_entries, every_s=None, file_bytes=None, disk_bytes=None):
@@ -29,7 +29,7 @@ class Rotation:
         self._last = 0
 
     def is_full(self, events):
-        """Whether the file is full that has these numbers of events, one for each device."""
+        """Returns whether a file with these numbers of events, one for each device, is full."""
         self._events = sum(events)
         if self._events == 0:
             return False
@@ -43,7 +43,7 @@ class Rotation:
         self._named = None
 
     def name(self, path):
-        """Returns the path of the file until `begin`: `run.0001.snap`."""
+        """Returns the path of the current file, such as `run.0001.snap`. Does not change until `begin`."""
         if self._named is not None:
             # Written already, before a signal that the program has handled.
             return self._named
@@ -57,7 +57,7 @@ class Rotation:
         return self._named
 
     def note(self, path):
-        """Notes a file that was written, and removes the oldest while all take too much."""
+        """Stores the path of a written file, and removes the oldest files while all together exceed `disk_bytes`."""
         with contextlib.suppress(OSError):
             if self._events:
                 self._event_bytes = max(os.path.getsize(path) / self._events, 1)
@@ -80,7 +80,8 @@ class Rotation:
 
 
 def ring_events(stats):
-    """Returns the number of events that PyTorch's ring got, from PyTorch's counters of a device; 0 without these."""
+    """Returns the number of events that PyTorch's ring has received, computed from PyTorch's counters of a device; 0
+    without counters."""
     if "allocation" not in stats:
         return 0
     blocks, segments = stats["allocation"]["all"], stats["segment"]["all"]
@@ -92,7 +93,7 @@ def ring_events(stats):
 
 
 def numbered(path, number):
-    """Returns the path of the file of this number, as the Rust recorder names them."""
+    """Returns the path of file `number` of a recording, in the same form as the Rust recorder."""
     return _files.beside(path, f"{number:04}")
 
 

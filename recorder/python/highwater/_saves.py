@@ -1,4 +1,4 @@
-"""Saves of the recording so far, so that little is lost if the process is killed or crashes."""
+"""Periodic saves of the recording so far, to limit the loss if the process is killed or crashes."""
 
 import contextlib
 import os
@@ -17,10 +17,10 @@ _SECONDS_PER_EVENT = 7e-6
 
 
 class Saves:
-    """Decides when a recording is saved, before a model is called; `on_saved` is called with the path.
+    """Decides when to save a recording, before a model is called. `on_saved` is called with the path.
 
-    Ranks save where the clock passes a multiple of the interval, so that they wait at the same time, and not for each
-    other in turn.
+    Ranks save when the clock passes a multiple of the interval. They thus save at the same time, instead of waiting for
+    each other in turn.
     """
 
     def __init__(self, every_s=None, on_saved=lambda path: None):
@@ -45,14 +45,14 @@ class Saves:
         return (now // first + 1) * first
 
     def is_due(self, now, events):
-        """Returns whether a recording with this number of events is to be saved."""
+        """Returns whether a recording with this number of events is due to be saved."""
         seconds = events * self._seconds_per_event
         fitting = (one for one in self._intervals_s if seconds <= one * _SHARE)
         interval = next(fitting, self._intervals_s[-1])
         return events > 0 and now // interval != self._saved_s // interval
 
     def look(self, session):
-        """Saves the recording, if that is due."""
+        """Saves the recording if a save is due."""
         now = self._now()
         if now < self._look_s or not self._turn.acquire(blocking=False):
             return
@@ -81,12 +81,12 @@ class Saves:
             self._on_saved(path)
 
     def stop(self):
-        """Ends the saves, after one that another thread may be making."""
+        """Stops saving, after waiting for a save on another thread."""
         with self._turn:
             self._look_s = float("inf")
 
     def remove(self):
-        """Removes the last save, if the recording has been written to another file since."""
+        """Removes the last save if the recording has been written to another file since."""
         self._remove_unless(None)
 
     def _remove_unless(self, path):

@@ -12,7 +12,7 @@ _URL = re.compile(r"https?://\S+")
 
 
 class Server:
-    """Serves a recording until `stop()` or the end of the program. Also a context manager.
+    """Serves a recording until `stop()` or the end of the program. Can be used as a context manager.
 
     Attributes:
         url: the address to open in a browser.
@@ -40,7 +40,7 @@ class Server:
         atexit.register(self.stop)
 
     def stop(self) -> None:
-        """Ends the server."""
+        """Stops the server."""
         atexit.unregister(self.stop)
         self._process.terminate()
         self._process.communicate()

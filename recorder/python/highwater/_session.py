@@ -1,4 +1,4 @@
-"""A recording while it is active."""
+"""An active recording."""
 
 import contextlib
 import gc
@@ -39,9 +39,9 @@ class Session:
 
     @classmethod
     def begin(cls, path, models, options, on_path):
-        """Begins a recording; None if nothing can be recorded, which a warning says.
+        """Begins a recording. Returns None, with a warning, if nothing can be recorded.
 
-        Where the whole program is recorded from outside, this is a part of that recording.
+        If the whole program is recorded from outside, returns a part of that recording.
 
         Raises:
             RuntimeError: another recording is active.
@@ -113,7 +113,7 @@ class Session:
             raise
 
     def end(self, error, gives_hints):
-        """Ends the recording, with the type of the exception that ends it, or None."""
+        """Ends the recording. `error` is the type of the exception that ends it, or None."""
         if _active is not self:
             # In a process that was forked off: the recording is its parent's.
             return
@@ -144,7 +144,7 @@ class Session:
             self._close()
 
     def discard(self):
-        """Ends the recording without a file."""
+        """Ends the recording without writing a file."""
         if _active is self:
             self._close()
 
@@ -156,7 +156,8 @@ class Session:
         self._termination.stop()
 
     def is_of_program(self):
-        """Returns whether this is a recording from outside of the program, which then may record parts of it itself."""
+        """Returns whether this recording was started from outside the program, which may then record parts of it
+        itself."""
         return self._options["of_program"] is not None
 
     def is_recording(self):
@@ -176,7 +177,7 @@ class Session:
         return self._names
 
     def is_active(self):
-        """Returns whether this is the recording of this process, and has not ended."""
+        """Returns whether this is the active recording of this process."""
         return _active is self
 
     def step(self):
@@ -185,24 +186,24 @@ class Session:
             self._tracker.step()
 
     def step_of_part(self):
-        """Ends a step; until `end_part`, steps end only there."""
+        """Ends a step. Until `end_part`, only calls of this function end steps."""
         if _active is self:
             self._tracker.step(is_of_part=True)
 
     def end_part(self, part):
-        """Removes a part of the recording that has ended."""
+        """Removes a part that has ended."""
         if part in self.parts:
             self.parts.remove(part)
             self._tracker.count_steps()
 
     def events(self):
-        """Returns the number of events of each device in the current file; none while nothing is recorded."""
+        """Returns the number of events of each device in the current file; empty while nothing is recorded."""
         return self._history.events() if self.is_recording() and not self._is_writing else []
 
     def begin_file(self):
-        """Writes the recording so far, and continues in another file. Returns whether it did.
+        """Writes the recording so far, and continues in another file. Returns whether it did so.
 
-        A recording of the program's own goes on to its end first.
+        Waits for a recording that the program itself makes to end.
         """
         if not self.is_recording() or self._is_writing or self.parts:
             return False
@@ -215,11 +216,11 @@ class Session:
         return True
 
     def save(self):
-        """Writes what was recorded so far, which the end replaces; returns the path of the file."""
+        """Writes the recording so far, to be replaced at its end. Returns the path of the file."""
         return self.write("save", self._path)
 
     def dump(self, path):
-        """Writes the recording so far to `path`, by default the recording's. Returns the path of the file."""
+        """Writes the recording so far to `path`, by default the path of the recording. Returns the path of the file."""
         if _active is not self:
             raise RuntimeError("no recording is active in this process: it is active in the parent process")
         if not self._is_recording:
@@ -272,7 +273,7 @@ class Session:
         self._tracker.references.begin_step(self._is_recording, self._options["references"], self._options["shapes"])
 
     def _list_tensors(self, optimizer):
-        """Lists what an optimizer works on after its first step: the model may be gone at the end."""
+        """Lists the tensors of an optimizer after its first step, since the model may no longer exist at the end."""
         now = time.time_ns() // 1000
         new = []
         if len(self._names.roots()) != len(self._listed_roots):
@@ -286,7 +287,7 @@ class Session:
                 self._early_tensors.append([*row, now])
 
     def _snapshot(self, reason, since):
-        """Returns PyTorch's snapshot, from the position `since` on, with facts about this program."""
+        """Returns PyTorch's snapshot from the position `since`, with facts about this program."""
         tracker = self._tracker
         last_step = tracker.step_number if reason == "oom" else tracker.last_step()
         rank, world_size = rank_and_size()
@@ -294,7 +295,7 @@ class Session:
         held = "[]"
         notes += self._notes()
         if reason == "save":
-            notes.append("saved while the program was running: what it did afterwards is missing")
+            notes.append("saved while the program was running: later events are missing")
         try:
             tensors = self.live_tensors()
             with contextlib.suppress(Exception):
@@ -349,7 +350,7 @@ class Session:
         return snapshot
 
     def live_tensors(self):
-        """Returns the rows of what models and optimizers have on devices, as the function of this name does."""
+        """Returns the rows of tensors of models and optimizers on devices, in the format of `_tensors.live_tensors`."""
         trees = self._names.trees().values()
         return live_tensors(trees, self._tracker.optimizers(), parameter_names(trees))
 
@@ -375,11 +376,11 @@ class Session:
         # A program that knows nothing of the recording has no object to call.
         advice = "call run.step() at the end of each training step"
         if self.is_of_program():
-            advice = "name a function that is called once a step, by --step-at or HIGHWATER_STEP_AT"
+            advice = "name a function that is called once per step, with --step-at or HIGHWATER_STEP_AT"
         return self._tracker.hints(advice)
 
     def write(self, reason, path, part=None):
-        """Writes the recording, or a part of it; returns the path of the file."""
+        """Writes the recording, or `part` of it. Returns the path of the file."""
         options, was_collecting, is_whole = (part or self)._options, gc.isenabled(), False
         self._is_writing = True
         # A snapshot has millions of objects, none of which is garbage.
@@ -404,14 +405,15 @@ class Session:
             self._termination.deliver()
 
     def note_written(self, path):
-        """Notes a file that was written."""
+        """Stores the path of a written file."""
         self._files_written += 1
         if self._saves is not None and path == self._saves.path:
             self._saves.path = None
         self._on_path(path)
 
     def dump_quietly(self, reason, part=None):
-        """Writes the recording; an error is a warning, so that neither the program nor its own error is lost."""
+        """Writes the recording. Reports an error as a warning, so that the program continues or raises its own
+        error."""
         path = (part or self)._path
         path = _files.beside(path, "oom") if reason == "oom" else path
         # A program that knows nothing of the recording gets no warning, which may be an error there.
@@ -439,7 +441,7 @@ class Session:
             self.dump_quietly(reason, part)
 
     def _write_before_exit(self):
-        """Writes the recording before the process is terminated; returns False if it is being written just now."""
+        """Writes the recording before the process is terminated. Returns False if it is already being written."""
         if self._is_writing:
             return False
         if _active is self and self._is_recording:
@@ -454,7 +456,7 @@ class Session:
             on_terminated()
 
     def observe_oom(self):
-        """Writes the recording, the first time that an allocation fails."""
+        """Writes the recording the first time that an allocation fails."""
         if self._options["on_oom"] and self._is_recording:
             self._failed_requests += 1
             if self._failed_requests == 1:

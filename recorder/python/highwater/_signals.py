@@ -1,4 +1,5 @@
-"""Writes a recording before a signal ends the program: SIGTERM, as schedulers send it, or the SIGHUP of a terminal."""
+"""Writes a recording before a signal ends the program: SIGTERM, which schedulers send, or SIGHUP, which terminals
+send."""
 
 import contextlib
 import os
@@ -7,7 +8,7 @@ import threading
 
 
 class Termination:
-    """Calls `write`, which returns whether it could, before such a signal has its usual effect."""
+    """Calls `write` before a signal that ends the program takes effect. `write` returns whether it could write."""
 
     def __init__(self, write):
         self._write, self._handler = write, self._handle
@@ -15,7 +16,8 @@ class Termination:
         self._due, self._is_passed_on = None, False
 
     def start(self):
-        """Installs the handler, if Python handles the signals and this is the main thread."""
+        """Installs the handler if this is the main thread. Leaves signals alone that the program ignores or does not
+        handle in Python."""
         if threading.current_thread() is not threading.main_thread():
             return
         former = signal.getsignal(signal.SIGTERM)
@@ -29,7 +31,7 @@ class Termination:
             signal.signal(number, self._handler)
 
     def stop(self):
-        """Restores the former handlers, unless the program has replaced ours since."""
+        """Restores the former handlers, unless the program has replaced ours in the meantime."""
         for number, former in self._formers.items():
             if signal.getsignal(number) is self._handler:
                 # On another thread, the handler then only calls the former one.

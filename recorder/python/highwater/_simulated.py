@@ -1,6 +1,6 @@
 """Runs this process on a simulated GPU, for `highwater simulate` and for `pytest --highwater-simulate`.
 
-Both put this package and a `sitecustomize.py` in front of the program's path, so that every Python process of the
+Both prepend this package and a `sitecustomize.py` to the program's module path, so that every Python process of the
 program starts here. Before PyTorch is imported, the simulated GPU is loaded in place of CUDA.
 
 `highwater simulate` also names a folder for recordings: when the program first uses CUDA, the recording begins; after
@@ -65,7 +65,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def start():
-    """Prepares this process, if it is one of a simulated program."""
+    """Prepares this process if it belongs to a simulated program."""
     global _active
     if os.environ.get(_LIBRARY) and _active is None:
         _active = _Simulation()
@@ -73,7 +73,7 @@ def start():
 
 
 def stop():
-    """Undoes `start`, unless PyTorch has been imported."""
+    """Undoes `start`, unless PyTorch has already been imported."""
     global _active
     if _active is not None and not _active.is_loaded():
         _active = None
@@ -81,7 +81,7 @@ def stop():
 
 
 def is_started():
-    """Returns whether PyTorch has the simulated GPU in this process, or will have it."""
+    """Returns whether PyTorch uses, or will use, the simulated GPU in this process."""
     return _active is not None
 
 
@@ -91,7 +91,7 @@ def is_recording_program():
 
 
 def gpu():
-    """Returns the name of the simulated GPU and its bytes of memory; None if nothing is simulated."""
+    """Returns the name and the memory in bytes of the simulated GPU; None if no GPU is simulated."""
     description = os.environ.get(_GPU)
     if _active is None or not description:
         return None
@@ -100,7 +100,7 @@ def gpu():
 
 
 def observe():
-    """Begins to count the calls that the simulated GPU cannot answer exactly. None if nothing is simulated."""
+    """Begins to count the calls that the simulated GPU cannot answer exactly. Returns None if nothing is simulated."""
     return None if _active is None else Noted(_active)
 
 
@@ -136,7 +136,7 @@ class _Simulation:
         return self._library is not None
 
     def before_torch(self, spec):
-        """Loads the simulated GPU before PyTorch's libraries, which then find its functions first."""
+        """Loads the simulated GPU before PyTorch's libraries, so that they find its functions first."""
         if _is_launched():
             # Each of its processes on this machine has a device.
             os.environ[_DEVICES] = os.environ.get("LOCAL_WORLD_SIZE", "1")
@@ -154,7 +154,7 @@ class _Simulation:
         self._wrap_loading()
 
     def after_torch(self, torch):
-        """Has the recording begin when the program first uses CUDA."""
+        """Makes the recording begin when the program first uses CUDA."""
         if torch.version.cuda is None:
             built = f"this PyTorch ({torch.__version__}) is built without CUDA"
             _end(f"{built}: install the CUDA wheel of the same version")
@@ -181,7 +181,7 @@ class _Simulation:
             self._library.highwater_simulate_define_missing(os.fsencode(path))
 
     def _wrap_loading(self):
-        """Defines what other libraries with kernels import before they are loaded."""
+        """Defines the functions that other libraries with kernels import, before those libraries are loaded."""
         loader = importlib.machinery.ExtensionFileLoader
         create, initialize = loader.create_module, ctypes.CDLL.__init__
         folder = os.path.dirname(os.environ[_LIBRARY])
@@ -207,7 +207,7 @@ class _Simulation:
         ctypes.CDLL.__init__ = load
 
     def allocations(self):
-        """Returns how many allocations the current device has had."""
+        """Returns the number of allocations on the current device."""
         torch = sys.modules.get("torch")
         if torch is None or not torch.cuda.is_initialized():
             return 0
@@ -247,7 +247,7 @@ class _Simulation:
             _end(f"{self.endless} {what}, so the program probably waits for one that never changes", MISSING_STATUS)
 
     def _skip_initialization(self, torch):
-        """Leaves large tensors of the host as they are: their values are not copied to a device that has none."""
+        """Skips the initialization of large host tensors, whose values are never copied to the simulated device."""
 
         def is_large(tensor):
             is_plain = isinstance(tensor, torch.Tensor) and tensor.device.type == "cpu" and tensor.is_floating_point()
@@ -296,13 +296,14 @@ class _Simulation:
             self._values.__enter__()
 
     def is_over(self):
-        """Returns whether the wanted steps are over, after which the program is ended."""
+        """Returns whether the requested steps are over, after which the program is ended."""
         is_active = self._recording is not None and self._recording.is_active()
         steps, session = int(os.environ.get(_STEPS) or 0), is_active and _session()
         return bool(steps and session) and session.step_number() >= steps
 
     def waiting_optimizers(self):
-        """Returns how many optimizers of PyTorch exist and have made no step when the wanted steps are over."""
+        """Returns the number of PyTorch optimizers that exist but have made no step, when the requested steps are
+        over."""
         session = self.is_over() and _session()
         if not session:
             return 0
@@ -316,7 +317,7 @@ class _Simulation:
         return sum(all(one is not other for other in stepped) for one in made)
 
     def _stop(self):
-        """Ends the program after its last step that is recorded."""
+        """Ends the program after the last recorded step."""
         self._recording.is_stopped = True
         if threading.current_thread() is threading.main_thread():
             raise _Stop
@@ -335,12 +336,13 @@ class _Simulation:
 
 
 def _session():
-    """Returns the active recording, of `highwater simulate` or of the program; None if there is none."""
+    """Returns the active recording, whether started by `highwater simulate` or by the program; None if there is
+    none."""
     return getattr(sys.modules.get(f"{__package__}._session"), "_active", None)
 
 
 def _seed(torch):
-    """Has both runs of a program draw the same random numbers, unless it sets a seed itself."""
+    """Makes both runs of a program draw the same random numbers, unless the program sets a seed itself."""
     random.seed(0)
     torch.manual_seed(0)
     if "numpy" in sys.modules:
@@ -348,12 +350,12 @@ def _seed(torch):
 
 
 def _is_launched():
-    """Returns whether `torchrun` has started this process, as one of its ranks."""
+    """Returns whether `torchrun` started this process as one of its ranks."""
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
 def _command():
-    """The process of `highwater simulate` that this one descends from; 0 if there is none."""
+    """Returns the process id of the `highwater simulate` among the ancestors of this process; 0 if there is none."""
     process = os.getppid()
     with contextlib.suppress(OSError, ValueError):
         while process > 1:
@@ -366,7 +368,8 @@ def _command():
 
 
 def _check_kernels(torch):
-    """Ends the process if this PyTorch has no kernels for the GPU: the program would fail there."""
+    """Ends the process if this PyTorch has no kernels for the simulated GPU, since the program would fail on a real
+    one."""
     major, minor = torch.cuda.get_device_capability()
     names = torch.cuda.get_arch_list()
     for name in names:
@@ -380,13 +383,13 @@ def _check_kernels(torch):
 
 
 def _fake_process_group(torch, rank, ranks):
-    """Has this process run as one rank of several: the others are taken to have the same values."""
+    """Makes this process run as one of several ranks. The other ranks are assumed to have the same values."""
     if not torch.distributed.is_available():
         return
     import torch.distributed as distributed
 
     class AloneStore(distributed.Store):
-        """A store in which the other ranks have set every requested value."""
+        """A store that has a value for every requested key, as if set by the other ranks."""
 
         def __init__(self):
             super().__init__()
@@ -445,7 +448,7 @@ def _fake_process_group(torch, rank, ranks):
 
 
 def _end(message, status=2):
-    """Ends the process at once: nothing that follows would be right."""
+    """Ends the process at once, because all further results would be wrong."""
     test = os.environ.get(_TEST, "").rpartition(" (")[0]
     if test:
         # Or a program that the test has started.

@@ -1,9 +1,8 @@
-"""Tells where a training step begins, without help from the program.
+"""Detects where a training step begins, without help from the program.
 
-A step ends where forward runs for the first time after an optimizer. If the program drops gradients or evaluates before
-that, this belongs to the step before, unless it does so in its code before the call that ran forward last: then each
-step begins there. In a program without modules nothing tells where forward runs: there the step ends with its
-optimizer.
+A step ends when forward first runs after an optimizer. Dropping gradients or evaluating before that belongs to the
+earlier step, unless this code precedes the call of forward in the program's source; then each step begins with this
+code. In a program without modules, forward cannot be detected, so a step ends with its optimizer.
 """
 
 import os
@@ -15,7 +14,7 @@ _MAX_SETS = 1000
 
 
 class Steps:
-    """The events of the step so far, and the place where forward ran last."""
+    """The events of the current step, and the code location at which forward ran last."""
 
     def __init__(self):
         # Whether an optimizer has made a step on a device; the allocations there before the last one on the host.
@@ -36,11 +35,12 @@ class Steps:
         self._count = 1
 
     def begin(self, allocations):
-        """Begins to count; `allocations` returns how many allocations there were on devices."""
+        """Begins to detect steps. `allocations` returns the number of allocations on devices."""
         self._allocations, self._allocations_before = allocations, allocations()
 
     def note_optimizer(self, optimizer, is_on_device):
-        """Notes that an optimizer has made a step, with parameters on a device or not; returns whether it counts."""
+        """Records that an optimizer has made a step. `is_on_device` is whether it has parameters on a device. Returns
+        whether it counts."""
         self._is_on_device |= is_on_device
         if not is_on_device:
             before, self._allocations_before = self._allocations_before, self._allocations()
@@ -52,13 +52,13 @@ class Steps:
         return True
 
     def note_backward(self):
-        """Notes a call of backward."""
+        """Records a call of backward."""
         self.backwards += 1
         if self._updates:
             self._expected, self._updates = self._updates, 0
 
     def begins_with(self, phase, has_gradients=True):
-        """Whether a step begins with this call, of the phase forward, eval or zero_grad."""
+        """Returns whether a step begins with this call. `phase` is forward, eval or zero_grad."""
         if phase == "forward" and has_gradients:
             # Of a function that calls itself, the innermost call.
             self._forward = dict(reversed(list(_running())))
@@ -77,9 +77,10 @@ class Steps:
         return phase == "zero_grad" and self._begins_with_zero_grad
 
     def ends_with_optimizer(self):
-        """Whether the step ends where an optimizer has made its own, as no module has run.
+        """Returns whether the step ends with the step of an optimizer, because no module has run.
 
-        Of several optimizers, that is the last; in the first step, which does not tell how many there are, the first.
+        Of several optimizers, the last one ends the step. In the first step, whose number of optimizers is unknown, the
+        first one does.
         """
         is_last = self._updates >= self._expected
         return not self._forward and self.backwards > self._earlier_backwards and is_last
@@ -98,7 +99,7 @@ class Steps:
             self._optimizers.clear()
 
     def hints(self, advice):
-        """Yields why the number of steps may not be the program's, and the advice, as a sentence."""
+        """Yields the reason that the number of steps may be wrong, and the advice, as a sentence."""
         if self._takes_turns:
             yield (
                 f"several optimizers take turns, and each turn is counted as a step, {self._count} in all: {advice}"
@@ -111,7 +112,7 @@ class Steps:
 
 
 def _running():
-    """Yields the functions of the program that are running, innermost first, and how far each is."""
+    """Yields the running functions of the program, innermost first, each with its current instruction."""
     frame = sys._getframe(1)
     while frame is not None:
         if os.path.dirname(frame.f_code.co_filename) != _FOLDER:

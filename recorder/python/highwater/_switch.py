@@ -1,4 +1,4 @@
-"""Recordings that are started and stopped from outside of the program, by a file or by a signal."""
+"""Recordings that a file or a signal starts and stops from outside the program."""
 
 import atexit
 import os
@@ -13,9 +13,9 @@ _LOOK_EVERY_S = 0.05
 
 
 class Switch:
-    """Records while `file` exists, or from one arrival of the signal `number` to the next.
+    """Records while `file` exists, or from one signal `number` to the next.
 
-    `make` returns a `ProgramRecording` for the recording of a number, counted from 1.
+    `make` returns a `ProgramRecording` for each recording, given its number, counted from 1.
     """
 
     def __init__(self, make, file=None, number=None):
@@ -31,14 +31,14 @@ class Switch:
         self._watch = Watch(self._look, _LOOK_EVERY_S)
 
     def start(self):
-        """Begins to look."""
+        """Begins to watch the file or the signal."""
         atexit.register(self.stop)
         if self._must_install:
             self._install()
         self._watch.start()
 
     def stop(self):
-        """Ends the recording, and looks no longer."""
+        """Ends the recording, and stops watching."""
         self._watch.stop()
         self._end()
 

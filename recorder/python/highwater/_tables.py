@@ -1,4 +1,4 @@
-"""Reads the tables of a recording, which the program writes as Parquet, with pyarrow, pandas or Polars."""
+"""Reads the tables of a recording with pyarrow, pandas or Polars. The program writes them as Parquet."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def _import(method: str, *names: str) -> list[Any]:
 
 @contextlib.contextmanager
 def _written(path: str, table: str) -> Iterator[list[tuple[int | None, str]]]:
-    """Writes a table of a recording, or of a folder of them; yields the files, with the ranks of their folders."""
+    """Writes a table of a recording, or of a folder of recordings. Yields the files, each with the rank of its
+    folder."""
     if table not in _TABLES:
         raise ValueError(f"table={table!r}: expected 'blocks' or 'events'")
     with tempfile.TemporaryDirectory(prefix="highwater-") as folder:
@@ -77,13 +78,14 @@ def _written(path: str, table: str) -> Iterator[list[tuple[int | None, str]]]:
 
 
 def _rank(file: str) -> int | None:
-    """The rank by which a file's folder is named; the folder of recordings without one has another name."""
+    """Returns the rank in the name of a file's folder; None for the folder of recordings without a rank."""
     rank = os.path.basename(os.path.dirname(file)).partition("=")[2]
     return int(rank) if rank.isdecimal() else None
 
 
 def _chosen(names: Iterable[str], columns: Sequence[str] | None) -> list[str]:
-    """The columns to read of a file that has those with `names`: the ones asked for, else all, the rank first."""
+    """Returns the columns to read of a file with the columns `names`: the requested ones, or otherwise all, with the
+    rank first."""
     known = [_RANK, *(name for name in names if name != _RANK)]
     if columns is None:
         return known

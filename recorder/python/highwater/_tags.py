@@ -1,8 +1,8 @@
-"""Sets the step, the phase and the module of everything that a thread allocates.
+"""Tags all allocations of a thread with the step, the phase and the module.
 
-A tag is a text: `{"step":0,"phase":"backward","scope":"blocks.3.attn"}`. From PyTorch 2.10 on it is the allocator's
-metadata of the thread. From 2.6 to 2.9 it is the name of an open range of `record_function`, of which each thread has
-one at a time. Before, and on other devices than CUDA's, allocations cannot be tagged.
+A tag is a text such as `{"step":0,"phase":"backward","scope":"blocks.3.attn"}`. From PyTorch 2.10 on, the tag is the
+allocator's metadata of the thread. From 2.6 to 2.9, it is the name of an open range of `record_function`, of which each
+thread has at most one. In older versions, and on devices other than CUDA's, allocations cannot be tagged.
 """
 
 import bisect
@@ -19,7 +19,7 @@ _exit_range = getattr(torch._C._autograd, "_record_function_with_args_exit", Non
 
 
 def kind():
-    """Returns how allocations are tagged: `metadata`, `annotations`, or None if they cannot be."""
+    """Returns the way in which allocations are tagged: `metadata`, `annotations`, or None if they cannot be tagged."""
     if _device.name() != "cuda":
         return None
     if _set_metadata is not None:
@@ -29,7 +29,7 @@ def kind():
 
 
 class Thread:
-    """The state of a thread, and its tag."""
+    """The state of a thread, including its tag."""
 
     __slots__ = ("scope", "phase", "is_inside", "optimizers", "text", "range", "first_nodes", "node_scopes")
 
@@ -47,12 +47,12 @@ class Thread:
         self.node_scopes = [""]
 
     def scope_of(self, node):
-        """Returns the module that made the node of this number."""
+        """Returns the module that created the autograd node of this number."""
         return self.node_scopes[max(bisect.bisect_right(self.first_nodes, node) - 1, 0)]
 
 
 class Threads(threading.local):
-    """The state of the current thread, as `current`."""
+    """A thread-local variable with the state of the current thread."""
 
     def __init__(self):
         self.current = Thread()
@@ -68,18 +68,18 @@ class Tags:
         self.is_metadata, self.has_ranges = kind == "metadata", kind == "annotations"
 
     def begin_step(self, step):
-        """Tags allocations from now on with `step`."""
+        """Uses `step` in the tags of further allocations."""
         phases = ("forward", "backward", "recompute", "optimizer", "eval", "other")
         self._prefixes = {phase: '{"step":%d,"phase":"%s","scope":' % (step, phase) for phase in phases}
         thread = self.threads.current
         self.set(thread, thread.phase, thread.scope)
 
     def close(self):
-        """Tags nothing any more, also where functions that were running at the end still try to."""
+        """Stops tagging, even if functions that are still running try to continue."""
         self.set = lambda thread, phase, scope: None
 
     def set(self, thread, phase, scope):
-        """Tags what `thread`, the current one, allocates from now on."""
+        """Tags further allocations of `thread`, which must be the current thread."""
         thread.phase, thread.scope = phase, scope
         escaped = self._escaped.get(scope)
         if escaped is None:
@@ -96,7 +96,7 @@ class Tags:
             thread.range = _enter_range(text)
 
     def clear(self):
-        """Removes this thread's tag."""
+        """Removes the tag of this thread."""
         thread = self.threads.current
         if thread.text is None:
             return

@@ -7,7 +7,7 @@ from . import _device
 
 
 def parameter_names(trees):
-    """Returns the name of each parameter by its `id`: that of its module and its own."""
+    """Returns the full name of each parameter, by `id`: the name of its module and its own name."""
     named = {}
     for tree in trees:
         for module, name in tree:
@@ -19,8 +19,8 @@ def parameter_names(trees):
 def live_tensors(trees, optimizers, named):
     """Returns `[address, bytes, category, name]` of parameters, gradients, buffers and optimizer state.
 
-    `trees` are the modules of each model with their names, `named` the names of parameters. A storage is listed once,
-    under the name that comes first.
+    `trees` are the modules of each model with their names; `named` contains the names of parameters. A storage is listed
+    once, under the first of its names.
     """
     rows, seen = [], set()
     for tensor, category, name in model_tensors(trees, optimizers, named):
@@ -33,7 +33,8 @@ def live_tensors(trees, optimizers, named):
 
 
 def storages(tensor):
-    """The storages of a tensor on a GPU: a sparse tensor has several, one without memory, as the compiler has, none."""
+    """Returns the storages of a tensor on a GPU. A sparse tensor has several; a tensor without memory, such as the
+    compiler's, has none."""
     if not isinstance(tensor, torch.Tensor) or not _device.has(tensor) or is_lazy(tensor):
         return []
     # A DTensor has no storage of its own.
@@ -46,7 +47,8 @@ def storages(tensor):
 
 
 def model_tensors(trees, optimizers, named):
-    """Yields parameters, gradients, buffers and optimizer state, or None in their place, with category and name."""
+    """Yields parameters, gradients, buffers and optimizer state with category and name. Yields None for those that do
+    not exist."""
     for tree in trees:
         for module, owner in tree:
             for parameter in module._parameters.values():

@@ -20,7 +20,7 @@ _LONGEST_NAME = 150
 
 
 def parse_size(size):
-    """Returns the bytes of a size: `"4GiB"` is 4 * 2^30, `"4GB"` is 4 * 10^9, an integer is bytes.
+    """Returns a size in bytes: `"4GiB"` is 4 * 2^30, `"4GB"` is 4 * 10^9, an integer is a number of bytes.
 
     Raises:
         ValueError: not a size.
@@ -36,7 +36,7 @@ def parse_size(size):
 
 
 def format_size(size):
-    """Formats bytes as `5.67 GiB`; whole numbers have no decimals."""
+    """Formats bytes, such as `5.67 GiB`. Whole numbers have no decimals."""
     for unit, scale in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if size >= scale:
             return f"{size // scale} {unit}" if size % scale == 0 else f"{size / scale:.2f} {unit}"
@@ -44,7 +44,7 @@ def format_size(size):
 
 
 def why_unavailable(devices=()):
-    """Returns why the CUDA memory of `devices` cannot be measured; None if it can."""
+    """Returns the reason that the CUDA memory of `devices` cannot be measured; None if it can."""
     try:
         import torch
     except ImportError as error:
@@ -56,7 +56,7 @@ def why_unavailable(devices=()):
 
 
 def allocated(device):
-    """Returns the bytes of live tensors, without those that only the garbage collector would free."""
+    """Returns the bytes of live tensors, without tensors that only the garbage collector can free."""
     import torch
 
     gc.collect()
@@ -69,9 +69,10 @@ _active_peaks: list = []
 
 
 class Peaks:
-    """The peaks of devices from `__enter__`, or the last `reset`, to `__exit__`.
+    """Measures the peaks of devices from `__enter__`, or the last `reset`, to `__exit__`.
 
-    PyTorch has one counter for each device and metric. When one of these objects resets it, the others keep its value.
+    PyTorch has one counter for each device and metric. When one of these objects resets the counter, the others store
+    its value first.
     """
 
     def __init__(self, devices):
@@ -119,12 +120,12 @@ class CudaMemory:
 
     @property
     def peak(self):
-        """Bytes allocated at the peak since the fixture was set up or `reset`."""
+        """Bytes allocated at the peak since the fixture was set up or `reset` was called."""
         return self._peaks.read()[self._device, "allocated"]
 
     @property
     def grown(self):
-        """Bytes allocated now minus those when the fixture was set up."""
+        """Currently allocated bytes, minus those at the setup of the fixture."""
         return allocated(self._device) - self._before
 
     def reset(self):
@@ -133,7 +134,7 @@ class CudaMemory:
 
 
 class TestRecording:
-    """The recording of a test, in a temporary folder. A recording that fails does not fail the test."""
+    """The recording of a test, in a temporary folder. A failure to record does not fail the test."""
 
     # Pytest collects classes that are named like this one.
     __test__ = False
@@ -163,13 +164,13 @@ class TestRecording:
             self.problem = str(error)
 
     def discard(self):
-        """Ends the recording of a test that needs no file, which takes a fraction of the time."""
+        """Ends the recording of a test without writing a file, which is much faster."""
         if self._run is not None:
             self._run._discard()
         self.stop()
 
     def stop(self, kind=None, error=None, trace=None):
-        """Ends the recording, with the exception of the test if there is one."""
+        """Ends the recording. The exception of the test, if any, is passed to it."""
         run, self._run = self._run, None
         if run is None:
             return
@@ -203,7 +204,8 @@ class TestRecording:
         return self.without_removed(_binary.run(["oom", self.path]).rstrip())
 
     def without_removed(self, text):
-        """Returns a text of the program without its `Next:` paragraph, which names the file, unless that is kept."""
+        """Returns a text of the program without its `Next:` paragraph, which names the file, unless the file is
+        kept."""
         return text if self._is_kept else re.sub(r"(?ms)^\s*Next: .*?(\n\s*\n|\Z)", "", text).rstrip()
 
     def keep(self, folder):
@@ -213,7 +215,7 @@ class TestRecording:
         self._is_kept = True
 
     def remove(self):
-        """Removes what `keep` has not moved."""
+        """Removes the files that `keep` has not moved."""
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -1,10 +1,10 @@
 """Follows the module, the phase and the step of each thread, and tags its allocations with them.
 
-**Forward.** `torch.nn.Module.__call__` is wrapped. At every entry and exit it notes the number that the next node of
-the autograd graph gets, so that each node belongs to the module in which it was made.
+**Forward.** `torch.nn.Module.__call__` is wrapped. At every entry and exit, the wrapper stores the number of the next
+node of the autograd graph, so that each node belongs to the module that created it.
 
-**Backward.** The autograd engine is wrapped. Before it runs, the graph is walked and a hook is set on each node at
-which the module changes. The engine runs the nodes of a device from the highest number down, on a thread of its own,
+**Backward.** The autograd engine is wrapped. Before the engine runs, the wrapper sets a hook on each node of the graph
+at which the module changes. The engine runs the nodes of a device from the highest number down, on a separate thread,
 so the hooks tag that thread.
 
 **Recomputation** (activation checkpointing) is forward within backward.
@@ -39,7 +39,7 @@ _is_compiling = torch.compiler.is_compiling if hasattr(torch.compiler, "is_compi
 
 
 class Tracker:
-    """Tags allocations from `start` to `stop`."""
+    """Follows a program, and tags its allocations, from `start` to `stop`."""
 
     def __init__(self, tags, names, on_step, on_optimizer=lambda optimizer: None, steps=None):
         self.step_number = 0
@@ -103,7 +103,7 @@ class Tracker:
             wait_until_idle()
 
     def leave(self):
-        """Undoes what changes the program, and nothing that needs the device."""
+        """Undoes all changes to the program, without using the device."""
         self._is_active = False
         self.references.stop()
         for undo in reversed(self._undo):
@@ -111,30 +111,32 @@ class Tracker:
         self._undo.clear()
 
     def step(self, is_of_part=False):
-        """Ends a step, where the program says so: from now on only there, or for a part until `count_steps`."""
+        """Ends a step at a call by the program. After the first call, only such calls end steps; for a part, until
+        `count_steps`."""
         if self._is_counting and not is_of_part:
             self.extra_steps = self.step_number
         self._is_counting = False
         self._end_step_here()
 
     def count_steps(self):
-        """Has steps end where an optimizer does again."""
+        """Makes optimizers end steps again."""
         self._is_counting = True
 
     def last_step(self):
-        """Returns the number of the last step: one that the program has begun lacks allocations if it was the end."""
+        """Returns the number of the last step that has allocations. A step begun at the very end of the program may
+        have none."""
         is_begun = self._allocations_before is None or allocations() != self._allocations_before
         return self.step_number if is_begun else self.step_number - 1
 
     def all_notes(self):
-        """Returns the limits of the knowledge about modules, as sentences."""
+        """Yields the reasons that modules may be unknown or wrong, as sentences."""
         if self._is_optimizer_compiled:
-            yield "an optimizer is compiled: what it allocates has the phase 'other'"
+            yield "an optimizer is compiled: its allocations have the phase 'other'"
         yield from self.notes.values()
         yield from self.references.notes()
 
     def hints(self, advice):
-        """Returns why the steps may not be the program's, and the advice, as sentences."""
+        """Returns the reasons that steps may be wrong, and the advice, as sentences."""
         return self._steps.hints(advice) if self._is_counting else ()
 
     def _end_step(self):
@@ -144,7 +146,7 @@ class Tracker:
         self._tags.begin_step(self.step_number)
 
     def _end_step_here(self):
-        """Ends a step before anything of the next runs."""
+        """Ends a step before any code of the next one runs."""
         self._end_step()
         self._allocations_before = allocations()
 
@@ -239,12 +241,12 @@ class Tracker:
         return zero_grad
 
     def _is_training(self):
-        """Whether a model is in training mode, or none is known yet."""
+        """Returns whether a model is in training mode, or no model is known yet."""
         modes = [getattr(root, "training", True) for _, root in self._names.roots()]
         return not modes or any(modes)
 
     def _around_mode(self, original):
-        """Ends an evaluation where gradients are enabled again."""
+        """Ends an evaluation when gradients are enabled again."""
 
         @functools.wraps(original)
         def change(context, /, *args, **kwargs):
@@ -322,7 +324,7 @@ class Tracker:
     # Optimizers.
 
     def optimizers(self):
-        """Returns the optimizers that have made a step and still exist."""
+        """Returns the existing optimizers that have made a step."""
         known = (reference() for reference in self._optimizers)
         return [optimizer for optimizer in known if optimizer is not None]
 
@@ -361,7 +363,7 @@ class Tracker:
     # Backward.
 
     def run_backward(self, engine, outputs, args, kwargs):
-        """Runs the engine on a graph whose nodes tag their allocations."""
+        """Runs the engine on a graph, with nodes that tag their allocations."""
         if _is_compiling() or not self._is_active:
             return engine.run_backward(outputs, *args, **kwargs)
         # gradients, keep_graph, create_graph, inputs
@@ -394,7 +396,7 @@ class Tracker:
                     handle.remove()
 
     def _note_owner(self, outputs, gradients, nodes, inputs, results):
-        """Notes that the engine's thread made the graph of the gradients."""
+        """Records that the engine's thread created the graph of the gradients."""
         known = set(nodes).union(_graph.graph(tensor for tensor in gradients or () if tensor is not None))
         made = [tensor for tensor in results if isinstance(tensor, torch.Tensor)]
         if not inputs:
@@ -404,10 +406,10 @@ class Tracker:
         self._has_owners = True
 
     def _hook_nodes(self, thread, outputs, nodes, is_partial):
-        """Sets hooks on the nodes of a graph, which tag the allocations from then on. Returns their handles.
+        """Sets hooks on the nodes of a graph so that they tag their allocations. Returns the handles of the hooks.
 
-        Of a partial graph, and where nodes run on several threads, each node has a hook: a node may run without the
-        one before it.
+        In a partial graph, or if nodes run on several threads, each node gets a hook, since a node may run without the
+        node before it.
         """
         if not nodes:
             return [leaf.register_prehook(self._enter(thread.scope)) for leaf in _graph.leaves(outputs)]
@@ -456,7 +458,7 @@ class Tracker:
         return len(devices | self._devices) > 1
 
     def _clear_engine(self):
-        """Clears the tags of the engine's threads, which only they can do."""
+        """Clears the tags of the engine's threads, which can be done only on these threads."""
         with torch.inference_mode(False), torch.enable_grad():
             for device in _device.in_use():
                 # Empty: nothing is allocated.
@@ -469,7 +471,7 @@ class Tracker:
 
 
 class Engine:
-    """The autograd engine, which has the tracker run backward."""
+    """A wrapper of the autograd engine that runs backward through the tracker."""
 
     def __init__(self, engine, tracker):
         self._engine, self._tracker = engine, tracker
@@ -482,7 +484,7 @@ class Engine:
 
 
 def _phase_of(module, phase):
-    """The phase of a module that is called outside of others, in the phase before it."""
+    """Returns the phase of a module that is called outside of other modules, given the phase before the call."""
     if torch.is_grad_enabled():
         return "forward"
     # A loss, a metric or a transform of an evaluation is in training mode all the same.
@@ -491,7 +493,7 @@ def _phase_of(module, phase):
 
 
 def _is_running(frame_id):
-    """Whether a frame is on the stack of this thread."""
+    """Returns whether a frame is on the stack of this thread."""
     frame = sys._getframe(1)
     while frame is not None:
         if id(frame) == frame_id:

@@ -1,10 +1,10 @@
 """Computes small tensors of the simulated GPU on the host, so that a program's loops and branches run as on a GPU.
 
-The mode changes what PyTorch allocates, so that it is active in a first run only, which writes down what is read from
-the device; the run that is recorded gets these answers again.
+The dispatch mode changes PyTorch's allocations. It is therefore active only in a first run, which writes the values
+that the program reads from the device to a file. The recorded run gets these values from the file.
 
-Each small tensor has a shadow on the host. What depends on large tensors, which have none, is assumed to be zero, or
-one for `highwater simulate --bounds`: it is computed with, and remembered as not known.
+Each small tensor has a shadow copy on the host; large tensors have none. Values that depend on large tensors are
+assumed to be zero, or one for `highwater simulate --bounds`. Computations use these values, but mark them as unknown.
 """
 
 import contextlib
@@ -31,7 +31,8 @@ _EMPTY = {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_e
 
 
 class Values(TorchDispatchMode):
-    """The mode; `answer` is the function of the library that sets the answer to the next read."""
+    """A dispatch mode that computes small tensors on the host. `library` is the simulated GPU, which returns the values
+    to the program."""
 
     def __init__(self, library):
         super().__init__()
@@ -72,7 +73,8 @@ class Values(TorchDispatchMode):
         return out
 
     def _compute(self, func, args, kwargs):
-        """The result on the host; None if it cannot be computed there. Changes shadows as the operator does tensors."""
+        """Returns the result on the host; None if it cannot be computed there. An in-place operator changes the
+        shadows."""
 
         def on_host(value):
             if isinstance(value, torch.Tensor) and value.is_cuda:
@@ -142,7 +144,7 @@ class Values(TorchDispatchMode):
             self._note(output, has_value and is_known)
 
     def _shadow(self, tensor):
-        """The shadow of a tensor, a view of that of its storage."""
+        """Returns the shadow of a tensor, as a view of the shadow of its storage."""
         storage = tensor.untyped_storage()
         size, flat, _ = self._shadows.get(storage.data_ptr(), (None, None, False))
         if size != storage.nbytes():
@@ -173,7 +175,7 @@ def _is_small(tensor):
 
 
 def _is_on_device(args, kwargs, name):
-    """Whether the value that is read stays on the device."""
+    """Returns whether the copied value stays on the device."""
     if name == "aten::_to_copy":
         target = kwargs.get("device")
         return target is None or torch.device(target).type == "cuda"

@@ -1,7 +1,7 @@
-"""The variables of the environment that set how a program is recorded.
+"""Environment variables that configure the recording of a program.
 
-They have the names and the meaning of the Rust recorder's. `highwater run` sets its own for its options, which go
-first.
+Names and meanings are those of the Rust recorder. `highwater run` passes its options in variables of its own, which
+take precedence.
 """
 
 import os
@@ -31,10 +31,10 @@ def is_run():
 
 
 def read():
-    """Returns the options of the recording, and what else is asked for, both by name.
+    """Returns the options of the recording, and the other settings, both by name.
 
     Raises:
-        ValueError: a value is invalid; the text has the variable, the value and the expectation.
+        ValueError: a value is invalid. The message contains the variable, the value and the expected form.
     """
     options, others = {}, {}
     for name, (option, parse, expected) in _VARIABLES.items():
@@ -50,7 +50,7 @@ def read():
 
 
 def _value(name):
-    """Returns the variable that has the value of this name, and the value."""
+    """Returns the variable that sets `name`, and its value."""
     for prefix in ("HIGHWATER_RUN_", "HIGHWATER_") if is_run() else ("HIGHWATER_",):
         text = os.environ.get(prefix + name)
         # The level that `highwater run` has without an option.

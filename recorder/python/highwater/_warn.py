@@ -8,7 +8,7 @@ _FOLDER = os.path.dirname(sys._getframe().f_code.co_filename)
 
 
 def warn(text):
-    """Warns at the innermost line outside of this package, and of PyTorch's functions that it replaces in part."""
+    """Warns at the innermost line outside of this package and of the PyTorch functions that it wraps."""
     depth, frame = 1, sys._getframe()
     while frame is not None and _is_between(frame):
         depth, frame = depth + 1, frame.f_back

@@ -53,14 +53,14 @@ _TEMPLATE = """
 class Memory(DebugHandler):
     """Shows the allocated memory of each rank, and records the next steps of all ranks.
 
-    Give it to `start_debug_server` on all ranks. Its page is `/memory`. If the server dumps periodically, and
-    `enabled_dumps` has "memory", each dump has the totals, and records the next steps.
+    Pass it to `start_debug_server` on all ranks. Its page is `/memory`. If the server dumps periodically, and
+    `enabled_dumps` contains "memory", each dump contains the totals, and records the next steps.
 
     Args:
-        folder: where each rank writes its recordings, `memory_20260131_120000.rank0.snap`; the server's `dump_dir` to
-            have them beside its dumps. It is made where it does not exist.
-        steps: how many steps are recorded if the page asks for no other number.
-        options: those of `record_memory_history`, such as `step_at="Engine.step"` for a server without an optimizer.
+        folder: the folder for the recordings of each rank, such as `memory_20260131_120000.rank0.snap`. Pass the
+            server's `dump_dir` to store them with its dumps. Created if it does not exist.
+        steps: number of steps to record, unless the page requests another number.
+        options: options of `record_memory_history`, such as `step_at="Engine.step"` for a server without an optimizer.
     """
 
     def __init__(self, folder: str = "recordings", *, steps: int = 3, **options: Any) -> None:
@@ -76,15 +76,15 @@ class Memory(DebugHandler):
         ]
 
     def nav_links(self) -> list[NavLink]:
-        """Returns the link at the head of all pages."""
+        """Returns the link to this page, shown on all pages."""
         return [NavLink("/memory", "GPU memory")]
 
     def templates(self) -> dict[str, str]:
-        """Returns the template of the page by its name."""
+        """Returns the template of the page, by name."""
         return {"highwater_memory.html": _TEMPLATE}
 
     def dump_filename(self) -> str:
-        """The name by which `enabled_dumps` knows this handler."""
+        """Returns the name of this handler in `enabled_dumps`."""
         return "memory"
 
     def dump(self) -> str:
@@ -94,7 +94,7 @@ class Memory(DebugHandler):
         return "\n".join([_table(rows, "plain"), *last, ""])
 
     def _record(self, steps):
-        """Makes all ranks record; returns a text for each: empty, or why it did not record."""
+        """Makes all ranks record. Returns a text for each rank: empty, or the reason that it did not record."""
         asked = urlencode({"steps": steps, "name": time.strftime("memory_%Y%m%d_%H%M%S")})
         _, answers = fetch_all("highwater_record", asked, timeout=self.fetch_timeout)
         return ["" if answer.status_code == 200 else f"not recorded: {answer.text}" for answer in answers]
@@ -121,7 +121,7 @@ class Memory(DebugHandler):
         return base64.b64decode(answer.json()["base64"])
 
     def _rows(self, errors):
-        """Returns the state of each rank, as it reports it."""
+        """Returns the state of each rank, as reported by the rank."""
         _, answers = fetch_all("highwater_memory", timeout=self.fetch_timeout)
         rows = []
         for rank, (answer, error) in enumerate(zip(answers, errors or [""] * len(answers))):
@@ -141,7 +141,7 @@ def _table(rows, style):
 
 
 def _now(row):
-    """Returns the state of a rank as text, and the bytes by category that it has allocated on all its devices."""
+    """Returns the state of a rank as text, and its allocated bytes by category on all its devices."""
     texts = [row["error"], f"no answer: {row['no_answer']}" if "no_answer" in row else ""]
     texts.append(f"recording, step {row['step']}" if row["is_recording"] else "")
     if row["categories"]:

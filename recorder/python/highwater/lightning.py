@@ -27,10 +27,10 @@ _Callback: Any = _callback_class()
 
 
 class MemoryHistory(_Callback):
-    """Records the memory of `Trainer.fit`; each batch is a step, with the validation that follows it.
+    """Records the memory of `Trainer.fit`. Each batch is a step, which includes any validation that follows.
 
-    `path` and `options` are those of `highwater.record_memory_history`; `model` defaults to the module that is trained.
-    After the fit, `path` is the file that was written.
+    `path` and `options` are those of `highwater.record_memory_history`; `model` defaults to the trained module. After
+    the fit, `path` is the written file.
     """
 
     def __init__(self, path="memory.snap", **options):

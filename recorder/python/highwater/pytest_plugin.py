@@ -1,14 +1,15 @@
-"""Pytest plugin that limits the CUDA memory of tests, and names the modules behind a limit that is exceeded.
+"""Pytest plugin that limits the CUDA memory of tests, and names the modules that caused an exceeded limit.
 
     @pytest.mark.max_memory("4GiB", metric="allocated", device=0, record=True)
     @pytest.mark.limit_gpu_leaks("1MiB", warmups=0, device=0, record=True)
 
-`max_memory` limits the peak while the test runs, including the memory of fixtures; it may be given once for each device
-and metric. `limit_gpu_leaks` limits the memory that stays allocated after the test. Libraries allocate workspaces at
-their first call: `warmups=1` calls the test once before.
+`max_memory` limits the peak during the test, including the memory of fixtures. It can be used once for each device and
+metric. `limit_gpu_leaks` limits the memory that stays allocated after the test. `warmups=1` calls the test once before
+measuring, because libraries allocate workspaces at their first call.
 
-Tests with these markers are recorded. PyTorch has one recorder: a test that records memory itself needs `record=False`.
-PyTorch has one peak counter as well: a test that resets it uses `cuda_memory.reset()`, which the limits allow for.
+Tests with these markers are recorded. PyTorch has only one recorder, so a test that records memory itself needs
+`record=False`. PyTorch has only one peak counter, so a test that resets it must use `cuda_memory.reset()`, which the
+limits take into account.
 
 `pytest --highwater-simulate h100` runs tests with these markers or with `cuda_memory` on a machine without a GPU.
 """
@@ -169,9 +170,9 @@ def cuda_memory():
 
 
 def _test_id(item):
-    """The id of a test, by which its files are named: beside baselines it does not depend on where pytest's root is.
+    """The id of a test, from which its files are named. Ids in a baseline folder do not depend on pytest's root.
 
-    `--highwater-baseline DIR` moves the root if DIR exists, since pytest takes it for a path of tests.
+    `--highwater-baseline DIR` changes the root if DIR exists, since pytest treats it as a path of tests.
     """
     folder = item.config.getoption("highwater_baseline")
     if not folder:
@@ -242,7 +243,7 @@ if _wrapper is not None:
 
 
 def _check(item, limits, recording, before, measured, grown):
-    """Returns what exceeds a limit, or None; the report of the test gets a section about it."""
+    """Returns the exceeded limit as text, or None. Adds a section about it to the report of the test."""
     failures, section = [], []
     for limit in limits.peaks:
         peak = measured[limit.device, limit.metric]
@@ -279,7 +280,7 @@ def _device(device):
 
 
 def _largest(recording, section, heading, **question):
-    """Adds the modules that hold most to the section; returns the end of a sentence that names the first."""
+    """Adds the modules with the most memory to the section. Returns the end of a sentence that names the largest."""
     if recording.path is None:
         return ""
     try:
@@ -293,7 +294,7 @@ def _largest(recording, section, heading, **question):
 
 
 def _keep(item, recording):
-    """Moves the recording to `--highwater-dir`; returns a line about it."""
+    """Moves the recording to `--highwater-dir`. Returns a line about the recording."""
     folder = item.config.getoption("highwater_dir")
     if recording.path is None:
         return f"No recording: {recording.problem}"
@@ -307,7 +308,7 @@ def _keep(item, recording):
 
 
 def _explain_error(item, recording, error):
-    """Returns the section of a test that failed by itself."""
+    """Returns the section of a test that failed for another reason than a limit."""
     import torch
 
     lines, kept = [], _keep(item, recording)
@@ -322,7 +323,7 @@ def _explain_error(item, recording, error):
 
 
 def _compare(item, recording, is_passed):
-    """Returns how the recording exceeds its baseline, or None. A missing baseline is written if the test passed."""
+    """Returns by how much the recording exceeds its baseline, or None. Writes a missing baseline if the test passed."""
     config = item.config
     if recording.path is None:
         return f"the comparison with the baseline failed: no recording: {recording.problem}"

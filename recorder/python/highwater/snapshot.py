@@ -43,7 +43,7 @@ def _sizes(limits: Mapping[str, str | int] | None) -> list[str]:
 
 
 class _Page:
-    """A page that a notebook shows."""
+    """A page shown in a notebook."""
 
     def __init__(self, page: str, height: int) -> None:
         self._page, self._height = page, height
@@ -57,9 +57,10 @@ class _Page:
 
 
 class Snapshot:
-    """A recording: a `.snap` file, or a memory snapshot that PyTorch wrote.
+    """A recording: a `.snap` file, or a memory snapshot written by PyTorch.
 
-    Every method runs the `highwater` program; those that ask return its `--json` object. Sizes are integers in bytes.
+    Every method runs the `highwater` program. Methods that answer a question return its `--json` object. Sizes are
+    integers in bytes.
 
     >>> snapshot = Snapshot("step.snap")
     >>> snapshot.peak(by="scope,phase")["groups"][0]["bytes"]
@@ -84,7 +85,7 @@ class Snapshot:
         return json.loads(_binary.run(arguments))
 
     def info(self) -> _results.Info:
-        """Returns the peaks of all totals, by device, and how far they can be trusted.
+        """Returns the peaks of all totals, by device, and the limits of their accuracy.
 
         >>> snapshot.info()["devices"][0]["peaks"]["allocated"]["bytes"]
         5368709120
@@ -101,7 +102,7 @@ class Snapshot:
         metric: Metric | None = None,
         at: int | str | None = None,
     ) -> _results.Peak:
-        """Returns what uses the memory at the peak, or after the event `at`, grouped by the keys `by`.
+        """Returns the memory in use at the peak, or after the event `at`, grouped by the keys `by`.
 
         The bytes of `groups` and `rest_bytes` sum to `bytes`.
 
@@ -118,7 +119,8 @@ class Snapshot:
         device: int | None = None,
         metric: Metric | None = None,
     ) -> _results.Phases:
-        """Returns the memory of each step and phase; of `steps` alone, such as 3 or `range(2, 5)`.
+        """Returns the memory of each step and phase. `steps` limits this to a step such as 3, or a range such as
+        `range(2, 5)`.
 
         >>> max(row["peak_bytes"] for row in snapshot.phases()["rows"])
         5368709120
@@ -132,7 +134,7 @@ class Snapshot:
     def explain(
         self, by: Keys | None = None, *, top: int | None = None, where: str | None = None, device: int | None = None
     ) -> _results.Explanation:
-        """Returns the composition of the peak, the peak without each group, and advice.
+        """Returns the composition of the peak, the peak without each group, and advice to lower it.
 
         >>> snapshot.explain(by="scope:2")["advice"]
         ['Checkpoint blocks.*: ...']
@@ -140,11 +142,11 @@ class Snapshot:
         return self._ask("explain", by=_keys(by), top=top, where=where, device=device)
 
     def growth(self, by: Keys | None = None, *, where: str | None = None, device: int | None = None) -> dict[str, Any]:
-        """Returns the memory that stays live from step to step, and the lines that leak."""
+        """Returns the memory that stays live from step to step, and the lines of code that leak."""
         return self._ask("growth", by=_keys(by), where=where, device=device)
 
     def oom(self) -> dict[str, Any]:
-        """Returns the causes of failed requests, and the changes that would have prevented them."""
+        """Returns the causes of failed requests, and changes that would have prevented them."""
         return self._ask("oom")
 
     def diff(
@@ -156,7 +158,8 @@ class Snapshot:
         where: str | None = None,
         at: str | None = None,
     ) -> _results.Difference:
-        """Returns the differences to `other`, whose bytes are `b_bytes`; those of this recording are `a_bytes`.
+        """Returns the differences from `other`. `a_bytes` are the bytes of this recording, and `b_bytes` those of
+        `other`.
 
         >>> Snapshot("main.snap").diff("branch.snap", by="scope")["delta_bytes"]
         2147483648
@@ -175,7 +178,7 @@ class Snapshot:
         device: int | None = None,
         out: PathLike | None = None,
     ) -> _results.WhatIf:
-        """Returns the peaks of a replay with something changed; `checkpoint` are patterns of modules to recompute.
+        """Returns the peaks of a replay with some changes. `checkpoint` contains patterns of modules to recompute.
 
         `out` is a file to which the changed recording is written.
 
@@ -195,7 +198,7 @@ class Snapshot:
     ) -> _results.Plan:
         """Returns the cheapest changes with which a step fits the device memory `budget`, and the lines to apply them.
 
-        `modules` are patterns of those that may be recomputed.
+        `modules` contains patterns of the modules that may be recomputed.
 
         >>> print("\\n".join(snapshot.plan("24GiB")["lines"]))
         import functools
@@ -218,7 +221,7 @@ class Snapshot:
         metric: Metric | None = None,
         device: int | None = None,
     ) -> _results.Check:
-        """Checks the recording against budgets; `max` and `max_phase` have one for each category and phase.
+        """Checks the recording against budgets. `max` and `max_phase` have a budget for each category and phase.
 
         >>> snapshot.check(max_peak="5GiB", max={"activation": "2GiB"})["passed"]
         True
@@ -238,7 +241,7 @@ class Snapshot:
         where: str | None = None,
         device: int | None = None,
     ) -> _results.Events:
-        """Returns the events from number `first` to number `last`, of the kinds `kind`.
+        """Returns the events from number `first` to number `last`. `kind` limits them to some kinds.
 
         >>> snapshot.events(kind="alloc", where="size>=1GiB")["events"][0]["stack"][0]
         'train.py:12 step'
@@ -247,13 +250,14 @@ class Snapshot:
         return self._ask("events", **options, where=where, device=device)
 
     def to_arrow(self, table: _tables.Table = "blocks", *, columns: Sequence[str] | None = None) -> pyarrow.Table:
-        """Returns a table of the recording, or of a folder with those of all ranks, with a row for each block or event.
+        """Returns a table with a row for each block or event of the recording, or of all recordings in a folder of
+        ranks.
 
-        Sizes are in bytes, times in nanoseconds since 1970. Numbers are int64, texts dictionaries; missing values are
-        null. Events are numbered from 0, as in other answers; -1 (null in answers) is the state before the first, of
-        which each device has a row. A block is live at event `e` if `alloc_event <= e`, and `free_event` is null or
-        greater than `e`; the live blocks of a device sum to its totals after that event. Metadata of the schema
-        describes the recording.
+        Sizes are in bytes, times in nanoseconds since 1970. Numbers are int64 and texts are dictionary-encoded; missing
+        values are null. Events are numbered from 0, as in other results; -1 (null in results) is the state before the
+        first event, for which each device has a row. A block is live at event `e` if `alloc_event <= e`, and
+        `free_event` is null or greater than `e`; the live blocks of a device sum to its totals after that event.
+        Metadata of the schema describes the recording.
 
         Both tables have `rank`, `recording` (the file's name), `device`, `stream`, `block` (its number), `address`,
         `category`, `op_id` and `op` (the forward operation), `scope` (the module), `shape` (with the dtype), `pool`,
@@ -280,7 +284,7 @@ class Snapshot:
         return _tables.to_arrow(self.path, table, columns)
 
     def to_pandas(self, table: _tables.Table = "blocks", *, columns: Sequence[str] | None = None) -> pandas.DataFrame:
-        """Returns the table that `to_arrow` describes for pandas: numbers as `Int64`, with nulls, texts as categories.
+        """Returns the table of `to_arrow` for pandas. Numbers are `Int64` with nulls; texts are categories.
 
         Raises:
             ImportError: pandas or pyarrow is not installed.
@@ -290,7 +294,7 @@ class Snapshot:
         return _tables.to_pandas(self.path, table, columns)
 
     def to_polars(self, table: _tables.Table = "blocks", *, columns: Sequence[str] | None = None) -> polars.DataFrame:
-        """Returns the table that `to_arrow` describes for Polars: numbers as `Int64`, texts as `Categorical`.
+        """Returns the table of `to_arrow` for Polars. Numbers are `Int64`; texts are `Categorical`.
 
         Raises:
             ImportError: Polars is not installed.
@@ -300,7 +304,7 @@ class Snapshot:
         return _tables.to_polars(self.path, table, columns)
 
     def serve(self, *, port: int | None = None, host: str | None = None) -> Server:
-        """Serves the app with the recording to browsers, until `stop()` or the end of the program.
+        """Serves the app with the recording to browsers, until `stop()` is called or the program ends.
 
         >>> snapshot.serve().url
         'http://127.0.0.1:41799/...'
@@ -308,7 +312,7 @@ class Snapshot:
         return Server(self.path, port=port, host=host)
 
     def render(self, out: PathLike, *, view: str | None = None, size: str | None = None) -> str:
-        """Draws a view to the PNG or SVG file `out`; returns its path.
+        """Draws a view to the PNG or SVG file `out`. Returns the path of the file.
 
         >>> snapshot.render("step.png", view="timeline", size="1600x900")
         'step.png'
@@ -324,11 +328,11 @@ class Snapshot:
         events: tuple[int, int] | None = None,
         no_stacks: bool = False,
     ) -> str:
-        """Writes a page with the app and the recording in it, which opens in a browser without a server or network.
+        """Writes a page that contains the app and the recording, and opens in a browser without a server or network.
 
         Args:
-            out: The file to write; by default beside the recording, with the extension `.html`.
-            events: Only these events: the first, and one past the last.
+            out: The file to write. By default, it is in the folder of the recording, with the extension `.html`.
+            events: The range of events to include: the first, and one past the last.
             no_stacks: Leave out stacks, the program's arguments and the host name, so that no source paths and lines
                 remain.
 
@@ -346,7 +350,7 @@ class Snapshot:
     def show(self, height: int = 720) -> _Page:
         """Shows the app with the recording in a notebook, `height` pixels high.
 
-        The page becomes part of the notebook, which grows by about five megabytes.
+        The page is stored in the notebook, which grows by about 5 MB.
         """
         with tempfile.TemporaryDirectory() as folder:
             with open(self.to_html(os.path.join(folder, "page.html")), encoding="utf-8") as file:

@@ -12,13 +12,12 @@ from . import record_memory_history
 
 
 class MemoryHistory(TrainerCallback):
-    """Records the memory of `Trainer.train`; each optimizer step is a step, with the evaluation that follows
-    it.
+    """Records the memory of `Trainer.train`. Each optimizer step is a step, which includes any evaluation that follows.
 
-    `path` and `options` are those of `highwater.record_memory_history`; `model` defaults to the model that is trained.
-    After the training, `path` is the file that was written. The Trainer has no event for an exception: after one, the
-    recording goes on and is written when the next training begins or the program ends. A failed allocation writes its
-    file at once.
+    `path` and `options` are those of `highwater.record_memory_history`; `model` defaults to the trained model. After
+    the training, `path` is the written file. The Trainer has no callback for exceptions. After an exception, the
+    recording continues, and is written when the next training begins or the program ends. A failed allocation writes
+    its file at once.
     """
 
     def __init__(self, path="memory.snap", **options):

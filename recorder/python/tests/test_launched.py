@@ -342,7 +342,7 @@ def test_of_a_killed_program_what_was_saved_is_reported(launch):
     assert any("saved while the program was running" in note for note in launch.answer("info", "train.snap")["notes"])
     verdict, following, saved = done.stderr.splitlines()
     assert verdict.startswith("highwater: train.snap: peak "), verdict
-    assert saved.startswith("highwater: train.snap is as it was saved ") and "SIGKILL" in saved, saved
+    assert saved.startswith("highwater: train.snap contains the state saved ") and "SIGKILL" in saved, saved
     # What is complete, or the file of a failed request, takes its place.
     failing = loop + "    os.path.exists('train.snap') and torch.zeros(1 << 50, device='cuda')\n"
     (launch.folder / "train.snap").unlink()

@@ -1,5 +1,5 @@
-//! Names the library like the driver's, so that a program that opens the driver by name finds it. Strips debug
-//! information, which is needed only for the recorded program, since the viewer embeds the library.
+//! Gives the library the file name of the driver, so that a program that opens the driver by name finds this library.
+//! Strips debug information to reduce the size of the viewer, which embeds the library.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -26,7 +26,7 @@ pub(crate) fn give<T>(out: Out<'_, T>, value: T) {
     }
 }
 
-/// Returns a new handle, never null, for a stream or a library object whose state is not simulated.
+/// Returns a new handle for a stream or library object without simulated state; never null.
 pub(crate) fn new_handle() -> usize {
     static LAST: AtomicUsize = AtomicUsize::new(0x1000);
     LAST.fetch_add(16, Ordering::Relaxed) + 16

@@ -1,5 +1,5 @@
-//! Replays the values that a program reads from device memory. In a first run, which computes small tensors on the
-//! host, they are written to a file in order. The recorded run reads them from it.
+//! Replays the values that a program reads from device memory. A first run computes small tensors on the host and
+//! writes these values to a file in order; the recorded run reads them from the file.
 #![expect(unsafe_code, reason = "reads a buffer of another language")]
 
 use std::cell::RefCell;
@@ -10,7 +10,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use crate::abi::{INVALID_VALUE, SUCCESS, answer, functions};
 use crate::settings::settings;
 
-/// The bytes of a read, and whether they are known rather than assumed.
+/// The bytes of a read, and whether they were computed rather than assumed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) bytes: Vec<u8>,
@@ -32,7 +32,7 @@ enum Run {
     /// Neither a first nor a second run, so that values are neither written nor read.
     Plain,
     First(File),
-    /// A recorded run, with the rest of the file.
+    /// A recorded run, with the unread rest of the file.
     Second(Vec<u8>),
 }
 
@@ -57,7 +57,7 @@ fn entry(length: usize, answer: Option<&Answer>) -> Vec<u8> {
     entry
 }
 
-/// Takes the next entry if it belongs to a read of `length` bytes. If the runs differ, all entries are dropped.
+/// Takes the next entry if it is for a read of `length` bytes; otherwise the runs differ, and all entries are dropped.
 fn take(left: &mut Vec<u8>, length: usize) -> Option<Answer> {
     let (head, rest) = left.split_at_checked(9)?;
     let is_same = head[..8] == (length as u64).to_le_bytes();

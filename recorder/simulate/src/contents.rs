@@ -1,4 +1,4 @@
-//! The known contents of device memory, which come from small copies from the host and are valid until a kernel runs.
+//! The known contents of device memory. They come from small copies from the host, and are valid until a kernel runs.
 //!
 //! A kernel may write anywhere, so the contents of memory are unknown after it ran. Reads then return zeros, never the
 //! values of an earlier tensor at the same address.
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Maximum size of copies that are kept.
+/// Maximum size in bytes of copies whose contents are stored.
 pub(crate) const MAX_BYTES: usize = 64 << 10;
 
 /// Known bytes by address. Ranges do not overlap.
@@ -45,7 +45,7 @@ fn known() -> MutexGuard<'static, Contents> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Discards all contents, since the running kernel may have overwritten them.
+/// Discards all contents, since the kernel may have overwritten them.
 #[inline]
 pub(crate) fn kernel_ran() {
     if ANY.load(Ordering::Relaxed) {
@@ -67,7 +67,7 @@ pub(crate) fn written(start: usize, bytes: &[u8]) {
     ANY.store(true, Ordering::Relaxed);
 }
 
-/// Returns the bytes of a range if all of them are known.
+/// Returns the bytes of a range; `None` unless all of them are known.
 pub(crate) fn read(start: usize, bytes: usize) -> Option<Vec<u8>> {
     if ANY.load(Ordering::Relaxed) { known().read(start, bytes) } else { None }
 }

@@ -1,4 +1,4 @@
-//! The simulated devices, with their number and the current device of each thread.
+//! The number of simulated devices, and the current device of each thread.
 #![cfg_attr(not(test), expect(unsafe_code, reason = "exports functions under NVIDIA's names"))]
 
 use std::cell::Cell;
@@ -66,7 +66,7 @@ functions! {
     }
     fn cudaDeviceGetLimit, cuCtxGetLimit(value: Out<'_, usize>) { give(value, 0) }
 
-    /// Creates a context for part of a device as a plain handle, since nothing is computed in it.
+    /// Creates a context for part of a device. The context is only a handle, since no kernels are executed.
     fn cuCtxCreate_v4(context: Out<'_, usize>) { give(context, new_handle()) }
 }
 

@@ -21,7 +21,7 @@ fn description(status: Status) -> &'static CStr {
     }
 }
 
-/// Returns this library's function called `name`, if it defines one.
+/// Returns the function of this library with this name; `None` if it does not define one.
 pub(crate) fn own(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: plain data, for which zeros are valid.
     let mut facts: libc::Dl_info = unsafe { std::mem::zeroed() };

@@ -1,8 +1,8 @@
-//! Defines functions called from C, for the simulated GPU under PyTorch and for the stand-in for CUDA in tests.
+//! Macro for functions called from C, used by the simulated GPU and by the stand-in for CUDA in tests.
 
 use std::mem::MaybeUninit;
 
-/// An output parameter of a C function, which is a pointer to which the result is written, or null.
+/// An output parameter of a C function: a pointer to which the result is written, or null.
 pub(crate) type Out<'a, T> = Option<&'a mut MaybeUninit<T>>;
 
 /// Defines functions called from C, each under one or several names. The `answer` function in scope converts the result

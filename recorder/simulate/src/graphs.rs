@@ -1,5 +1,4 @@
-//! CUDA graphs. The work between the begin and the end of a capture does nothing, so a graph is only a handle. PyTorch
-//! keeps the memory of a graph in its own pool.
+//! CUDA graphs. Captured work is not executed, so a graph is only a handle. PyTorch keeps its memory in a private pool.
 #![expect(unsafe_code, reason = "exports functions under NVIDIA's names")]
 
 use std::collections::HashMap;

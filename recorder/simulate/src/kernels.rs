@@ -1,4 +1,4 @@
-//! Kernels, which can be registered, looked up and launched, but do nothing.
+//! Kernels, which can be registered, looked up and launched, but are not executed.
 //!
 //! PyTorch's libraries register their kernels when they are loaded. Kernels compiled at run time by NVRTC or Triton are
 //! loaded through the driver.
@@ -30,7 +30,7 @@ pub(crate) struct FunctionAttributes {
 /// Handles of the modules that libraries register.
 static MODULES: [usize; 8] = [0; 8];
 
-/// Defines functions that launch kernels, after which no contents of device memory are known.
+/// Defines functions that launch kernels. After a launch, the contents of device memory are unknown.
 macro_rules! launches {
     ($($name:ident)*) => { $($crate::abi::functions! {
         fn $name() -> $crate::abi::Status { $crate::contents::kernel_ran(); $crate::abi::SUCCESS }

@@ -1,5 +1,5 @@
-//! Reports calls that cannot be simulated exactly to a listener, as they happen. The listener is the Python package,
-//! which can determine the line of the program.
+//! Reports calls that cannot be simulated exactly to a listener, at the time of the call. The listener is the Python
+//! package, which can determine the line of the program.
 #![cfg_attr(not(test), expect(unsafe_code, reason = "calls a listener of another language"))]
 
 use std::ffi::{CString, c_char, c_int};
@@ -51,7 +51,7 @@ pub(crate) fn is_heard() -> bool {
 }
 
 functions! {
-    /// Sets the listener, which can be set only once, and passes the earlier notes to it.
+    /// Sets the listener, and passes earlier notes to it. Can be called only once.
     fn highwater_simulate_listen(listener: Listener) {
         if LISTENER.set(listener).is_ok() {
             let early = std::mem::take(&mut *EARLY.lock().expect("a thread panicked while it held the lock"));

@@ -8,7 +8,7 @@ use crate::abi::{INVALID_VALUE, Out, SUCCESS, Status, answer, functions, give};
 use crate::devices::checked;
 use crate::settings::settings;
 
-/// A numeric property of a device, with its attribute number, and its byte offset in `cudaDeviceProp` of CUDA 12 and 13
+/// A numeric property of a device, with its attribute number and its byte offset in `cudaDeviceProp` of CUDA 12 and 13
 /// (0 if the structure lacks it). CUDA 13 removed fields in the middle.
 struct Property {
     attribute: c_int,
@@ -18,7 +18,7 @@ struct Property {
     value: i64,
 }
 
-/// All properties except those of one device among several.
+/// The properties that are the same for all devices.
 #[rustfmt::skip]
 fn properties() -> [Property; 39] {
     let gpu = &settings().gpu;
@@ -100,7 +100,7 @@ functions! {
         describe(out.map(|out| &mut out[..]), device, 584, |property| property.offset_12)
     }
 
-    /// The function called by programs built for CUDA 13, whose structure is shorter.
+    /// The version of the function for programs built for CUDA 13, whose structure is shorter.
     fn cudaGetDeviceProperties(out: Option<&mut [MaybeUninit<u8>; 1008]>, device: c_int) {
         describe(out.map(|out| &mut out[..]), device, 568, |property| property.offset_13)
     }

@@ -15,12 +15,12 @@ pub(crate) const RESERVED_VARIABLE: &str = "HIGHWATER_SIMULATE_RESERVED_BYTES";
 pub(crate) const DEVICES_VARIABLE: &str = "HIGHWATER_SIMULATE_DEVICES";
 /// The order of addresses, which is `linux` (the default) or `windows`.
 pub(crate) const ADDRESSES_VARIABLE: &str = "HIGHWATER_SIMULATE_ADDRESSES";
-/// If `none`, the workspace sizes of cuDNN are not queried from cuDNN itself.
+/// Variable that disables queries of cuDNN for workspace sizes, if set to `none`.
 pub(crate) const CUDNN_VARIABLE: &str = "HIGHWATER_SIMULATE_CUDNN";
 
-/// The file to which a first run writes the values of reads.
+/// Variable with the path of the file to which a first run writes the values of reads.
 pub(crate) const WRITES_ANSWERS_VARIABLE: &str = "HIGHWATER_SIMULATE_WRITES_ANSWERS";
-/// The file from which the recorded run reads these values.
+/// Variable with the path of the file from which the recorded run reads these values.
 pub(crate) const READS_ANSWERS_VARIABLE: &str = "HIGHWATER_SIMULATE_READS_ANSWERS";
 
 /// Maximum number of devices in a machine.
@@ -80,7 +80,7 @@ static SETTINGS: LazyLock<Settings> = LazyLock::new(|| {
     })
 });
 
-#[expect(clippy::print_stderr, clippy::disallowed_methods, reason = "the program cannot be told otherwise")]
+#[expect(clippy::print_stderr, clippy::disallowed_methods, reason = "the program receives no other message")]
 fn end(message: &str) -> ! {
     eprintln!("error: {message}");
     std::process::exit(2)

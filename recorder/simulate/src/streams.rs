@@ -9,7 +9,7 @@ use std::time::Instant;
 use crate::abi::{Out, SUCCESS, answer, creates, functions, give, refuses, succeeds};
 use crate::notes::{Kind, note};
 
-/// The time at which each event was recorded, by handle.
+/// The time at which each event was recorded, by event handle.
 static RECORDED: LazyLock<Mutex<HashMap<usize, Instant>>> = LazyLock::new(Mutex::default);
 
 creates! {

@@ -15,7 +15,7 @@ pub struct EventDigest {
 }
 
 impl EventDigest {
-    /// The ordinal used for pinned host memory, whose trace comes last.
+    /// The ordinal of pinned host memory, whose trace comes last.
     pub const HOST: u64 = u64::MAX;
 
     /// Adds the next event of a trace.

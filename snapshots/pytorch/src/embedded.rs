@@ -14,8 +14,8 @@ pub(super) fn prefix(digest: u32) -> String {
     format!("{EMBEDDED_MARKER}:{digest:08x}:")
 }
 
-/// Recovers the recording that this program embedded in the snapshot, which is exact where the snapshot only
-/// approximates it. Returns `None` if there is none.
+/// Returns the recording that this program embedded in the snapshot, which is more exact than the snapshot; `None` if
+/// there is none.
 ///
 /// # Errors
 /// Returns a problem if the recording cannot be used, because the events were edited since or the string is damaged.
@@ -37,7 +37,7 @@ fn read(text: &str, digest: u32) -> Result<Trace, String> {
     }
     let bytes = STANDARD.decode(body).map_err(|why| why.to_string());
     let trace = bytes.and_then(|bytes| read_bytes(&bytes).map_err(|why| why.to_string()));
-    trace.map_err(|why| format!("the recording that the file carries {ASIDE}, because it is damaged: {why}"))
+    trace.map_err(|why| format!("the recording embedded in the file {ASIDE}, because it is damaged: {why}"))
 }
 
 #[cfg(test)]

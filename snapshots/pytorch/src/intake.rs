@@ -29,19 +29,19 @@ pub struct Intake {
 /// The fields of an event. Fields missing from the file keep their defaults.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EventDraft {
-    /// `action`.
+    /// The field `action` of the snapshot.
     pub action: StringId,
-    /// `addr`.
+    /// The field `addr` of the snapshot.
     pub address: u64,
-    /// `device_free`.
+    /// The field `device_free` of the snapshot.
     pub device_free: Option<u64>,
-    /// `size`.
+    /// The field `size` of the snapshot.
     pub size: u64,
-    /// `time_us`.
+    /// The field `time_us` of the snapshot.
     pub time_us: u64,
-    /// `stream`.
+    /// The field `stream` of the snapshot.
     pub stream: u64,
-    /// `frames`.
+    /// The field `frames` of the snapshot.
     pub stack: u32,
     /// The rare fields.
     pub extras: Extras,
@@ -50,17 +50,17 @@ pub struct EventDraft {
 /// The fields of a block. Fields missing from the file keep their defaults.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BlockDraft {
-    /// `address`.
+    /// The field `address` of the snapshot.
     pub address: Option<u64>,
-    /// `size`.
+    /// The field `size` of the snapshot.
     pub size: u64,
     /// `requested_size`, or `real_size` of the newest `history` entry.
     pub requested_size: Option<u64>,
-    /// `state`.
+    /// The field `state` of the snapshot.
     pub state: BlockState,
     /// `frames`, or the frames of the newest `history` entry.
     pub stack: u32,
-    /// `forward_frames`.
+    /// The field `forward_frames` of the snapshot.
     pub forward: u32,
 }
 
@@ -221,8 +221,8 @@ impl Intake {
         self.meter.take()
     }
 
-    /// Adds a segment with its blocks, ordered by address, to `host_segments` if `is_host` and to `segments` otherwise.
-    /// The segment's range of blocks is set here.
+    /// Adds a segment with its blocks, ordered by address, to `host_segments` if `is_host`, otherwise to `segments`.
+    /// Sets the segment's range of blocks.
     pub fn segment(&mut self, mut segment: RawSegment, blocks: &[BlockDraft], is_host: bool) {
         let first = self.raw.blocks.len();
         let mut address = segment.address;
@@ -251,7 +251,7 @@ impl Intake {
         self.raw.host_trace = events;
     }
 
-    /// Adds one end of an annotation.
+    /// Adds the start or the end of an annotation.
     pub fn annotation(&mut self, annotation: RawAnnotation) {
         self.raw.annotations.push(annotation);
     }
@@ -276,7 +276,7 @@ impl Intake {
         self.raw.logged_shapes.push(shape);
     }
 
-    /// Adds source files, given as path and text, and takes the texts out of the strings.
+    /// Adds source files as pairs of path and text, and removes the texts from the strings.
     pub fn sources(&mut self, files: &[(StringId, StringId)]) {
         for (path, text) in files {
             let [path, text] = [path, text].map(|id| self.string(*id).to_owned());

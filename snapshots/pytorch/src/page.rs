@@ -24,8 +24,8 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// Size of the decoding buffer, in bytes.
 const BUFFER: usize = 1 << 16;
 
-/// Reads the snapshot in a page, which is the first file for which `read` returns one. `read` returns `None` for files
-/// that are not snapshots, and their names are listed in the snapshot's problems.
+/// Reads the snapshot in a page: the first file for which `read` returns a snapshot. `read` must return `None` for
+/// other files, whose names become problems of the snapshot.
 ///
 /// # Errors
 /// Returns an error if the page has no snapshot, or if `read` or reading `page` fails.
@@ -65,7 +65,7 @@ pub(crate) fn read_page(
     Ok(snapshot)
 }
 
-/// Rewrites an error in a file whose base64 text begins at byte `start` of the page.
+/// Converts an error in a file within a page. The base64 text of the file begins at byte `start` of the page.
 fn within(error: Error, start: u64) -> Error {
     match error {
         Error::Damaged { offset, what } => {
@@ -131,7 +131,7 @@ impl Script<'_> {
         Ok(None)
     }
 
-    /// Returns whether `": "`, with or without spaces, follows the key, so that content begins.
+    /// Returns whether the key is followed by `": "`, with or without spaces, so that content begins.
     fn opens_content(&mut self) -> Result<bool> {
         if matches!(self.peek()?, Some(b'"' | b'\'')) {
             self.byte()?;

@@ -1,4 +1,4 @@
-//! A snapshot as stored in its file, as rows of fixed size, before anything is inferred from them.
+//! The contents of a snapshot file as rows of fixed size, before any inference.
 
 use highwater_snapshots::error::Problem;
 use highwater_snapshots::ids::StringId;
@@ -37,17 +37,17 @@ pub struct RawSnapshot {
     pub host_segments: Vec<RawSegment>,
     /// Blocks of all segments. Each segment refers to a range of them.
     pub blocks: Vec<RawBlock>,
-    /// `external_annotations`, in file order.
+    /// The field `external_annotations`, in file order.
     pub annotations: Vec<RawAnnotation>,
-    /// `allocator_settings`, with nested keys joined by dots.
+    /// The field `allocator_settings`, with nested keys joined by dots.
     pub settings: Vec<(String, String)>,
     /// The string under the key `highwater`, written by this program when it exported the snapshot.
     pub highwater: Option<String>,
     /// The facts that Highwater's Python package added under the key `highwater_run`.
     pub run: RunFacts,
-    /// `shape_data`, written by torch-snapkit, which has the results of operators in order.
+    /// The field `shape_data`, written by torch-snapkit, which has the results of operators in order.
     pub logged_shapes: Vec<LoggedShape>,
-    /// `source_code`, written by torch-snapkit.
+    /// The field `source_code`, written by torch-snapkit.
     pub sources: Vec<SourceText>,
     /// The parts that could not be read or interpreted.
     pub problems: Vec<Problem>,
@@ -56,7 +56,7 @@ pub struct RawSnapshot {
 /// A tensor in new memory, returned by an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedShape {
-    /// The device.
+    /// Ordinal of the device.
     pub device: u16,
     /// Address of its first element.
     pub address: u64,
@@ -116,7 +116,7 @@ pub struct RawFrame {
 }
 
 highwater_snapshots::vocabulary!(
-    /// The action of an event, by its name in the format.
+    /// The action of an event, with its name in the file.
     #[derive(Default)]
     Action {
         /// A block was allocated, where `size` is the requested size.
@@ -160,65 +160,65 @@ impl Action {
 /// An event as stored in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RawEvent {
-    /// `addr`, or `device_free` for `oom`.
+    /// The field `addr` of the snapshot; for the action `oom`, the field `device_free`.
     pub address: u64,
-    /// `size`.
+    /// The field `size` of the snapshot.
     pub size: u64,
-    /// `time_us`, in microseconds since 1970, or 0 in files written before PyTorch 2.2.
+    /// The field `time_us`, in microseconds since 1970, or 0 in files written before PyTorch 2.2.
     pub time_us: u64,
-    /// `stream`.
+    /// The field `stream` of the snapshot.
     pub stream: u64,
-    /// `frames`, as an index into [`RawSnapshot::stacks`].
+    /// The field `frames`, as an index into [`RawSnapshot::stacks`].
     pub stack: u32,
     /// Row of [`RawSnapshot::extras`].
     pub extras: u32,
-    /// `action`.
+    /// The field `action` of the snapshot.
     pub action: Action,
 }
 
 /// Rare fields of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Extras {
-    /// `pool_id`, where (0, 0) is the default pool.
+    /// The field `pool_id`, where (0, 0) is the default pool.
     pub pool_id: (u64, u64),
-    /// `compile_context`, unless it is "N/A".
+    /// The field `compile_context`, unless it is "N/A".
     pub compile_context: StringId,
-    /// `user_metadata`, unless it is empty.
+    /// The field `user_metadata`, unless it is empty.
     pub user_metadata: StringId,
-    /// `internal_metadata`.
+    /// The field `internal_metadata` of the snapshot.
     pub internal_metadata: StringId,
-    /// `category`, written by the torch.profiler bridge.
+    /// The field `category`, written by the torch.profiler bridge.
     pub category: StringId,
-    /// `forward_frames`, as an index into [`RawSnapshot::texts`].
+    /// The field `forward_frames`, as an index into [`RawSnapshot::texts`].
     pub forward: u32,
-    /// Name of the action if it is not a known action.
+    /// Name of an unknown action.
     pub action: StringId,
 }
 
 /// A segment as stored in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RawSegment {
-    /// `device`, or -1 for pinned host memory.
+    /// The field `device`, or -1 for pinned host memory.
     pub device: i64,
-    /// `address`.
+    /// The field `address` of the snapshot.
     pub address: u64,
-    /// `total_size`.
+    /// The field `total_size` of the snapshot.
     pub total_size: u64,
-    /// `allocated_size`, if present.
+    /// The field `allocated_size`, if present.
     pub allocated_size: Option<u64>,
-    /// `active_size`, if present.
+    /// The field `active_size`, if present.
     pub active_size: Option<u64>,
-    /// `requested_size`, if present.
+    /// The field `requested_size`, if present.
     pub requested_size: Option<u64>,
-    /// `stream`.
+    /// The field `stream` of the snapshot.
     pub stream: u64,
     /// Whether `segment_type` is "small".
     pub is_small: bool,
-    /// `segment_pool_id`, where (0, 0) is the default pool.
+    /// The field `segment_pool_id`, where (0, 0) is the default pool.
     pub pool_id: (u64, u64),
-    /// `is_expandable`.
+    /// The field `is_expandable` of the snapshot.
     pub is_expandable: bool,
-    /// `frames`, as an index into [`RawSnapshot::stacks`].
+    /// The field `frames`, as an index into [`RawSnapshot::stacks`].
     pub stack: u32,
     /// Range of the segment's blocks in [`RawSnapshot::blocks`].
     pub blocks: std::ops::Range<usize>,
@@ -227,11 +227,11 @@ pub struct RawSegment {
 /// State of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BlockState {
-    /// `active_allocated`.
+    /// The state `active_allocated`.
     Allocated,
-    /// `active_pending_free` or `active_awaiting_free`, for a freed block that another stream still uses.
+    /// The state `active_pending_free` or `active_awaiting_free`, for a freed block that another stream still uses.
     PendingFree,
-    /// `inactive`, or any unknown state.
+    /// The state `inactive`, or any unknown state.
     #[default]
     Inactive,
 }
@@ -251,15 +251,15 @@ impl BlockState {
 /// A block of a segment as stored in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawBlock {
-    /// `address`, or the end of the preceding block in the segment if the file gives no address.
+    /// The field `address`, or the end of the preceding block in the segment if the file gives no address.
     pub address: u64,
     /// `size`, rounded by the allocator.
     pub size: u64,
-    /// `requested_size`, or `size` if missing. Meaningful only while the block is active.
+    /// The field `requested_size`, or `size` if missing. Meaningful only while the block is active.
     pub requested_size: u64,
-    /// `state`.
+    /// The field `state` of the snapshot.
     pub state: BlockState,
-    /// `frames`, or the frames of the newest `history` entry, as an index into [`RawSnapshot::stacks`].
+    /// The field `frames`, or the frames of the newest `history` entry, as an index into [`RawSnapshot::stacks`].
     pub stack: u32,
     /// `forward_frames`: index into [`RawSnapshot::texts`].
     pub forward: u32,
@@ -268,12 +268,12 @@ pub struct RawBlock {
 /// One end of an annotation as stored in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawAnnotation {
-    /// `name`.
+    /// The field `name` of the snapshot.
     pub name: StringId,
-    /// Whether `stage` is "START"; otherwise it is "END".
+    /// Whether `stage` is "START" rather than "END".
     pub is_start: bool,
-    /// `device`.
+    /// The field `device` of the snapshot.
     pub device: i64,
-    /// `time_us`, in microseconds since 1970.
+    /// The field `time_us`, in microseconds since 1970.
     pub time_us: u64,
 }

@@ -79,7 +79,7 @@ impl Rows {
         })
     }
 
-    /// The scope with this path, whose parts are separated by dots; none for an empty path.
+    /// Returns the scope with this path, whose names are separated by dots; none for an empty path.
     pub(crate) fn path(&mut self, tables: &mut Tables, path: &str) -> ScopeId {
         let parts = path.split('.').filter(|part| !part.is_empty());
         parts.fold(ScopeId::NONE, |parent, part| self.scope(tables, parent, part))

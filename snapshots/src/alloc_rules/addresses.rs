@@ -1,5 +1,5 @@
-//! Device addresses in the order in which a driver returns them. PyTorch's allocator breaks ties by address, so the
-//! reserved bytes of some programs depend on that order.
+//! The order in which a driver returns device addresses. PyTorch's allocator breaks ties by address, so the reserved
+//! bytes of some programs depend on this order.
 //!
 //! Depends on nothing else in this crate, because the simulated GPU, which has no dependencies, includes this file.
 
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// The granularity of device memory in bytes.
 pub(super) const PAGE_BYTES: u64 = 2 << 20;
 
-/// On Linux, the driver reserves address space in multiples of this size, in bytes.
+/// Granularity in bytes at which the Linux driver reserves address space.
 pub(super) const REGION_BYTES: u64 = 32 << 20;
 
 /// The order in which a driver returns addresses, derived from public recordings of GPUs.
@@ -22,7 +22,7 @@ pub enum AddressOrder {
 }
 
 impl AddressOrder {
-    /// All orders, with their names.
+    /// All address orders, with their names.
     pub const ALL: [(&'static str, Self); 2] = [("linux", Self::Linux), ("windows", Self::Windows)];
 
     /// Returns the order with this name.

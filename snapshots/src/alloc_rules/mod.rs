@@ -14,7 +14,7 @@ pub const MIN_BLOCK: u64 = 512;
 /// Rounded requests of at most this many bytes use the small pool. In the large pool, a remainder of at most this many
 /// bytes is not split off.
 pub const SMALL_REQUEST: u64 = 1 << 20;
-/// The size of a small-pool segment, and of a page of its expandable segments, in bytes.
+/// Size in bytes of a segment of the small pool, and of a page of its expandable segments.
 pub const SMALL_SEGMENT: u64 = 2 << 20;
 /// The default size in bytes of a large-pool segment shared by several requests, and of a page of expandable segments.
 const LARGE_SEGMENT: u64 = 20 << 20;
@@ -103,8 +103,8 @@ impl AllocRules {
         self.max_non_split_rounding = rounding.unwrap_or(self.large_segment);
     }
 
-    /// Parses `4`, or `64:8,256:4,>:1`, where the first entry also applies to smaller sizes, and `>` to all sizes above
-    /// the last.
+    /// Parses the numbers of divisions: a single number such as `4`, or a list by size such as `64:8,256:4,>:1`. The
+    /// first entry of a list also applies to smaller sizes, and `>` to all sizes above the last.
     fn read_divisions(&mut self, text: &str) {
         let mut next = 0;
         for entry in text.split(',') {
@@ -144,7 +144,7 @@ impl AllocRules {
         if rounded <= SMALL_REQUEST { Pool::Small } else { Pool::Large }
     }
 
-    /// The page size of expandable segments of `pool`, in bytes.
+    /// Returns the page size of expandable segments of `pool`, in bytes.
     pub fn page(&self, pool: Pool) -> u64 {
         if pool == Pool::Small { SMALL_SEGMENT } else { self.large_segment.max(1) }
     }
@@ -186,8 +186,8 @@ impl AllocRules {
         }
     }
 
-    /// Returns whether a free block of `hole` bytes may serve a request of `rounded` bytes, for which it is large
-    /// enough. The limits on splitting may prevent it.
+    /// Returns whether the limits on splitting allow a free block of `hole` bytes to serve a request of `rounded`
+    /// bytes.
     pub fn may_take(&self, hole: u64, rounded: u64) -> bool {
         match self.max_split {
             Some(most) if rounded < most => hole < most,

@@ -31,8 +31,8 @@ impl AllocRules {
         }
     }
 
-    /// Returns whether a gap of `gap` bytes after a block of `rounded` bytes in a large segment must be part of that
-    /// block, because free blocks of the large pool are larger than remainders that are not split off.
+    /// Returns whether a gap of `gap` bytes after a block of `rounded` bytes in a large segment must belong to that
+    /// block. This follows from its size: the allocator splits off larger remainders as free blocks.
     pub fn is_slack(&self, rounded: u64, gap: u64) -> bool {
         rounded > SMALL_REQUEST && !self.is_expandable && (gap <= SMALL_REQUEST || self.is_unsplit(rounded))
     }

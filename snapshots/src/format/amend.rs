@@ -36,7 +36,7 @@ pub struct Amendment<'a> {
     torn_bytes: u64,
 }
 
-/// Bytes to copy, and the header of the section in them, if any.
+/// Bytes to copy, and their section header if they begin with one.
 #[derive(Debug)]
 struct Piece {
     range: Range<usize>,
@@ -86,8 +86,8 @@ impl<'a> Amendment<'a> {
         self.torn_bytes
     }
 
-    /// Writes the recording with `strings` appended to its own strings, of which its tables contain `known`, and with
-    /// `symbols`, which may refer to both. Fails if `out` cannot be written.
+    /// Writes the recording with `strings` and `symbols` added. `known` is the number of strings in the recording;
+    /// `symbols` may refer to these and to the new ones. Fails if `out` cannot be written.
     pub fn write<W: Write>(&self, out: W, known: usize, strings: &[String], symbols: &[Symbols]) -> Result<W> {
         // Rows lost to damage at the end of a table are not in the tables, but have numbers.
         let lost = self.strings.saturating_sub(known as u64);

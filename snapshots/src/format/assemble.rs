@@ -26,7 +26,7 @@ const MIN_ROW_BYTES: u64 = 8;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Assembler {
     builder: TraceBuilder,
-    /// Annotations and attributes whose rows are not resolved yet.
+    /// Annotations and attributes whose owners have not been mapped to rows of the trace yet.
     owners: Owners,
     /// The index, in the file, of the next event.
     next_event: u64,
@@ -44,8 +44,8 @@ pub(super) struct Assembler {
     /// Whether a summary or a checkpoint was found to be damaged.
     lacks_summary: bool,
     problems: u64,
-    /// For each run of events, the number of events up to its end, and the minimum and maximum of live bytes during it;
-    /// `None` if not requested.
+    /// For each group of consecutive events: the number of events up to its end, and the minimum and maximum of live
+    /// bytes in it. `None` if not requested.
     measured: Option<Vec<(u64, LiveBytes)>>,
     /// The events read since the last call of `take_passed`; `None` if events are added to the trace instead.
     passing: Option<Box<Passed>>,
@@ -106,7 +106,7 @@ impl Assembler {
         self.builder.event_count()
     }
 
-    /// Deliberately skips the events before index `next`, without counting them as lost.
+    /// Skips the events before index `next`, without counting them as lost.
     pub(super) fn pass_events(&mut self, next: u64) {
         self.next_event = next;
     }
@@ -116,7 +116,8 @@ impl Assembler {
         self.measured = Some(Vec::new());
     }
 
-    /// Returns the measurements since the last call, for runs of events, with the event number at the end of each.
+    /// Returns the measurements since the last call: one per group of consecutive events, with the event number at its
+    /// end.
     pub(super) fn take_measured(&mut self) -> Vec<(u64, LiveBytes)> {
         self.measured.as_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -151,7 +152,7 @@ impl Assembler {
         }
     }
 
-    /// Adds the next part of the file, with its decoded content if it is a section.
+    /// Adds the next part of the file. `part` is the decoded content of a section.
     pub(super) fn take(&mut self, found: &WalkItem<'_>, part: Option<Result<Part, String>>) {
         match *found {
             WalkItem::Section(section) => {
@@ -177,7 +178,7 @@ impl Assembler {
             WalkItem::Stray { offset, .. } if self.is_index(None) => self.note_index(offset),
             WalkItem::Stray { offset, bytes } => {
                 self.bytes_lost += bytes;
-                self.note(Problem::at(offset, format!("{bytes} bytes belong to no section that can be read")));
+                self.note(Problem::at(offset, format!("{bytes} bytes are in no readable section")));
             }
             WalkItem::Cut { offset, bytes, header } if self.is_index(header.as_ref()) => {
                 self.note_index(offset + bytes);
@@ -191,8 +192,8 @@ impl Assembler {
         }
     }
 
-    /// Returns whether an unreadable part, with this header if it has one, belongs to the index, since only the footer
-    /// and the tail follow the end of the recording.
+    /// Returns whether an unreadable part belongs to the index, which consists of the footer and the tail after the end
+    /// of the recording. `header` is the part's header, if it has one.
     fn is_index(&self, header: Option<&SectionHeader>) -> bool {
         self.end.is_some() && header.is_none_or(|header| header.kind() == Some(SectionKind::Footer))
     }
@@ -305,7 +306,7 @@ impl Assembler {
         let could_hold = self.bytes_lost.saturating_mul(MAX_EXPANSION as u64 / MIN_ROW_BYTES);
         let first = header.first;
         match first.checked_sub(has) {
-            None => Err(format!("its first row is number {first}, but {has} rows are there already")),
+            None => Err(format!("its first row is number {first}, but {has} rows were already read")),
             Some(missing) if missing > could_hold => {
                 Err(format!("its first row is number {first}, but only {has} rows came before"))
             }
@@ -418,7 +419,7 @@ impl Assembler {
         self.builder.finish()
     }
 
-    /// The limits of accuracy that the file states or that were found while reading it.
+    /// Returns the limits of accuracy that are recorded in the file, together with those found while reading it.
     fn trust(&self) -> Trust {
         let recorded_end = self.end.clone().unwrap_or_default();
         Trust {

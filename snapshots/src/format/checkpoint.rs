@@ -11,7 +11,8 @@ use crate::stage::{Outside, Stage};
 /// Maximum number of blocks, segments and mappings in one part.
 const PART_ROWS: usize = 65_536;
 
-/// The live state after some number of events, or a part of it. The parts are consecutive sections of the file.
+/// The live state after some number of events, or one part of this state. The parts of a checkpoint are consecutive
+/// sections of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
     /// Number of events before the checkpoint.
@@ -22,7 +23,7 @@ pub struct Checkpoint {
     pub stage: Stage,
     /// The largest step number so far.
     pub largest_step: Option<u32>,
-    /// Number of parts after this one.
+    /// Number of further parts of the same checkpoint.
     pub more: u32,
     /// The live state of a device.
     pub state: StartingState,
@@ -35,8 +36,8 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Returns the parts of a checkpoint of the current states in `summarizer`; `deaths` contains the blocks of the
-    /// previous checkpoint that are no longer live.
+    /// Returns the current states in `summarizer` as the parts of a checkpoint. `deaths` are the blocks of the previous
+    /// checkpoint that are no longer live.
     pub fn of(summarizer: &Summarizer, deaths: &[EndedBlock]) -> Vec<Self> {
         let empty = || Self {
             events: summarizer.events(),

@@ -1,4 +1,4 @@
-//! The columns of an event section, each of which contains one field of all events.
+//! The columns of an event section. Each column contains one field of all events.
 
 use super::varint::Cursor;
 
@@ -16,8 +16,8 @@ crate::vocabulary!(
         Stack = "stack",
         /// The block keys of allocations, as signed differences from one more than the key of the previous allocation.
         Block = "block",
-        /// The addresses of allocations. First comes a shift (one byte), then signed differences from the address of the
-        /// previous allocation, in units of 2^shift.
+        /// The addresses of allocations: first a shift (one byte), then the signed differences between successive
+        /// addresses in units of 2^shift.
         Address = "address",
         /// The requested bytes of allocations.
         Requested = "requested",
@@ -51,7 +51,7 @@ crate::vocabulary!(
 /// Number of columns in this version.
 pub(super) const COLUMNS: usize = Column::ALL.len();
 
-/// Size in bytes of an entry of a payload's directory, which has the column's code and its length.
+/// Size in bytes of an entry of a payload's directory. An entry consists of a column's code and length.
 const ENTRY_BYTES: usize = 5;
 
 /// Columns that are being encoded.

@@ -18,8 +18,8 @@ pub(super) struct DecodedEvents {
     pub(super) unknown: u32,
 }
 
-/// Decodes `count` events from a payload, or returns the reason it is invalid. Reads nothing outside the payload, and
-/// creates at most as many events as the payload has bytes.
+/// Decodes `count` events from a payload, or returns the reason that the payload is invalid. Creates at most as many
+/// events as the payload has bytes.
 pub(super) fn decode_events(payload: &[u8], count: u32) -> Result<DecodedEvents, String> {
     if count as usize > CHUNK_EVENTS {
         return Err(format!("it declares {count} events, but a section has at most {CHUNK_EVENTS}"));

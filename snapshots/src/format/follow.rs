@@ -12,8 +12,8 @@ use crate::ids::DeviceId;
 use crate::live_state::LiveState;
 use crate::trace::{DeviceUse, Header, Start, Trace};
 
-/// Reads a growing file incrementally, and returns the trace so far. It does not access files: the caller reads the
-/// file from offset [`bytes_fed`](Self::bytes_fed) on, and passes the new bytes to `feed`.
+/// Reads a growing file incrementally, and returns the trace read up to now. Does not access the file: the caller reads
+/// it from offset [`bytes_fed`](Self::bytes_fed), and passes the new bytes to `feed`.
 #[derive(Debug, Default)]
 pub struct Follower {
     assembler: Assembler,
@@ -41,7 +41,7 @@ impl Follower {
         self.assembler.take_passed()
     }
 
-    /// Returns the recording's header, or the part of it that has been read.
+    /// Returns the part of the recording's header that has been read so far.
     pub fn header(&self) -> &Header {
         self.assembler.header()
     }
@@ -53,7 +53,8 @@ impl Follower {
         self.assembler.window(live, start, uses)
     }
 
-    /// Adds the next bytes of the file, and returns the number of completed events. Fails if this is no recording.
+    /// Adds the next bytes of the file, and returns the number of completed events. Fails if the file is not a
+    /// recording.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<usize> {
         self.pending.extend_from_slice(bytes);
         self.fed += bytes.len() as u64;

@@ -1,4 +1,4 @@
-//! Recognizes files that are not recordings by their first bytes, and gives advice on them.
+//! Recognizes common files that are not recordings by their first bytes, for error messages with advice.
 
 use crate::error::Error;
 
@@ -165,8 +165,8 @@ fn page(text: &str) -> Foreign {
         let advice = "open the snapshot that was dropped on it";
         return Foreign::new("the page of PyTorch's viewer, without a snapshot", advice);
     }
-    let advice = "a page saved by PyTorch's trace_plot or segment_plot contains the snapshot as base64; of a file on a \
-                  web site, download the raw file";
+    let advice = "a page saved by PyTorch's trace_plot or segment_plot contains the snapshot as base64; from a web \
+                  site, download the raw file";
     let title = text.split_once("<title>").and_then(|(_, rest)| rest.split_once("</title>"));
     match title.map(|(title, _)| title.split_whitespace().collect::<Vec<_>>().join(" ")) {
         Some(title) if !title.is_empty() => Foreign::new(format!("a web page titled '{title:.60}'"), advice),

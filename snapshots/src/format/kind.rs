@@ -22,7 +22,7 @@ macro_rules! section_kinds {
                 match self { $(Self::$variant => $text,)+ }
             }
 
-            /// Returns the kind with this code; `None` if this version does not know it.
+            /// Returns the section kind with this code; `None` if this version does not support it.
             pub fn from_code(code: u16) -> Option<Self> {
                 match code { $($code => Some(Self::$variant),)+ _ => None }
             }
@@ -49,7 +49,7 @@ section_kinds! {
     Scopes = 8 "scopes",
     /// Rows of forward operations.
     Ops = 9 "ops",
-    /// Blocks and segments of a device before its first event, or a part of them.
+    /// The blocks and segments of a device before its first event, or one part of them.
     StartingState = 10 "starting_state",
     /// Events in columns.
     Events = 11 "events",
@@ -63,7 +63,7 @@ section_kinds! {
     Attributes = 15 "attributes",
     /// Rows of summaries of events. Since version 1.4.
     Summaries = 16 "summaries",
-    /// The live state after some number of events, or a part of it. Since version 1.4.
+    /// The live state after some number of events, or one part of it. Since version 1.4.
     Checkpoint = 17 "checkpoint",
     /// Rows with the steps in which each device is active. Since version 1.5.
     StepActivity = 18 "step_activity",

@@ -10,14 +10,14 @@ use crate::error::Problem;
 use crate::ids::{BlockId, EventId, SegmentId, StringId};
 use crate::trace::{Annotation, Attribute, Owner};
 
-/// Annotations and attributes whose rows are not resolved yet.
+/// Annotations and attributes whose owners have not been mapped to rows of the trace yet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Owners {
     /// The event sections that were read; adjacent ones are merged.
     runs: Vec<Run>,
     /// Number of starting states read so far.
     states: u64,
-    /// Number of blocks and segments of the baseline whose rows equal their indices in the file.
+    /// Number of baseline blocks and segments whose rows equal their indices in the file.
     blocks: usize,
     segments: usize,
     /// Whether a starting state was lost, so that rows of later blocks and segments differ from their indices in the
@@ -40,7 +40,7 @@ struct Run {
     is_whole: bool,
 }
 
-/// Rows of sections of one kind, by the offset of their section.
+/// The rows read from sections of one kind, by the offset of their section.
 #[derive(Clone, Debug)]
 pub(super) struct Kept<T> {
     sections: Vec<(u64, Vec<T>)>,
@@ -218,7 +218,7 @@ impl Rows<'_> {
         }
     }
 
-    /// Returns the run that contains event `number`, or else the next run.
+    /// Returns the run that contains event `number`, or the next run if none contains it.
     fn run_after(&self, number: u64) -> Option<&Run> {
         let runs = &self.owners.runs;
         runs.get(runs.partition_point(|run| run.end <= number))

@@ -28,7 +28,7 @@ pub(super) enum Part {
     Attributes(Vec<Attribute>),
     Facts(Vec<(String, String)>),
     Sources(Vec<SourceText>),
-    /// A footer, a summary or a checkpoint, all of which repeat facts of other sections.
+    /// A footer, a summary or a checkpoint, which repeat facts of other sections.
     Repeated,
     /// A section of a kind that this version does not know.
     Unknown,
@@ -69,7 +69,7 @@ impl Part {
     }
 }
 
-/// Decodes the rows of a tree, of which the first is row `first`. Fails with the row whose parent is invalid.
+/// Decodes the rows of a tree, starting with row `first`. Fails with the number of a row whose parent is invalid.
 fn tree<R: Copy, T>(rows: &[R], first: u64, row_at: impl Fn(R, u32) -> Option<T>) -> Result<Vec<T>, String> {
     let numbered = rows.iter().zip(first..);
     let row = |(&row, number): (&R, u64)| {

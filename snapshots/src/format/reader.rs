@@ -1,4 +1,4 @@
-//! Reads a whole file into a trace. Sections decode in parallel while earlier ones are assembled.
+//! Reads a whole file into a trace. Decodes sections in parallel while earlier sections are assembled.
 
 use std::ops::ControlFlow;
 
@@ -22,13 +22,13 @@ pub struct Progress {
     pub bytes: u64,
     /// Events read so far.
     pub events: u64,
-    /// Number of events in the file, if its index states it.
+    /// Number of events in the file; `None` if the file has no index.
     pub events_in_all: Option<u64>,
     /// Minimum and maximum of live bytes during the events since the previous report; `None` if there were no events.
     pub levels: Option<LiveBytes>,
 }
 
-/// Maximum decompressed bytes per thread in a batch, which limits the memory of sections that are not yet assembled.
+/// Maximum number of decompressed bytes per thread in a batch. Limits the memory of sections to assemble.
 const BATCH_BYTES_PER_THREAD: usize = 1 << 20;
 
 /// Decompressed bytes below which a batch is decoded by the calling thread alone.

@@ -5,7 +5,7 @@ use super::kind::{SectionKind, kind_text};
 use super::varint::Cursor;
 use crate::error::{Error, Result};
 
-/// The first four bytes of every section, by which readers find it after damage.
+/// The first four bytes of every section. Readers search for them to find the next section after damage.
 pub const MARKER: [u8; 4] = [0xf7, b'S', b'E', b'C'];
 
 /// The length of a section's header in bytes.
@@ -20,7 +20,7 @@ pub const CHUNK_EVENTS: usize = 65_536;
 /// Maximum number of bytes to which a stored byte may expand, so that a small file cannot require much memory.
 pub const MAX_EXPANSION: usize = 32;
 
-/// The flag that requires readers to report the section if they do not know its kind.
+/// Flag for sections that readers must report if they do not support the section kind.
 pub const FLAG_MUST_UNDERSTAND: u8 = 1;
 
 /// The code for a payload that is stored uncompressed.
@@ -94,7 +94,7 @@ impl SectionHeader {
         out
     }
 
-    /// Returns the kind; `None` if this version does not know it.
+    /// Returns the section kind; `None` if this version does not support it.
     pub fn kind(&self) -> Option<SectionKind> {
         SectionKind::from_code(self.kind)
     }
@@ -110,7 +110,7 @@ impl SectionHeader {
 pub struct Section<'a> {
     /// Offset of the section's header.
     pub offset: u64,
-    /// The header.
+    /// The header of the section, already checked.
     pub header: SectionHeader,
     /// The payload as stored, compressed or not.
     pub stored: &'a [u8],
@@ -137,7 +137,7 @@ impl Packer {
         Ok(Self { zstd, compressed: Vec::new(), out: Vec::new() })
     }
 
-    /// Returns a complete section that contains `raw`, compressed if that makes it smaller.
+    /// Returns a complete section with `raw` as its payload, compressed if that is smaller.
     pub(super) fn pack(&mut self, label: Label, raw: &[u8]) -> Result<&[u8]> {
         if raw.len() > MAX_RAW_BYTES {
             let (name, bytes) = (label.kind.name(), raw.len());
@@ -191,8 +191,8 @@ impl Unpacker {
         Self::default()
     }
 
-    /// Decompresses the section's payload, or returns the reason it is invalid. Returns at most as many bytes as the
-    /// header states, which must not exceed [`MAX_RAW_BYTES`] or [`MAX_EXPANSION`].
+    /// Decompresses the section's payload, or returns the reason that it is invalid. The result has at most the number
+    /// of bytes in the header, which must not exceed [`MAX_RAW_BYTES`] or [`MAX_EXPANSION`].
     pub(super) fn unpack<'a>(&'a mut self, section: &Section<'a>) -> Result<&'a [u8], String> {
         let (stored, raw) = (section.stored.len(), section.header.raw as usize);
         match section.header.compression {
@@ -206,7 +206,7 @@ impl Unpacker {
             }
         }
         if raw > MAX_RAW_BYTES || raw > stored.saturating_mul(MAX_EXPANSION) {
-            return Err(format!("its {stored} bytes claim to expand to {raw}, more than a section may have"));
+            return Err(format!("its {stored} bytes claim to expand to {raw}, more than a section may contain"));
         }
         let zstd = self.zstd.get_or_insert_with(Decompressor::new);
         match zstd.decompress(section.stored, raw, &mut self.raw).map(|()| self.raw.len()) {

@@ -7,7 +7,7 @@ use crate::error::{Error, Problem, Result};
 /// end-of-file character, which reveal whether a transfer changed the bytes.
 pub const MAGIC: [u8; 8] = [0x89, b'H', b'W', b'S', b'\r', b'\n', 0x1a, b'\n'];
 
-/// The major version that this program writes, which is also the newest that it reads.
+/// The major version that this program writes, and the newest that it can read.
 pub const VERSION_MAJOR: u16 = 1;
 
 /// The minor version that this program writes. Files of newer minor versions are read without their additions.

@@ -1,16 +1,16 @@
-//! The steps in which devices are active, for one row of a summary.
+//! Counts the steps in which devices are active, for one row of a summary.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::DeviceId;
 
-/// The steps, among the events of one row, in which a device (or any device) is active, which means that it has an
-/// event whose kind [is activity](crate::event::EventKind::is_activity).
+/// The steps among the events of one summary row in which a device (or any device) is active. A device is active in a
+/// step that has an event of the device whose kind [is activity](crate::event::EventKind::is_activity).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActiveSteps {
     /// Whether the device is active before the first change of step.
     pub first: bool,
-    /// Number of steps that both begin and end within the row and in which the device is active.
+    /// Number of active steps that both begin and end within the row.
     pub inner: u32,
     /// Whether the device is active after the last change of step; `false` if the step does not change.
     pub last: bool,
@@ -27,7 +27,7 @@ impl ActiveSteps {
         }
     }
 
-    /// Ends the last part of the row, which may also be the first.
+    /// Ends the last part of the row, which may also be its first.
     pub(super) fn end_row(&mut self, is_active: bool, is_first: bool) {
         *(if is_first { &mut self.first } else { &mut self.last }) = is_active;
     }
@@ -42,6 +42,6 @@ pub struct StepActivity {
     pub begun: u32,
     /// The steps in which any device is active.
     pub any: ActiveSteps,
-    /// The steps in which each device is active, by ordinal; devices without activity are omitted.
+    /// The active steps of each device, by ordinal. Devices without activity are omitted.
     pub devices: Vec<(DeviceId, ActiveSteps)>,
 }

@@ -36,9 +36,9 @@ impl StepActivityRow {
     }
 }
 
-/// Counts the steps of each of `devices`: those in which the device is active, plus those in which no device is active.
-/// `rows` contains all summaries of a recording. `None` if they are insufficient, as in files before version 1.5 of the
-/// format, or if a step begins whose number is not the largest so far.
+/// Counts the steps of each of `devices`: the steps in which the device is active, plus the steps in which no device is
+/// active. `rows` must be all summaries of a recording. Returns `None` if the summaries are insufficient, such as
+/// before version 1.5 of the format, or if a step's number is not larger than those of all earlier steps.
 pub fn count_steps(rows: &[Summary], devices: &[DeviceId]) -> Option<Vec<u64>> {
     let mut counts: HashMap<DeviceId, u64> = HashMap::new();
     let (mut steps, mut active_steps) = (0, 0);

@@ -1,4 +1,4 @@
-//! Summaries of a recording's events, from which an overview of the whole run is drawn without reading the events.
+//! Summaries of a recording's events. The app draws an overview of the whole run from them without reading the events.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,7 @@ pub struct Summary {
     pub events: u32,
     /// The smallest and the largest time of these events, in nanoseconds since the recording's origin.
     pub times_ns: (u64, u64),
-    /// Number of steps that begin with a number larger than those of all earlier steps.
+    /// Number of steps with a number larger than those of all earlier steps.
     pub steps: u32,
     /// Number of other steps that begin.
     pub repeated_steps: u32,
@@ -42,7 +42,7 @@ pub struct Summary {
 /// A summary of consecutive events on one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceSummary {
-    /// The device.
+    /// The device to which these values belong.
     pub device: DeviceId,
     /// Number of events of each kind on the device, indexed by the kind's code.
     pub counts: [u32; EventKind::ALL.len()],
@@ -53,11 +53,12 @@ pub struct DeviceSummary {
     pub largest: [Extreme; Metric::ALL.len()],
     /// The minimum of each total over the same states.
     pub smallest: [Extreme; Metric::ALL.len()],
-    /// Requested bytes by category when their total first reached its maximum, by the categories known then.
+    /// Requested bytes by category when their total first reached its maximum. A category that was assigned later is
+    /// not included.
     pub by_category: [u64; Category::ALL.len()],
     /// The totals after the last event.
     pub end: Totals,
-    /// Number of events that contradicted earlier ones, by kind.
+    /// Number of events that contradicted earlier events, by kind of contradiction.
     pub contradictions: Contradictions,
 }
 
@@ -85,7 +86,7 @@ impl<P> Extreme<P> {
 /// A block that was live at the previous checkpoint but is no longer live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedBlock {
-    /// The device.
+    /// The device of the block.
     pub device: DeviceId,
     /// The key of the block.
     pub block: BlockKey,
@@ -100,7 +101,7 @@ pub struct EndedBlock {
 pub struct Summarizer {
     devices: Vec<Option<Box<Device>>>,
     stage: Stage,
-    /// The current row, which already has the time of the latest events and the largest step number so far.
+    /// The current row. Includes the time of the latest events and the largest step number.
     pub(super) row: Summary,
     /// The steps of the current row in which any device is active.
     active_steps: ActiveSteps,
@@ -113,14 +114,14 @@ pub struct Summarizer {
     deaths: Vec<EndedBlock>,
 }
 
-/// A device and its part of the current row.
+/// A device, with its values in the current row.
 #[derive(Clone, Debug, Default)]
 struct Device {
     live: LiveState,
     summary: DeviceSummary,
     /// The smallest and largest time of the row's events, ignoring steps and phases; [`NO_TIMES`] if there are none.
     times_ns: (u64, u64),
-    /// Whether the latest change reached a new maximum of the requested total, whose categories are not recorded yet.
+    /// Whether the requested total has just reached a new maximum and its categories are not stored yet.
     is_rising: bool,
     /// The steps of the row in which the device is active, and its number of active events before the current step.
     active_steps: ActiveSteps,
@@ -189,7 +190,6 @@ impl Device {
         self.is_rising = false;
     }
 
-    /// Ends the row.
     fn end_row(&mut self) -> DeviceSummary {
         if self.is_rising {
             self.note_categories();
@@ -298,7 +298,7 @@ impl Summarizer {
         self.row.events += run.len() as u32;
     }
 
-    /// Updates the stage if `what`, the event with index `number`, begins a step or phase.
+    /// Updates the stage if `what`, the event with index `number`, begins a step or a phase.
     #[cold]
     fn begin_stage(&mut self, what: &What, number: u64) {
         let stage = self.stage.after(what, number);
@@ -426,7 +426,7 @@ fn is_stage(kind: EventKind) -> bool {
     matches!(kind, EventKind::Step | EventKind::Phase)
 }
 
-/// The initial smallest and largest time, which stands for no events.
+/// Initial minimum and maximum time of a row without events.
 const NO_TIMES: (u64, u64) = (u64::MAX, 0);
 
 /// Extends the minimum and maximum to include `time`.

@@ -21,14 +21,14 @@ const CONFIG: Configuration<LittleEndian, Fixint, Limit<MAX_RAW_BYTES>> =
 pub struct EndFacts {
     /// The limits of accuracy. Counts that a reader can compute, such as unmatched frees, may be 0.
     pub trust: Trust,
-    /// Problems found while recording, or in the file from which this one was converted.
+    /// Problems found while recording, or in the original file of a converted recording.
     pub problems: Vec<Problem>,
 }
 
-/// The source lines of a frame, written once they are known.
+/// The source lines of a frame, written after symbolization.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Symbols {
-    /// The frame.
+    /// The frame to which the lines belong.
     pub frame: FrameId,
     /// The lines, innermost (inlined) first.
     pub lines: Vec<SourceLine>,
@@ -48,7 +48,7 @@ pub(super) struct StackRow {
     frame: FrameId,
 }
 
-/// A scope as stored, with its parent as in [`StackRow`].
+/// A scope as stored in the file, with a parent as in [`StackRow`].
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct ScopeRow {
     back: u32,

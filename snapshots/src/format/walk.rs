@@ -12,7 +12,7 @@ pub enum WalkItem<'a> {
     Damaged {
         /// Offset of the section's header.
         offset: u64,
-        /// The header.
+        /// The header of the damaged section.
         header: SectionHeader,
     },
     /// Bytes that do not belong to any readable section.
@@ -45,8 +45,8 @@ pub struct Walker<'a> {
     at: usize,
     /// Offset of `bytes` within the file.
     base: u64,
-    /// Number of bytes that may still be checksummed without finding a section, which bounds the time for overlapping
-    /// sections made by an attacker; `None` once it is used up.
+    /// Number of further bytes that may be checksummed without finding a section; `None` once exhausted. Bounds the
+    /// time spent on overlapping sections in a malicious file.
     doubt: Option<usize>,
 }
 

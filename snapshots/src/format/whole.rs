@@ -55,7 +55,7 @@ pub(super) fn write_tables<W: Write>(writer: &mut SnapWriter<W>, tables: &Tables
     writer.append_ops(&tables.ops)
 }
 
-/// The source lines of every symbolized frame, in table order, so that reading gives the same table.
+/// Returns the source lines of every symbolized frame, in table order. Reading them in this order gives the same table.
 fn symbols(tables: &Tables) -> Vec<Symbols> {
     let resolved = |frame: &FrameId| !tables.frame_lines(*frame).is_empty();
     let mut frames: Vec<FrameId> = (0..tables.frames.len() as u32).map(FrameId).filter(resolved).collect();
@@ -63,8 +63,9 @@ fn symbols(tables: &Tables) -> Vec<Symbols> {
     frames.into_iter().map(|frame| Symbols { frame, lines: tables.frame_lines(frame).to_vec() }).collect()
 }
 
-/// Returns the key under which each block is written: its id, or, if its allocation showed that another block had been
-/// freed, the key of that block, so that the reader finds the same contradiction.
+/// Returns the key under which each block is written. This is usually the block's id. If the allocation of a block
+/// showed that the free of another block is missing, it is the other block's key, so that a reader finds the same
+/// contradiction.
 pub fn block_keys(trace: &Trace) -> Vec<BlockKey> {
     let mut keys: Vec<BlockKey> = (0..trace.blocks.len() as u64).collect();
     for &(event, former) in &trace.replaced {

@@ -30,7 +30,7 @@ const MAX_INDEXED: usize = 1 << 19;
 /// Minimum number of events between two checkpoints. A reader of a part of the recording starts at a checkpoint.
 pub(super) const CHECKPOINT_EVENTS: u64 = 1 << 20;
 
-/// Minimum number of bytes between two checkpoints per byte of the last one, so that they take at most 3% of a file.
+/// Minimum number of bytes between two checkpoints, per byte of the last one. Limits checkpoints to 3% of a file.
 const BYTES_A_CHECKPOINT_BYTE: u64 = 32;
 
 /// Minimum number of bytes per block before a checkpoint of unknown size, assuming 16 bytes for each of its blocks.
@@ -272,13 +272,13 @@ impl<W: Write> SnapWriter<W> {
         Ok(())
     }
 
-    /// Appends named ranges of events already written, by event index within the whole file.
+    /// Appends annotations of events that are already written. Event indices count from the start of the file.
     pub fn append_annotations(&mut self, rows: &[Annotation]) -> Result<()> {
         self.append(SectionKind::Annotations, rows, |_, annotation| Some(annotation))
     }
 
-    /// Appends attributes of events, and of blocks and segments of starting states, that have already been written, by
-    /// their indices within the file.
+    /// Appends attributes of events that are already written, and of blocks and segments in starting states. Indices
+    /// count from the start of the file.
     pub fn append_attributes(&mut self, rows: &[Attribute]) -> Result<()> {
         self.append(SectionKind::Attributes, rows, |_, attribute| Some(attribute))
     }

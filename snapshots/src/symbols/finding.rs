@@ -1,4 +1,4 @@
-//! The file from which a binary's symbols were read, or the reason there is none.
+//! The file from which a binary's symbols were read, or the reason that no file was found.
 
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ pub enum Cause {
     Unreadable,
 }
 
-/// No symbol file was found, with the reason and the places that were tried.
+/// No symbol file was found. Contains the reason and the paths that were tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
     /// The reason, as a kind.

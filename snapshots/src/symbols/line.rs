@@ -15,7 +15,7 @@ pub struct Binary {
 /// Addresses to look up in one module, each within a call instruction and relative to the module's load bias.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The module.
+    /// The binary whose addresses are looked up.
     pub binary: Binary,
     /// Addresses in the form of [`Frame::address`](crate::tables::Frame::address).
     pub addresses: Vec<u64>,

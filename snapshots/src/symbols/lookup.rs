@@ -15,16 +15,16 @@ pub enum Asked {
     /// Frames without source lines.
     #[default]
     Bare,
-    /// Also frames of which only the function names are known, but not file and line.
+    /// Frames without source lines, and frames with a function name but without file and line.
     BareAndNamed,
 }
 
-/// The result of a look-up, which has not been added to the tables yet.
+/// The result of a look-up. [`apply`](Self::apply) adds it to the tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LookUp {
     /// Texts to append to the string table.
     pub strings: Vec<String>,
-    /// The new lines of each frame for which symbols were found.
+    /// The new source lines, one entry for each frame with symbols.
     pub symbols: Vec<Symbols>,
     /// The result for each module with frames, in the order of the modules.
     pub modules: Vec<ModuleOutcome>,
@@ -37,7 +37,7 @@ pub struct LookUp {
 /// The result for the frames of one module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModuleOutcome {
-    /// The module.
+    /// The module whose frames were looked up.
     pub module: ModuleId,
     /// The path at the time of the recording.
     pub path: String,
@@ -45,9 +45,9 @@ pub struct ModuleOutcome {
     pub frames: u64,
     /// Number of frames looked up.
     pub asked: u64,
-    /// Number of these frames whose file and line are known now.
+    /// Number of these frames whose file and line are now known.
     pub with_lines: u64,
-    /// Number of these frames for which only the function names are known.
+    /// Number of these frames with only a function name.
     pub with_names: u64,
     /// The file that was read, or the reason there is none; `None` if no frame was looked up.
     pub finding: Option<Result<Found, Missing>>,
@@ -66,12 +66,12 @@ impl LookUp {
         self.modules.iter().map(|module| module.asked).sum()
     }
 
-    /// Returns the number of looked-up frames for which anything is known now.
+    /// Returns the number of frames for which symbols were found.
     pub fn resolved(&self) -> u64 {
         self.modules.iter().map(|module| module.with_lines + module.with_names).sum()
     }
 
-    /// Adds the result to the tables for which it was computed.
+    /// Adds the result to `tables`, which must be the tables of the look-up.
     pub fn apply(&self, tables: &mut Tables) {
         tables.strings.extend_from_slice(&self.strings);
         for found in &self.symbols {
@@ -135,10 +135,10 @@ pub fn look_up(tables: &Tables, asked: Asked, symbolizer: &mut Symbolizer) -> Lo
     found
 }
 
-/// The known part of a frame's source location.
+/// The state of symbolization of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing is known.
+    /// The frame has no symbols.
     Bare,
     /// Functions, but neither files nor lines.
     Named,

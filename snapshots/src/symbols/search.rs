@@ -12,7 +12,7 @@ use super::object_file::{Facts, Unread, checksum, hex, inspect};
 /// The folder of separate debug files in Linux distributions.
 pub const SYSTEM_DEBUG_FOLDER: &str = "/usr/lib/debug";
 
-/// The places that are searched for symbols, in addition to the binaries themselves.
+/// The folders and files searched for symbols, in addition to the binaries themselves.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     /// Folders that contain debug files under names such as `.build-id/ab/cdef.debug`, or the name in a debug link.
@@ -84,7 +84,7 @@ impl Places {
         changed.zip(self.began).is_some_and(|(changed, began)| changed > began)
     }
 
-    /// Returns the debug file of `binary`, found by build id, or otherwise by the name in its debug link.
+    /// Returns the debug file of `binary`. Searches by build id, then by the name in the debug link.
     fn separate_file(&self, binary: &Binary, own: Option<&Facts>) -> Option<PathBuf> {
         let id = hex(&binary.build_id);
         let belongs =

@@ -1,4 +1,4 @@
-//! Keeps files with debug information open, and reads several of them in parallel.
+//! Keeps files with debug information open, and reads them in parallel.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -37,8 +37,9 @@ impl fmt::Debug for Symbolizer {
 }
 
 impl Symbolizer {
-    /// Searches these folders for separate debug files, by names such as `.build-id/ab/cdef.debug` and by debug link. A
-    /// debug link is also searched in the binary's folder and its subfolder `.debug`.
+    /// Creates a symbolizer that searches these folders for separate debug files, by names such as
+    /// `.build-id/ab/cdef.debug` and by debug link. Files of debug links are also searched in the binary's folder and
+    /// its subfolder `.debug`.
     pub fn new(debug_folders: Vec<PathBuf>) -> Self {
         Self { places: Places { debug_folders, ..Places::default() }, ..Self::default() }
     }
@@ -61,9 +62,9 @@ impl Symbolizer {
         self
     }
 
-    /// Returns the source lines for each address of each request: the innermost inlined function first, and the
-    /// function that contains them last; empty if nothing is known. Modules are read in parallel, on separate threads,
-    /// since the program's thread pool may wait for a lock that the caller holds.
+    /// Returns the source lines for each address of each request, from the innermost inlined function to the function
+    /// that contains it; empty without symbols. Reads modules in parallel on separate threads, since the program's
+    /// thread pool may wait for a lock that the caller holds.
     pub fn resolve(&mut self, requests: &[Request]) -> Vec<Vec<Vec<Line>>> {
         let mut jobs: Vec<Job<'_>> = requests.iter().map(|request| self.job(request)).collect();
         let places = &self.places;
@@ -90,12 +91,12 @@ impl Symbolizer {
         lines
     }
 
-    /// The problems found so far, one per module.
+    /// Returns the problems found up to now, one per module.
     pub fn problems(&self) -> &[SymbolProblem] {
         &self.problems
     }
 
-    /// Returns the file with the symbols of `binary`, or the reason there is none; `None` if it was not looked up.
+    /// Returns the file with the symbols of `binary`, or the reason that there is none; `None` if it was not looked up.
     pub fn finding(&self, binary: &Binary) -> Option<Result<&Found, &Missing>> {
         self.modules.get(binary).map(|opened| opened.as_ref().map(|(_, found)| found))
     }

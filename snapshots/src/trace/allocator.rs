@@ -3,7 +3,7 @@
 use super::Trace;
 use crate::ids::DeviceId;
 
-/// The device setting, with its value, that marks recordings of a program's CUDA driver calls.
+/// Name and value of the device setting that marks recordings of CUDA driver calls.
 pub const DRIVER_CALLS: (&str, &str) = ("recorded", "calls of the CUDA driver");
 
 /// The allocator of a recorded device.

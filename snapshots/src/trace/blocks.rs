@@ -13,7 +13,7 @@ columns!(
     Blocks by BlockId,
     /// The row of one block: its values in all columns.
     Block {
-        /// The device.
+        /// The device on which the block was allocated.
         device: DeviceId,
         /// Address of its first byte on the device.
         address: u64,
@@ -94,7 +94,7 @@ impl Block {
 }
 
 impl Blocks {
-    /// Returns the bytes of each block in `metric`: requested bytes for [`Metric::Requested`], else rounded bytes.
+    /// Returns the bytes of each block in `metric`: requested bytes for [`Metric::Requested`], otherwise rounded bytes.
     #[inline]
     pub fn sizes(&self, metric: Metric) -> &[u64] {
         if metric == Metric::Requested { &self.requested } else { &self.allocated }

@@ -1,7 +1,7 @@
 //! Declares tables that are stored as columns.
 
-/// Declares a table as columns of equal length, indexed by an id, and the type of one row. `beside` lists fields of the
-/// table that are not columns, with the functions that look up a row's part of them.
+/// Declares a table as columns of equal length, indexed by an id, and its row type. `beside` lists the fields that are
+/// not columns, each with a function that returns the field's value for a row.
 macro_rules! columns {
     (
         $(#[$table_meta:meta])* $table:ident by $id:ident,

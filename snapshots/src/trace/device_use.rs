@@ -8,7 +8,7 @@ use crate::ids::DeviceId;
 /// The facts about a device that decide whether it is analyzed by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceUse {
-    /// The device.
+    /// The device that these facts describe.
     pub device: DeviceId,
     /// Whether the recording has a block, a segment or a failed request on the device.
     pub has_memory: bool,
@@ -19,8 +19,8 @@ pub struct DeviceUse {
 }
 
 impl DeviceUse {
-    /// Determines the facts about `device`; `has_event` returns whether its recording has events of a kind, and
-    /// `has_start` states whether it begins with live blocks or segments.
+    /// Determines the properties of `device`. `has_event` returns whether the recording of the device has events of a
+    /// kind; `has_start` is whether the recording begins with live blocks or segments.
     pub fn of(device: DeviceId, has_start: bool, has_event: impl Fn(EventKind) -> bool, peak: u64) -> Self {
         let of_memory = [EventKind::Alloc, EventKind::SegmentAlloc, EventKind::SegmentMap, EventKind::Oom];
         let has_memory = has_start || of_memory.into_iter().any(&has_event);

@@ -6,9 +6,9 @@ use crate::ids::{DeviceId, EventId, StackId};
 /// Events as columns of equal length, indexed by [`EventId`].
 #[derive(Clone, Debug, Default)]
 pub struct Events {
-    /// The kind.
+    /// The kind of each event.
     pub kind: Vec<EventKind>,
-    /// The device.
+    /// The device of each event; 0 for events of all devices.
     pub device: Vec<DeviceId>,
     /// Time, in nanoseconds since the recording's origin.
     pub time_ns: Vec<u64>,

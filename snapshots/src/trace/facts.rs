@@ -9,9 +9,9 @@ use crate::units::{count_of, format_count};
 /// The origin of a recording: the recorder, the program, the machine and the clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// The program that recorded, with its version, such as `highwater 0.1.0`.
+    /// Name and version of the program that made the recording, such as `highwater 0.1.0`.
     pub recorder: String,
-    /// The command line of the recorded program, or the known part of it.
+    /// The command line of the recorded program, as far as it is known.
     pub program: String,
     /// The name of the machine on which the program ran.
     pub host: String,
@@ -53,7 +53,7 @@ pub const LEFT_OUT: &str = "blocks_left_out";
 pub const EXCERPT: &str = "excerpt";
 
 impl Header {
-    /// Returns which events of another recording this one contains, if it is an excerpt, such as `events 5 to 9 of 20`.
+    /// Returns the range of events of another recording in this excerpt, such as `events 5 to 9 of 20`, if it is one.
     pub fn excerpt(&self) -> Option<&str> {
         self.facts.iter().rfind(|(name, _)| name == EXCERPT).map(|(_, events)| events.as_str())
     }
@@ -84,7 +84,7 @@ pub const HEAP_DEVICE: DeviceId = DeviceId(127);
 /// The facts about a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceFacts {
-    /// The ordinal.
+    /// The ordinal of the device in the recording.
     pub device: DeviceId,
     /// The name, as reported by the driver.
     pub name: String,

@@ -166,12 +166,12 @@ impl Trace {
         }
     }
 
-    /// Returns the index of event `id` in the whole recording, of which this trace may be a window.
+    /// Returns the index of event `id` in the whole recording. Differs from `id` if this trace is a window.
     pub fn number(&self, id: EventId) -> u64 {
         self.start.events + u64::from(id.0)
     }
 
-    /// Returns the index, in the whole recording, of the event that allocated block `id`, if it is not from before.
+    /// Returns the index in the whole recording of the event that allocated block `id`; `None` for a baseline block.
     pub fn alloc_number(&self, id: BlockId) -> Option<u64> {
         let row = id.0 as usize;
         let alloc = self.blocks.alloc[row];
@@ -189,7 +189,7 @@ impl Trace {
         self.start.ops.get(id.0 as usize).copied().unwrap_or(id)
     }
 
-    /// The events of the failed requests, in order, with their devices.
+    /// Returns the events of the failed requests, in order, each with its device.
     pub fn failed_requests(&self) -> impl DoubleEndedIterator<Item = (EventId, DeviceId)> {
         // Without failed requests, the events need not be searched.
         let searched = if self.ooms.is_empty() { 0 } else { self.events.len() };
@@ -207,7 +207,7 @@ impl Trace {
         self.event_count() == 0 && !(self.blocks.is_empty() && self.segments.is_empty())
     }
 
-    /// The number of events of the whole recording, of which this trace may be a window.
+    /// Returns the number of events of the whole recording, even if this trace is a window.
     pub fn event_count(&self) -> u64 {
         self.start.all_events.unwrap_or(self.events.len() as u64)
     }
@@ -221,12 +221,12 @@ impl Trace {
         Some(Stage { step: span.step, phase: span.phase, since })
     }
 
-    /// The step and phase in which `block` was allocated; `None` if it was allocated before the recording.
+    /// Returns the step and phase in which `block` was allocated; `None` if it was allocated before the recording.
     pub fn birth_stage(&self, block: &Block) -> Option<Stage> {
         if block.is_baseline() { block.birth.map(|birth| birth.stage) } else { self.stage_at(block.alloc) }
     }
 
-    /// The step and phase in which the free of `block` was requested; `None` if it is live at the end.
+    /// Returns the step and phase in which the program freed `block`; `None` if the block is live at the end.
     pub fn death_stage(&self, block: &Block) -> Option<Stage> {
         if block.free_requested.is_some() {
             self.stage_at(block.free_requested)
@@ -256,8 +256,8 @@ impl Trace {
         self.uses > 0
     }
 
-    /// Whether event `id` concerns all devices rather than only its own: true for steps and phases, and for marks on
-    /// device 0 from this project's recorder. Imported marks belong to their device.
+    /// Returns whether event `id` concerns all devices. True for steps and phases, and for marks on device 0 by this
+    /// project's recorder. Imported marks belong to their device.
     pub fn is_everywhere(&self, id: EventId) -> bool {
         let row = id.0 as usize;
         match self.events.kind.get(row) {
@@ -290,8 +290,7 @@ impl Trace {
         !self.trust.unfinished && unread.peek().is_some() && unread.all(|problem| problem.is_index_only)
     }
 
-    /// Returns whether too little of the file could be read to analyse the run, which means no event of a truncated or
-    /// damaged recording.
+    /// Returns whether a truncated or damaged file has no readable events, so that the run cannot be analysed.
     pub fn is_unreadable(&self) -> bool {
         let is_empty = self.blocks.is_empty() && !self.problems.is_empty();
         self.event_count() == 0 && (self.is_partial() || self.trust.events_lost > 0 || is_empty)
@@ -335,7 +334,7 @@ impl Trace {
         step_names::Meaning::of(self.tables.string(name)) != step_names::Meaning::default()
     }
 
-    /// Returns the phase that annotations named `name` denote; `None` if they do not denote a phase.
+    /// Returns the phase of annotations named `name`; `None` if the name is not that of a phase.
     pub fn phase_named(&self, name: StringId) -> Option<Phase> {
         step_names::Meaning::of(self.tables.string(name)).phase
     }
@@ -352,15 +351,15 @@ impl Trace {
         self.devices.iter().find(|facts| facts.device == device)
     }
 
-    /// Returns the default device: the one that ran out of memory, else the one with the highest peak of requested
-    /// bytes. If several ran out of memory, the one among them with the highest peak is chosen. Host memory is chosen
-    /// only if no GPU has any memory.
+    /// Returns the default device: the device that ran out of memory, otherwise the device with the highest peak of
+    /// requested bytes. If several devices ran out of memory, returns the one with the highest peak. Returns host
+    /// memory only if no GPU has any memory.
     pub fn main_device(&self) -> DeviceId {
         DeviceUse::main(&self.device_uses, |device| self.is_host_memory(device)).unwrap_or_default().device
     }
 
-    /// Returns the devices that checks cover: the GPUs with memory, host memory if there are none, or all GPUs if
-    /// nothing has memory. There is at least one.
+    /// Returns the devices that a check covers: the GPUs with memory; host memory if no GPU has memory; all GPUs if
+    /// neither has any. Never empty.
     pub fn covered_devices(&self) -> Vec<DeviceId> {
         covered_devices(&self.device_uses, |device| self.is_host_memory(device))
     }
@@ -375,8 +374,7 @@ impl Trace {
         self.has_times
     }
 
-    /// The time of event `id` in nanoseconds since the recording's origin; `None` if there is no such event, or if the
-    /// recording has no times.
+    /// Returns the time of event `id` in nanoseconds since the recording's origin; `None` if there is no event or time.
     pub fn time_of(&self, id: EventId) -> Option<u64> {
         self.events.time_of(id).filter(|_| self.has_times)
     }
@@ -386,7 +384,7 @@ impl Trace {
         self.device_facts(device).is_some_and(|facts| facts.driver == PINNED_DRIVER)
     }
 
-    /// Returns the event in the form in which it was recorded. Unknown blocks have the key `u64::MAX`.
+    /// Returns the event as it was recorded. Unknown blocks have the key `u64::MAX`.
     pub fn what(&self, id: EventId) -> What {
         let index = id.index().expect("no event has this id");
         let kind = self.events.kind[index];

@@ -1,4 +1,4 @@
-//! What a recording consists of, while it is made.
+//! The contents of a recording while it is built.
 
 use std::sync::Arc;
 
@@ -34,16 +34,17 @@ pub struct TraceParts {
     pub ooms: Vec<Oom>,
     /// Categories that were set after the allocation; the subject of a tag event is a row of this table.
     pub tags: Vec<(BlockId, Category)>,
-    /// Blocks whose free events are missing, in event order, each with the event that shows that it was freed: the
-    /// allocation of another block with the same key.
+    /// Blocks whose free events are missing, in event order. Each has the event that shows the free: the allocation of
+    /// another block with the same key.
     pub replaced: Vec<(EventId, BlockId)>,
-    /// Baseline blocks whose free was requested before the first event, in order. They are active but never live.
+    /// Baseline blocks that the program freed before the first event but that another stream still used, in order. They
+    /// are active but never live.
     pub waiting_at_start: Vec<BlockId>,
     /// The number of use events.
     pub uses: u64,
     /// Samples of the memory in use on the device, in bytes; the subject of a device-used event is a row of this table.
     pub device_used: Vec<u64>,
-    /// Named ranges that the program marked, in the order of their first events.
+    /// Named ranges of events that the program marked, ordered by first event.
     pub annotations: Vec<Annotation>,
     /// Extra facts about events, blocks and segments, ordered by owner.
     pub attributes: Vec<Attribute>,
@@ -66,15 +67,15 @@ pub struct TraceParts {
 }
 
 impl TraceParts {
-    /// The attributes of `owner`, in the order in which they were added.
+    /// Returns the attributes of `owner`, in the order in which they were added.
     pub fn attributes_of(&self, owner: Owner) -> &[Attribute] {
         let first = self.attributes.partition_point(|attribute| attribute.owner < owner);
         let count = self.attributes[first..].partition_point(|attribute| attribute.owner == owner);
         &self.attributes[first..first + count]
     }
 
-    /// The private pool (of a CUDA graph or `torch.cuda.MemPool`) that the block or segment `owner` belongs to, by
-    /// PyTorch's number; `None` for the default pools, or if it was not recorded.
+    /// Returns PyTorch's number of the private pool (of a CUDA graph or `torch.cuda.MemPool`) of the block or segment
+    /// `owner`; `None` for the default pools, or if the pool was not recorded.
     pub fn private_pool(&self, owner: Owner) -> Option<(u64, u64)> {
         if self.attributes.is_empty() {
             return None;
@@ -89,7 +90,7 @@ impl TraceParts {
         (pair != (0, 0)).then_some(pair)
     }
 
-    /// The owner under which attributes of block `id` are stored: its alloc event, or the block itself if it has none.
+    /// Returns the owner that has the attributes of block `id`: its alloc event, or without one, the block itself.
     pub fn block_owner(&self, id: BlockId) -> Owner {
         let alloc = self.blocks.alloc[id.0 as usize];
         if alloc.is_some() { Owner::Event(alloc) } else { Owner::Block(id) }

@@ -21,7 +21,7 @@ columns!(
     Segments by SegmentId,
     /// The row of one segment: its values in all columns.
     Segment {
-        /// The device.
+        /// The device on which the segment was reserved.
         device: DeviceId,
         /// Address, length, stream and pool.
         range: Range,

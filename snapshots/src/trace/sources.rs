@@ -9,7 +9,7 @@ use super::Trace;
 pub struct SourceText {
     /// The path, as in stack frames.
     pub path: String,
-    /// The text.
+    /// The complete text of the file.
     pub text: String,
 }
 

@@ -2,13 +2,13 @@
 //!
 //! Steps and phases are computed from their events if there are any, or otherwise from the annotations, by these rules:
 //!
-//! - **Steps** are the annotations named as steps: first by tags of allocations, else by `torch.profiler`'s spelling,
-//!   else by words, else guessed ones; `step_names` defines the names. Of nested annotations the outermost counts; if
-//!   two overlap, the earlier ends where the later begins.
+//! - **Steps** are the annotations named as steps: first by tags of allocations, otherwise by `torch.profiler`'s
+//!   spelling, else by words, otherwise guessed ones; `step_names` defines the names. Of nested annotations the
+//!   outermost counts; if two overlap, the earlier ends where the later begins.
 //! - **Steps by the optimizer.** If no annotation is a step, a step ends where an outermost optimizer annotation ends.
 //!   Steps are numbered from 0; events after the last end are one more step, and a step without events is left out. The
-//!   first begins with the first phase annotation if a forward comes before any optimizer, else with the first event,
-//!   since the end of setup is unknown.
+//! first begins with the first phase annotation if a forward comes before any optimizer, otherwise with the first
+//! event, since the end of setup is unknown.
 //! - **Phase** at an event: the phase of the innermost annotation around it that is named as one. If two overlap, the
 //!   later counts as the inner one. Tags take precedence over other
 //!   annotations made by the program, and these over guessed ones.
@@ -34,7 +34,7 @@ use super::{Annotation, Events, Start};
 pub struct Span {
     /// The step; `None` outside of steps.
     pub step: Option<u32>,
-    /// The phase.
+    /// The phase of the program in these events.
     pub phase: Phase,
     /// The first event.
     pub first: EventId,
@@ -49,7 +49,7 @@ pub struct Spans {
     is_guessed: bool,
     names_steps: bool,
     is_tagged: bool,
-    /// Whether the whole recording, of which this may be a window, has steps or phases.
+    /// Whether the whole recording has steps or phases, even if this window has none.
     has_stages: bool,
 }
 
@@ -118,9 +118,8 @@ impl Spans {
         Self { rows, is_guessed: false, names_steps, is_tagged: false, has_stages: start.has_stages }
     }
 
-    /// Computes the spans of `events` events from annotations, by the rules above; `None` if no annotation denotes a
-    /// step or phase. `annotations` must be ordered by their first events, outer before inner ones. Takes O(n log n)
-    /// time.
+    /// Computes the spans of `events` events from annotations, by the rules above; `None` if no annotation is a step or
+    /// phase. `annotations` must be ordered by first event, outer before inner. Takes O(n log n) time.
     pub(crate) fn from_annotations(annotations: &[Annotation], tables: &Tables, events: usize) -> Option<Self> {
         let events = u32::try_from(events).ok()?;
         let mut names = HashMap::new();
@@ -207,7 +206,7 @@ impl Spans {
         self.is_tagged
     }
 
-    /// Returns whether steps are named, by events or by the names of annotations. If not, the optimizer delimits steps.
+    /// Returns whether events or annotations name the steps. If not, optimizer annotations delimit them.
     pub fn names_steps(&self) -> bool {
         self.names_steps
     }
@@ -245,7 +244,7 @@ impl Spans {
 }
 
 impl Steps {
-    /// The steps from named annotations, using only the most reliable kind of name, if any.
+    /// Returns the steps from annotations, using only the most reliable kind of name that occurs.
     fn from_names(named: &[(bool, StepName, StepRange)]) -> Option<Self> {
         // The surest kind first.
         let kind = |is_guessed: bool, name: StepName| match name {

@@ -25,9 +25,9 @@ pub struct Start {
 /// The state of a device at the start, in addition to its blocks and segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceStart {
-    /// The device.
+    /// The device that this state describes.
     pub device: DeviceId,
-    /// The last sample of the memory in use on the device, in bytes; 0 if there was none.
+    /// The last sample of the device's memory in use, in bytes; 0 without samples.
     pub device_used: u64,
     /// Reserved bytes, which differ from the sum of the segments if the recording is inconsistent.
     pub reserved: u64,

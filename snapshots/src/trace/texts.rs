@@ -8,9 +8,9 @@ use crate::ids::StringId;
 use crate::shown::{MAX_SHOWN, is_hidden, shown};
 
 impl Trace {
-    /// Replaces control and similar characters in all texts, and truncates very long texts. A recording without such
-    /// texts is not copied. Attribute values, which may have several lines and are parsed, are unchanged. For display
-    /// only: files keep the original texts.
+    /// Replaces control and similar characters in all texts, and truncates very long texts. For display only: files
+    /// contain the original texts. Leaves attribute values unchanged, because these may have several lines and are
+    /// parsed. Copies the recording only if it contains such texts.
     pub fn with_printable_texts(trace: Arc<Self>) -> Arc<Self> {
         let is_shown = |text: &String| text.len() <= MAX_SHOWN && !text.contains(is_hidden);
         if trace.texts().all(is_shown) {

@@ -92,7 +92,7 @@ fn rows_numbered_far_beyond_what_could_be_missing_are_refused() {
     }
     let header = header_for(SectionKind::Strings, &row);
     let twice = [file_with(header, &row), section(header, &row)].concat();
-    assert!(problems(&twice).contains("1 rows are there already"));
+    assert!(problems(&twice).contains("1 rows were already read"));
 }
 
 #[test]

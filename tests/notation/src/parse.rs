@@ -46,7 +46,7 @@ struct Parser {
     lines: Interner<SourceLine>,
     stacks: Interner<Stack>,
     annotations: Vec<Annotation>,
-    /// Indices of the annotations that have begun but not ended, in the order in which they began.
+    /// Indices of the annotations that have begun but not ended, in order of their beginnings.
     open: Vec<usize>,
     /// The subject of the previous line, to which attributes are added.
     last: Option<Place>,
@@ -224,7 +224,8 @@ impl Parser {
         (row, &mut self.starting[row])
     }
 
-    /// Returns the owner of `place` in the trace: the rows of a starting state come after those of all earlier ones.
+    /// Returns the owner of `place` in the trace. The rows of a starting state follow those of all earlier starting
+    /// states.
     fn owner(&self, place: Place) -> Owner {
         let before = |state: usize, rows: fn(&StartingState) -> usize| -> usize {
             self.starting[..state].iter().map(rows).sum()

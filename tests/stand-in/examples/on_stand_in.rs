@@ -1,4 +1,4 @@
-//! Runs a program where the loader finds the stand-in for CUDA's libraries, as if there were a GPU.
+//! Runs a program with the stand-in in place of CUDA's libraries, as if there were a GPU.
 //!
 //!     cargo run --release -p highwater-stand-in --example on_stand_in -- PROGRAM [ARGUMENT…]
 //!

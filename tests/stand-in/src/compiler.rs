@@ -1,6 +1,6 @@
 //! The functions of `libnvrtc.so`, which compile kernels to a shared object with the host's C++ compiler.
 //!
-//! The header `shim/cuda.h` stands before a program's own text, and says what CUDA's words mean on the host.
+//! The header `shim/cuda.h` is inserted before the source of a kernel, and defines CUDA's keywords on the host.
 #![expect(unsafe_code, reason = "functions that C calls")]
 
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use crate::failure::{Code, Result, answer, fail, put};
 use crate::functions::{Out, functions};
 use crate::image::image_of;
 
-/// The headers that are put before a program's own text, by name.
+/// The headers inserted before a kernel's source, by name.
 const SHIM: &[(&str, &str)] = &[
     ("cuda.h", include_str!("shim/cuda.h")),
     ("launch.h", include_str!("shim/launch.h")),
@@ -24,8 +24,9 @@ const SHIM: &[(&str, &str)] = &[
     ("maths.h", include_str!("shim/maths.h")),
 ];
 
-/// Options to compile kernels: most run for less time than `-O2` would take longer. They reinterpret memory, as nvcc
-/// allows, hence no strict aliasing, and jump between stacks, which fortified libraries take for an attack.
+/// Options for compiling kernels. Most kernels run for less time than compiling with `-O2` would take. Kernels
+/// reinterpret memory, as nvcc allows, so strict aliasing is off. They switch stacks, which fortified libraries would
+/// report as an attack.
 const OPTIONS: [&str; 9] = [
     "-O1",
     "-shared",
@@ -70,7 +71,7 @@ pub(crate) fn host_compiler() -> OsString {
     std::env::var_os("CXX").filter(|name| !name.is_empty()).unwrap_or_else(|| "c++".into())
 }
 
-/// Runs a call, and returns `code` for a failure in place of the driver's codes.
+/// Runs a call, and returns `code` instead of a driver error if it fails.
 fn answer_with(code: i32, call: impl FnOnce() -> Result<()>) -> i32 {
     if answer("the compiler", call) == 0 { 0 } else { code }
 }
@@ -87,7 +88,8 @@ unsafe fn text(text: *const c_char) -> Result<String> {
     Ok(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
-/// A digest of all that compiled kernels depend on beside themselves, so that no cache mixes them with another's.
+/// Returns a digest of everything that compiled kernels depend on apart from their source, so that versions do not
+/// share a cache.
 fn own_version() -> c_int {
     static VERSION: OnceLock<c_int> = OnceLock::new();
     *VERSION.get_or_init(|| {
@@ -103,7 +105,7 @@ fn own_version() -> c_int {
 
 enum Setting {
     Macro(String, String),
-    /// Options that have no meaning on the host.
+    /// GPU options without a meaning on the host.
     OfGpus,
 }
 
@@ -164,7 +166,7 @@ pub(crate) fn compile_text(name: &str, text: &str) -> Result<Vec<u8>, String> {
     compile(&Program { name: name.to_owned(), text: text.as_bytes().to_vec(), ..Program::default() }, &[])
 }
 
-/// Copies a part of a compiled program to the caller.
+/// Passes the program with this handle to `tell`, which copies a part of it to the caller.
 fn tell(program: u64, tell: impl FnOnce(&Program) -> Result<()>) -> i32 {
     answer_with(INVALID_PROGRAM, || match programs().known.get(&program) {
         Some(program) => tell(program),

@@ -71,7 +71,7 @@ pub(crate) struct Failure {
 
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// Makes a failure with its text.
+/// Returns an error with this code and message.
 pub(crate) fn fail<T>(code: Code, words: impl Into<String>) -> Result<T> {
     Err(Failure { code, words: words.into() })
 }
@@ -91,7 +91,7 @@ pub(crate) fn put<V>(place: Out<'_, V>, value: V) -> Result<()> {
     }
 }
 
-/// Runs a call from C: no panic leaves it, and the text of a failure is kept for later queries.
+/// Runs a call from C. Catches panics, and stores the message of a failure for later queries.
 pub(crate) fn answer(name: &str, call: impl FnOnce() -> Result<()>) -> i32 {
     let panicked = |_| fail(Code::Unknown, format!("the stand-in panicked in {name}"));
     let outcome = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(panicked);
@@ -103,7 +103,7 @@ pub(crate) fn answer(name: &str, call: impl FnOnce() -> Result<()>) -> i32 {
     code
 }
 
-/// Runs `then` with the text of this thread's last failure, if it had this code.
+/// Passes the message of this thread's last failure to `then`, if the failure had this code.
 pub(crate) fn last_words(code: Code) -> Option<*const std::ffi::c_char> {
     LAST.with_borrow(|last| {
         last.as_ref().filter(|(kind, words)| *kind == code && !words.is_empty()).map(|(_, words)| words.as_ptr())

@@ -1,7 +1,7 @@
-//! Compiled kernels as passed from the compiler to the driver: a shared object with a header.
+//! Compiled kernels, as passed from the compiler to the driver: a shared object with a header.
 //!
 //! ```text
-//!  0  "HWstndin"   what tells it from a GPU's code
+//!  0  "HWstndin"   distinguishes it from GPU code
 //!  8  u64          bytes of the shared object
 //! 16  the shared object
 //! ```
@@ -12,7 +12,7 @@ use crate::failure::{Code, Result, fail};
 const MARK: [u8; 8] = *b"HWstndin";
 const HEADER: usize = 16;
 
-/// Makes the image of a shared object.
+/// Returns the image of a shared object.
 pub(crate) fn image_of(object: &[u8]) -> Vec<u8> {
     [&MARK[..], &(object.len() as u64).to_le_bytes(), object].concat()
 }
@@ -20,7 +20,7 @@ pub(crate) fn image_of(object: &[u8]) -> Vec<u8> {
 /// Returns the shared object in an image.
 ///
 /// # Safety
-/// At `image` there are at least eight bytes to be read, and, if they are this compiler's, the image that it made.
+/// `image` must point to at least eight readable bytes; if they are `HWstndin`, to a whole image.
 pub(crate) unsafe fn object_in<'a>(image: *const u8) -> Result<&'a [u8]> {
     // SAFETY: as promised by the caller.
     if image.is_null() || unsafe { image.cast::<[u8; 8]>().read_unaligned() } != MARK {

@@ -1,4 +1,4 @@
-//! Places the stand-in in a folder under the names of CUDA's libraries, for the loader.
+//! Creates a folder with the stand-in under the names of CUDA's libraries, for the loader.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,12 +11,11 @@ const NAMES: [&str; 3] = ["libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13"]
 /// The name that Cargo gives to this crate's library.
 const OWN_NAME: &str = "libhighwater_stand_in.so";
 
-/// Makes a folder with CUDA's libraries' names for the stand-in, but for those `missing`, beside the running test, and
-/// gives its path.
+/// Creates a folder, beside the running test, with the stand-in under the names of CUDA's libraries except those in
+/// `missing`. Returns its path.
 ///
 /// # Errors
-/// Fails with the reason that the stand-in cannot be used, which is the system, a missing C++ compiler, or a library
-/// that was not built.
+/// Fails if the stand-in cannot be used: on another system, without a C++ compiler, or if its library was not built.
 pub fn install(missing: &[&str]) -> Result<PathBuf, String> {
     if !cfg!(all(target_os = "linux", target_pointer_width = "64")) {
         return Err("the stand-in for CUDA's libraries works on 64-bit Linux only".to_owned());
@@ -39,7 +38,7 @@ pub fn install(missing: &[&str]) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// Finds this crate's library: beside the test, one folder up, or, for an example, beside its tests.
+/// Finds the library of this crate: next to the test, one folder up, or for an example, next to its tests.
 fn built_library() -> Result<PathBuf, String> {
     let test = std::env::current_exe().map_err(|why| format!("this program's own path: {why}"))?;
     let folders = test.ancestors().skip(1).take(2).flat_map(|folder| [folder.to_owned(), folder.join("deps")]);
@@ -47,7 +46,7 @@ fn built_library() -> Result<PathBuf, String> {
     found.ok_or_else(|| format!("{OWN_NAME} is not beside {}, nor one folder up", test.display()))
 }
 
-/// Links `place` to `library`, although other tests may do so at the same time.
+/// Creates the link `place` to `library`. Other tests may create the same link at the same time.
 fn link(library: &Path, place: &Path) -> Result<(), String> {
     if std::fs::read_link(place).is_ok_and(|there| there == library) {
         return Ok(());

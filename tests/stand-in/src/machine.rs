@@ -1,4 +1,4 @@
-//! The devices that the process sees, behind one lock.
+//! The devices of the process, behind one lock.
 
 use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -14,7 +14,7 @@ use crate::streams::Streams;
 /// The state of the simulated driver.
 pub(crate) struct Machine {
     pub(crate) settings: Settings,
-    /// How often each device's context is retained.
+    /// Number of times that each device's context is retained.
     retained: Vec<u32>,
     pub(crate) budget: Budget,
     pub(crate) blocks: Blocks,
@@ -33,7 +33,7 @@ thread_local! {
 /// The first context's handle; the others follow.
 const CONTEXTS: u64 = 0x4300_0000_0000;
 
-/// Reads the settings and makes the devices, once.
+/// Reads the settings and creates the devices, once.
 pub(crate) fn start() -> Result<()> {
     let made = MACHINE.get_or_init(|| {
         let settings = Settings::read()?;
@@ -53,7 +53,7 @@ pub(crate) fn start() -> Result<()> {
     made.as_ref().map(drop).or_else(|words| fail(Code::InvalidValue, words.as_str()))
 }
 
-/// The machine, for the length of a call. Work runs under this lock.
+/// Locks the machine for the duration of a call. Work also runs under this lock.
 pub(crate) fn machine() -> Result<MutexGuard<'static, Machine>> {
     match MACHINE.get() {
         Some(Ok(machine)) => Ok(machine.lock().unwrap_or_else(PoisonError::into_inner)),
@@ -87,7 +87,7 @@ pub(crate) fn current() -> Result<(MutexGuard<'static, Machine>, usize)> {
 }
 
 impl Machine {
-    /// A device by its number.
+    /// The device with this number.
     pub(crate) fn device(&self, number: i32) -> Result<usize> {
         match usize::try_from(number) {
             Ok(device) if device < self.retained.len() => Ok(device),
@@ -110,7 +110,7 @@ impl Machine {
         Ok(CONTEXTS + device as u64 * 16)
     }
 
-    /// Releases a device's context; the last release destroys everything that was made in it.
+    /// Releases a device's context. The last release destroys everything that was created in the context.
     pub(crate) fn release_context(&mut self, device: usize) -> Result<()> {
         match self.retained[device] {
             0 => return fail(Code::InvalidContext, format!("the context of device {device} is not held")),
@@ -124,7 +124,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Destroys everything that was made in a device's context.
+    /// Destroys everything that was created in a device's context.
     pub(crate) fn reset(&mut self, device: usize) {
         // What fails in the last work has nobody to be told.
         let _ = self.streams.drain_device(device);

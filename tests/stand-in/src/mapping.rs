@@ -5,7 +5,7 @@ use std::ptr;
 
 use crate::failure::{Code, Result, fail};
 
-/// The byte that fresh memory is full of: NaN in every floating-point dtype.
+/// The value of every byte of new memory, which is NaN in every floating-point dtype.
 pub(crate) const FRESH: u8 = 0xff;
 
 /// The contents of fresh memory.
@@ -13,7 +13,7 @@ pub(crate) const FRESH: u8 = 0xff;
 pub(crate) enum Fresh {
     /// [`FRESH`] in every byte.
     NoNumber,
-    /// Nothing: what is never touched takes no memory of the host.
+    /// Fills nothing: untouched memory contains zeros and takes no memory of the host.
     Zeros,
 }
 
@@ -44,7 +44,7 @@ impl Mapping {
         self.start
     }
 
-    /// Makes whole pages from `offset` on readable and writable.
+    /// Makes whole pages readable and writable, from `offset` on.
     pub(crate) fn open(&self, offset: usize, bytes: usize) -> Result<()> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let inside = offset.checked_add(bytes).is_some_and(|end| end <= self.bytes);
@@ -73,18 +73,18 @@ pub(crate) fn host_page() -> usize {
 /// Bytes on both sides of memory that fault when touched.
 const GUARD_BYTES: usize = 1 << 20;
 
-/// Memory whose first byte is aligned and whose end lies as near as alignment allows before addresses that fault.
+/// Memory whose first byte is aligned and whose end is as close as the alignment permits to inaccessible addresses.
 #[derive(Debug)]
 pub(crate) struct Guarded {
     _mapping: Mapping,
     /// The first byte.
     pub(crate) address: usize,
-    /// The size.
+    /// The size of the memory in bytes, without guard pages.
     pub(crate) bytes: usize,
 }
 
 impl Guarded {
-    /// Maps memory at a multiple of `alignment`, which divides the page size.
+    /// Maps memory at a multiple of `alignment`, which must divide the page size.
     pub(crate) fn new(bytes: usize, alignment: usize, fresh: Fresh) -> Result<Self> {
         let whole = bytes.checked_next_multiple_of(host_page());
         let Some((whole, all)) = whole.and_then(|whole| Some((whole, whole.checked_add(2 * GUARD_BYTES)?))) else {

@@ -8,7 +8,7 @@ use crate::mapping::{ALIGNMENT, Fresh, Guarded};
 /// Bytes of a device's memory that a context uses.
 pub(crate) const CONTEXT_BYTES: u64 = 8 << 20;
 
-/// How much of each device's memory is in use.
+/// The amount of each device's memory in use.
 #[derive(Debug)]
 pub(crate) struct Budget {
     total: u64,
@@ -31,7 +31,7 @@ impl Budget {
         self.total.saturating_sub(self.used.get(device).copied().unwrap_or(self.total))
     }
 
-    /// Allocates bytes of a device; fails if it has too few.
+    /// Allocates bytes of a device. Fails if the device does not have enough.
     pub(crate) fn take(&mut self, device: usize, bytes: u64) -> Result<()> {
         let free = self.free(device);
         match self.used.get_mut(device).filter(|_| bytes <= free) {
@@ -66,7 +66,7 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// None yet; what memory is full of when it is handed out.
+    /// Creates an empty set of blocks. `fresh` is the content of newly allocated memory.
     pub(crate) fn new(fresh: Fresh) -> Self {
         Self { fresh, by_address: BTreeMap::new() }
     }

@@ -10,7 +10,7 @@ use crate::failure::{Code, Result, fail};
 use crate::mapping::{FRESH, Fresh, Mapping, host_page};
 use crate::memory::Budget;
 
-/// The page size: addresses and sizes are multiples of it, as on GPUs.
+/// The page size in bytes. Addresses and sizes are multiples of it, as on GPUs.
 pub(crate) const GRANULARITY: usize = 2 << 20;
 
 #[derive(Debug)]
@@ -25,7 +25,7 @@ struct Physical {
     bytes: usize,
     /// The offset in the file that contains all physical memory.
     offset: u64,
-    /// Number of mappings of it.
+    /// Number of mappings of this memory.
     mapped: u32,
     /// Number of its handles that were not released.
     handles: u32,
@@ -45,7 +45,7 @@ pub(crate) struct Pages {
     reserved: BTreeMap<usize, Reserved>,
     physical: HashMap<u64, Physical>,
     mapped: BTreeMap<usize, Mapped>,
-    /// Memory of all devices; a hole where it was given back.
+    /// The memory of all devices. Released memory is a hole in the file.
     file: Option<File>,
     end: u64,
     next: u64,
@@ -81,7 +81,7 @@ fn fill(file: &File, offset: u64, bytes: usize) -> Result<()> {
 }
 
 impl Pages {
-    /// None yet; what memory is full of when it is handed out.
+    /// Creates an empty set of pages. `fresh` is the content of newly allocated memory.
     pub(crate) fn new(fresh: Fresh) -> Self {
         let (reserved, mapped, physical) = (BTreeMap::new(), BTreeMap::new(), HashMap::new());
         Self { fresh, reserved, physical, mapped, file: None, end: 0, next: 0 }
@@ -170,7 +170,7 @@ impl Pages {
         }
     }
 
-    /// Releases a handle of memory, which is freed once nothing maps it.
+    /// Releases a handle of memory. The memory is freed when it is no longer mapped.
     pub(crate) fn release(&mut self, budget: &mut Budget, handle: u64) -> Result<()> {
         match self.physical.get_mut(&handle) {
             Some(physical) if physical.handles > 0 => physical.handles -= 1,
@@ -195,7 +195,7 @@ impl Pages {
         self.physical.remove(&handle);
     }
 
-    /// Maps memory to addresses, which cannot be accessed yet.
+    /// Maps memory to addresses, without granting access.
     pub(crate) fn map(&mut self, address: usize, bytes: usize, offset: usize, handle: u64) -> Result<()> {
         whole(bytes)?;
         let Some(physical) = self.physical.get_mut(&handle).filter(|physical| physical.handles > 0) else {

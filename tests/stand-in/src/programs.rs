@@ -1,4 +1,4 @@
-//! Compiled kernels, and how the threads of a grid run one.
+//! Compiled kernels, and their execution by the threads of a grid.
 #![expect(unsafe_code, reason = "loads shared objects and runs kernels in them")]
 
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ pub(crate) const MAX_THREADS: u32 = 1024;
 /// Maximum size of a kernel's arguments in bytes.
 const MAX_ARGUMENT_BYTES: usize = 4096;
 
-/// What a kernel's file exports about it: `cpu::Export` of `launch.h`.
+/// The description of a kernel that its file exports: `cpu::Export` of `launch.h`.
 #[repr(C)]
 struct Export {
     run: extern "C" fn(arguments: *const *mut c_void, launch: *const Launch) -> c_int,
@@ -44,7 +44,7 @@ struct Launch {
     /// Shared memory that the kernels of the file declare.
     declared: *const Declared,
     declared_count: u64,
-    /// Stacks for the threads of a block, each after addresses that fault.
+    /// Stacks for the threads of a block, each after inaccessible addresses.
     stacks: *mut c_void,
     stack_bytes: u64,
     guard_bytes: u64,
@@ -217,7 +217,7 @@ fn declared_in(library: &Library, object: &[u8]) -> Result<Vec<Declared>> {
 }
 
 impl Function {
-    /// Allows launches to ask for that much shared memory.
+    /// Allows launches to request up to `bytes` bytes of shared memory.
     pub(crate) fn allow_shared(&mut self, bytes: u32) {
         self.most_shared_bytes = bytes;
     }
@@ -227,11 +227,11 @@ impl Function {
         self.most_shared_bytes
     }
 
-    /// A launch as a piece of work, with the arguments copied.
+    /// Prepares a launch, and copies its arguments.
     ///
-    /// As the real driver, this cannot see how many arguments the caller has; unlike it, it looks whether they lie as
-    /// C would lay them out one after another, which is how this project's callers keep them, with a null pointer after
-    /// the last of less than 32.
+    /// Like the real driver, this function cannot determine the number of arguments. Unlike the real driver, it checks
+    /// that the arguments are laid out as in a C structure, and that a null pointer follows if there are fewer than 32,
+    /// as callers in this project do.
     ///
     /// # Safety
     /// `arguments` leads to 32 pointers, or to as many as the kernel has parameters and a null pointer after them. Each
@@ -332,15 +332,15 @@ impl Function {
     }
 }
 
-/// Stacks for the threads of one block: blocks run one after another, on whatever thread of the host.
+/// Stacks for the threads of one block. Blocks run one after another, on any thread of the host.
 struct Stacks(Mapping);
 
 static STACKS: Mutex<Option<Stacks>> = Mutex::new(None);
 
-/// Bytes of a thread's stack, with its guard pages.
+/// Size of a thread's stack in bytes, with its guard pages.
 const STACK_BYTES: usize = 128 << 10;
 
-/// Bytes of its guard pages, at the lowest addresses.
+/// Size of the stack's guard pages, which are at its lowest addresses, in bytes.
 fn guard_bytes() -> usize {
     host_page().max(16 << 10)
 }

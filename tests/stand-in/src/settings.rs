@@ -1,21 +1,22 @@
 //! The settings of the stand-in, from environment variables.
 
-/// How many devices there are; 1 unless set.
+/// Number of devices. The default is 1.
 pub const DEVICES_VARIABLE: &str = "HIGHWATER_STAND_IN_DEVICES";
 /// Bytes of memory of each device; 1 GiB unless set.
 pub const MEMORY_VARIABLE: &str = "HIGHWATER_STAND_IN_MEMORY_BYTES";
 /// Compute capability of each device, such as `8.0`; `9.0` unless set.
 pub const CAPABILITY_VARIABLE: &str = "HIGHWATER_STAND_IN_CAPABILITY";
-/// `1` delays work until something waits for it; otherwise it runs when it is submitted.
+/// `1` delays work until something waits for it; otherwise, work runs when it is submitted.
 pub const LAZY_VARIABLE: &str = "HIGHWATER_STAND_IN_LAZY";
-/// `1` has nothing computed, copied or filled: kernels are found and launches checked, but their work is dropped, and
-/// memory is address space that reads as zeros. So what a program hands out and launches can be looked at in full size.
+/// `1` disables all computation, copies and fills. Kernels are looked up and launches checked, but their work is
+/// dropped, and memory is address space that reads as zeros. Allocations and launches of a program can thus be checked
+/// at full size.
 pub const IDLE_VARIABLE: &str = "HIGHWATER_STAND_IN_IDLE";
-/// A number that shuffles the order of blocks, warps and lanes; 0 or unset leaves them in their order.
+/// A seed that shuffles the order of blocks, warps and lanes. With 0 or no value, the order is unchanged.
 pub const SEED_VARIABLE: &str = "HIGHWATER_STAND_IN_SEED";
 /// The CUDA version that the driver supports, such as `12.8`; `13.0` unless set.
 pub const DRIVER_VARIABLE: &str = "HIGHWATER_STAND_IN_DRIVER";
-/// How many of the proposed algorithms of a matrix product are refused when they are run; 0 unless set.
+/// Number of proposed algorithms of a matrix product that fail when they are run. The default is 0.
 pub const REFUSED_VARIABLE: &str = "HIGHWATER_STAND_IN_REFUSED";
 
 /// The values of the variables.

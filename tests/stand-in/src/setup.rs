@@ -1,7 +1,7 @@
-//! Runs a test that uses CUDA where the loader finds the stand-in.
+//! Runs a test that uses CUDA with the stand-in in place of CUDA's libraries.
 //!
-//! The loader looks at `LD_LIBRARY_PATH` only when a program starts. So a test runs itself again, in a process of its
-//! own with the variables set, and looks how that went:
+//! The loader reads `LD_LIBRARY_PATH` only when a program starts. A test therefore runs itself again in a separate
+//! process with the variables set, and checks the exit status:
 //!
 //! ```text
 //! #[test]
@@ -24,17 +24,17 @@ use crate::settings::{
     REFUSED_VARIABLE, SEED_VARIABLE,
 };
 
-/// `1` has tests use CUDA's own libraries and a GPU, in the test's own process.
+/// If `1`, tests use CUDA's own libraries and a GPU, in the process of the test.
 pub const GPU_VARIABLE: &str = "HIGHWATER_TEST_GPU";
-/// If set, a stand-in that cannot be used fails the tests that need it, which are skipped otherwise.
+/// If set, tests that need the stand-in fail if it cannot be used. Otherwise, they are skipped.
 pub const REQUIRED_VARIABLE: &str = "HIGHWATER_REQUIRE_STAND_IN";
-/// Set in the process that runs a test's body: to which of the test's bodies that is.
+/// Set in the process that runs a test's body, to the number of the body within the test.
 const INSIDE_VARIABLE: &str = "HIGHWATER_STAND_IN_INSIDE";
 
 /// The line that is printed when a body has finished.
 const DONE: &str = "the test's body has run on the stand-in";
 
-/// The stand-in's settings for a test.
+/// The settings of the stand-in for a test.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
     variables: Vec<(OsString, OsString)>,
@@ -43,18 +43,18 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// One device of 1 GiB that runs work as soon as it is submitted.
+    /// Creates a setup of one device with 1 GiB that runs work as soon as it is submitted.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Runs work only when something waits for it.
+    /// Delays work until something waits for it.
     #[must_use]
     pub fn lazy(self) -> Self {
         self.variable(LAZY_VARIABLE, "1")
     }
 
-    /// Nothing is computed, copied or filled, and memory that is never touched takes none of the host's.
+    /// Disables all computation, copies and fills. Untouched memory takes no memory of the host.
     #[must_use]
     pub fn idle(self) -> Self {
         self.variable(IDLE_VARIABLE, "1")
@@ -84,7 +84,7 @@ impl Setup {
         self.variable(DRIVER_VARIABLE, format!("{major}.{minor}"))
     }
 
-    /// Number of proposed algorithms of each matrix product that fail when they are run; later ones succeed.
+    /// Number of proposed algorithms of each matrix product that fail when they are run. Later ones succeed.
     #[must_use]
     pub fn refused_proposals(self, count: u64) -> Self {
         self.variable(REFUSED_VARIABLE, count.to_string())
@@ -110,14 +110,14 @@ impl Setup {
         self
     }
 
-    /// Skips the test where tests use a GPU, since it checks the stand-in itself.
+    /// Skips the test if tests use a real GPU, since it checks the stand-in itself.
     #[must_use]
     pub fn only_on_stand_in(mut self) -> Self {
         self.is_for_stand_in = true;
         self
     }
 
-    /// Lets a program find the stand-in in place of CUDA, set up like this.
+    /// Sets the environment of a program so that it finds the stand-in, in this setup, in place of CUDA.
     ///
     /// # Errors
     /// Returns the reason that the stand-in cannot be used.
@@ -134,10 +134,10 @@ impl Setup {
         Ok(())
     }
 
-    /// Runs `body` in a process that finds the stand-in; or right away, where tests use a GPU.
+    /// Runs `body` in a process that finds the stand-in. If tests use a real GPU, runs it directly.
     ///
-    /// A test may do so several times, each in its own process that runs the test up to there; what it does beside
-    /// that is done in each.
+    /// A test may call this several times. Each call runs in a separate process, which executes the test up to that
+    /// call, including all other code before it.
     ///
     /// # Panics
     /// Panics if the body does, with what it printed.
@@ -189,8 +189,8 @@ fn skip(why: &str) {
     eprintln!("skipped: {why}");
 }
 
-/// What the test's harness calls the test that is running: its thread's name, or, where tests have no threads of their
-/// own, the path of its body.
+/// Returns the name of the running test in the test harness: the name of its thread, or without threads for tests, the
+/// path of its body.
 fn test_name<F>() -> String {
     let thread = std::thread::current();
     if let Some(name) = thread.name().filter(|&name| name != "main") {

@@ -1,7 +1,8 @@
-//! Finds the variables of a shared object that are a kernel's shared memory.
+//! Finds the variables of a shared object that represent a kernel's shared memory.
 //!
-//! On the host they are static variables of functions, which the linker makes zero. On a GPU they hold whatever the
-//! block before left, so each block here finds them full of NaN; for that, their places must be known.
+//! On the host, these are static variables of functions, which the linker initializes to zero. On a GPU, they contain
+//! values of an earlier block. The stand-in therefore fills them with NaN for each block, for which it needs their
+//! addresses.
 
 use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
 
@@ -10,7 +11,7 @@ use crate::failure::{Code, Result, fail};
 /// A symbol that every shared object of kernels exports: `launch.h` defines it.
 pub(crate) const MARK: &str = "highwater_mark";
 
-/// Bytes from the place of [`MARK`] to a variable, and the variable's size.
+/// The distance in bytes from [`MARK`] to a variable, and the variable's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Variable {
     pub(crate) distance: i64,

@@ -1,7 +1,7 @@
-//! Streams and their events, and when their work runs.
+//! Streams and their events, and the time at which their work runs.
 //!
-//! Work that was given runs at once, or, where the stand-in is lazy, when something waits for it. Whoever looks at what
-//! has not been waited for sees it undone. Where the stand-in is idle, work is dropped.
+//! Submitted work runs at once, or in lazy mode when something waits for it, so that reads without a wait see old
+//! contents. In idle mode, work is dropped.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
@@ -13,7 +13,7 @@ pub(crate) type Work = Box<dyn FnOnce() -> Result<()> + Send>;
 
 enum Piece {
     Run(Work),
-    /// Event, and which of its recordings.
+    /// Records an event. Contains the event and the number of the recording.
     Record(u64, u64),
     Wait(Mark),
 }
@@ -27,7 +27,7 @@ struct Mark {
 
 struct Stream {
     device: usize,
-    /// Whether it waits for the device's own stream, and that for it.
+    /// Whether the stream synchronizes with the device's default stream.
     is_blocking: bool,
     given: u64,
     done: u64,
@@ -49,11 +49,11 @@ pub(crate) struct Streams {
     next: u64,
     streams: HashMap<u64, Stream>,
     events: HashMap<u64, Event>,
-    /// The failure of each device's work, after which nothing runs on it.
+    /// The failure of each device's work, if any. Nothing runs on the device afterwards.
     faults: Vec<Option<Failure>>,
 }
 
-/// The first handle. Handles are never used again; those of streams that C knows by number lie below.
+/// The first handle. Handles are never reused. Smaller numbers are streams that C code refers to by number.
 const FIRST: u64 = 0x5100_0000_0000;
 /// The first handle of the devices' default streams.
 const OWN: u64 = 0x5000_0000_0000;
@@ -110,12 +110,12 @@ impl Streams {
         self.faults.get(device).and_then(Clone::clone).map_or(Ok(()), Err)
     }
 
-    /// Whether work is dropped.
+    /// Whether work is dropped when it is submitted.
     pub(crate) fn is_idle(&self) -> bool {
         self.is_idle
     }
 
-    /// Submits work to a stream.
+    /// Submits work to a stream; in idle mode, drops it.
     pub(crate) fn give(&mut self, stream: u64, work: Work) -> Result<()> {
         if self.is_idle {
             return Ok(());
@@ -141,7 +141,7 @@ impl Streams {
         if is_own || !self.is_lazy { self.drain(stream) } else { Ok(()) }
     }
 
-    /// Runs the next piece of a stream's work, or of the work that it waits for; returns whether there was any.
+    /// Runs the next work item of a stream, or of the work for which it waits. Returns whether there was any.
     fn advance(&mut self, stream: u64) -> Result<bool> {
         let Some(found) = self.streams.get_mut(&stream) else { return Ok(false) };
         let device = found.device;
@@ -215,7 +215,7 @@ impl Streams {
         those.into_iter().try_for_each(|stream| self.drain(stream))
     }
 
-    /// Runs another piece of a stream's work, and returns whether all of it is done.
+    /// Runs another work item of a stream. Returns whether all of its work is done.
     pub(crate) fn query(&mut self, stream: u64) -> Result<bool> {
         self.advance(stream)?;
         Ok(self.streams.get(&stream).is_none_or(|stream| stream.pieces.is_empty()))
@@ -228,7 +228,7 @@ impl Streams {
         handle
     }
 
-    /// Destroys an event; work that waits for it still does.
+    /// Destroys an event. Work that already waits for the event is unaffected.
     pub(crate) fn destroy_event(&mut self, event: u64) -> Result<()> {
         self.event(event)?;
         self.events.remove(&event);

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-/// A job, which owns everything that it uses.
+/// A job. It owns all data that it uses.
 type Job = Box<dyn FnOnce() + Send>;
 
 /// Starts `work` on a thread called `name`.
@@ -25,11 +25,11 @@ pub fn pause(time: Duration) {
 pub enum Urgency {
     /// Pictures that the user waits for while moving the view.
     Picture,
-    /// Everything else.
+    /// All other work.
     Other,
 }
 
-/// Runs jobs one after another on a thread, which starts with the first job and ends when the lane is dropped.
+/// Runs jobs one after another on a thread. The thread starts with the first job, and ends when the lane is dropped.
 #[derive(Debug)]
 pub struct Lane {
     name: &'static str,
@@ -37,7 +37,7 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// Creates a lane whose thread is called `name`. The urgency is ignored, since lanes have separate threads.
+    /// Creates a lane with a thread called `name`. The urgency is ignored, since each lane has its own thread.
     pub fn new(name: &'static str, _urgency: Urgency) -> Self {
         Self { name, jobs: None }
     }

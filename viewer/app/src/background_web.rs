@@ -1,4 +1,4 @@
-//! Runs background work in a browser, which has a single thread: jobs wait in a queue, and run in slices between
+//! Runs background jobs in a browser, which has a single thread. Jobs wait in a queue, and run in slices between
 //! frames. Jobs that draw pictures may interrupt other jobs.
 
 #![allow(deprecated, reason = "wasm-bindgen marks its support of JSPI as experimental in this way")]
@@ -11,7 +11,7 @@ use std::time::Duration;
 use highwater_snapshots::yielding::{in_slices, is_in_slices, yield_if_due};
 use wasm_bindgen::prelude::wasm_bindgen;
 
-/// A job, which owns everything that it uses.
+/// A job. It owns all data that it uses.
 type Job = Box<dyn FnOnce()>;
 
 /// The priority of a job.
@@ -19,7 +19,7 @@ type Job = Box<dyn FnOnce()>;
 pub enum Urgency {
     /// Pictures that the user waits for while moving the view.
     Picture,
-    /// Everything else.
+    /// All other work.
     Other,
 }
 
@@ -61,8 +61,8 @@ pub fn run_jobs(is_interrupting: bool, is_single: bool) -> bool {
     !is_empty
 }
 
-/// Returns whether a picture waits to be drawn, for which the running job may be interrupted. Pictures do not interrupt
-/// each other, since they share a cache.
+/// Returns whether a picture is waiting that may interrupt the running job. Pictures do not interrupt each other, since
+/// they share a cache.
 #[wasm_bindgen]
 pub fn has_waiting_picture() -> bool {
     !IS_DRAWING.get() && QUEUES.with(|[pictures, _]| !pictures.borrow().is_empty())
@@ -97,7 +97,7 @@ pub fn start(_name: &str, work: impl FnOnce() + 'static) -> io::Result<()> {
     Ok(())
 }
 
-/// Does nothing, since the caller polls jobs that it runs itself.
+/// Does nothing, because the caller runs jobs itself while it polls them.
 pub fn pause(_time: Duration) {}
 
 /// Runs jobs one after another.

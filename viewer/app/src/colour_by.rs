@@ -1,4 +1,4 @@
-//! The grouping key by which blocks are coloured, with its names in settings, links and options.
+//! The grouping key for the colours of blocks, with its names in settings, links and options.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use highwater_analysis::GroupKey;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// The key by which blocks are coloured: one colour per value.
+/// The grouping key for the colours of blocks. Each value has one colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ColourBy(pub GroupKey);
 
@@ -15,7 +15,7 @@ pub struct ColourBy(pub GroupKey);
 const WHOLE: [(&str, GroupKey); 2] = [("whole-scope", GroupKey::Scope), ("whole-stack", GroupKey::Stack)];
 
 impl ColourBy {
-    /// Module paths truncated to `depth` parts, in a recording whose longest path has `deepest` parts.
+    /// Colours by module paths truncated to `depth` names, in a recording whose longest path has `deepest` names.
     pub fn scope(depth: usize, deepest: usize) -> Self {
         match u8::try_from(depth.max(1)) {
             Ok(depth) if usize::from(depth) < deepest => Self(GroupKey::ScopeTo(depth)),

@@ -1,4 +1,4 @@
-//! All actions of the app, with names, descriptions and keys, for menus, the command palette, the keyboard and tests.
+//! All actions of the app with their names, descriptions and keys, for menus, palette, keyboard and tests.
 
 use highwater_analysis::GroupKey;
 
@@ -80,12 +80,12 @@ commands! {
     NextPeak = "Next peak", "Pin the next local peak, from which the total falls by at least 2% of its maximum.",
         ["N"], "local maximum";
     NextOom = "Next failed request",
-        "Go to the next request that failed (out of memory), on any device; after the last comes the first.",
+        "Go to the next request that failed (out of memory), on any device; wraps around at the end.",
         ["O"], "oom out-of-memory error crash";
     PreviousOom = "Previous failed request", "Go to the previous request that failed (out of memory), on any device.",
         ["Shift+O"], "oom out-of-memory error crash";
     PreviousEvent = "One event back", "Pin the moment one event earlier.", ["Shift+ArrowLeft"], "step";
-    NextEvent = "One event on", "Pin the moment one event later.", ["Shift+ArrowRight"], "step";
+    NextEvent = "One event forward", "Pin the moment one event later.", ["Shift+ArrowRight"], "step";
     Undo = "Undo", "Return to the previous view, total, axis, device, moment and search.",
         ["Ctrl+Z", "Alt+ArrowLeft", "Backspace"], "back";
     Redo = "Redo", "Return to the view before Undo.", ["Ctrl+Shift+Z", "Ctrl+Y", "Alt+ArrowRight"], "forward";
@@ -140,7 +140,7 @@ commands! {
     ShowMoment = "Show what is using memory",
         "Show what is using memory at the moment, or what changed between A and B.",
         ["Ctrl+1"], "usage breakdown composition who owner vram";
-    ToggleSide = "Fold the side panel", "Fold the panel at the side of the timeline away, or show it again.",
+    ToggleSide = "Fold the side panel", "Hide or show the panel next to the timeline.",
         ["F9"], "sidebar hide wide";
     NextLook = "Table, treemap or flame graph", "Switch between table, treemap and flame graph.",
         ["V"], "flamegraph icicle";
@@ -191,7 +191,7 @@ commands! {
         ["Ctrl+Shift+S"], "screenshot export image capture";
 }
 
-/// Share of the visible range by which an arrow key moves the view.
+/// Fraction of the visible range by which an arrow key moves the view.
 const STRIDE: f64 = 0.15;
 
 impl Command {
@@ -237,7 +237,7 @@ impl Command {
         HAS_PATHS || !matches!(self, Self::OpenFolder | Self::Reload | Self::Quit)
     }
 
-    /// Returns the key by which the command colours blocks; for module paths of any depth, the whole path.
+    /// Returns the grouping key of a command that sets colours. For module paths of any depth, the key of whole paths.
     pub const fn colours(self) -> Option<GroupKey> {
         Some(match self {
             Self::ColourByCategory => GroupKey::Category,

@@ -21,7 +21,7 @@ pub struct Example {
     pub picture: &'static [u8],
 }
 
-/// The training steps that can be recorded, and the functions that record them and run them again.
+/// The built-in training steps, and the functions that record them and run them again.
 #[derive(Clone, Copy, Debug)]
 pub struct Examples {
     /// The examples in display order.
@@ -42,7 +42,7 @@ impl Default for Examples {
 /// An example that is being recorded. Dropping this does not cancel the recording.
 #[derive(Debug)]
 pub struct Running {
-    /// The example.
+    /// The training step that is being recorded.
     pub example: Example,
     /// The file being written.
     pub file: PathBuf,

@@ -5,13 +5,13 @@ const MOST: usize = 256;
 /// Pause in seconds after which a movement by wheel, pointer or arrow keys counts as a new change.
 const PAUSE: f64 = 0.7;
 
-/// The current state, and the states before and after it.
+/// The current state of the view, and its earlier and later states.
 #[derive(Clone, Debug)]
 pub struct History<T> {
     back: Vec<T>,
     now: T,
     forward: Vec<T>,
-    /// The time of the last movement, if further movements may belong to the same change.
+    /// The time of the last movement; `None` if a further movement starts a new change.
     moved: Option<f64>,
 }
 

@@ -14,8 +14,8 @@ pub struct Pending<T> {
 }
 
 impl<T: Send + 'static> Pending<T> {
-    /// Starts `work` on a thread called `name`, which calls `wake` when it is done. If it panics, or no thread can be
-    /// started, the error begins with `failure`.
+    /// Starts `work` on a thread called `name`. The thread calls `wake` when the work is done. If the work panics, or
+    /// the thread cannot be started, the error begins with `failure`.
     pub fn start(
         name: &str,
         failure: &'static str,

@@ -49,7 +49,7 @@ impl View {
     }
 }
 
-/// A block and a moment that the panels show until they are unpinned.
+/// A block and a moment that the panels show until the user unpins them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pin {
     /// The pinned block; `None` if only a moment is pinned.
@@ -71,7 +71,7 @@ pub struct Selection {
     view: View,
     /// The block and moment that the user has clicked.
     pub pin: Option<Pin>,
-    /// Two moments, A and B, whose blocks are compared: allocated, freed and kept between them.
+    /// Two moments, A and B, between which blocks are compared: those allocated, freed and kept between them.
     pub marks: [Option<usize>; 2],
     /// Whether the height of the view follows the largest total in it.
     fits_bytes: bool,
@@ -260,8 +260,7 @@ fn moments_after(events: &Range<u32>) -> Range<usize> {
     first..events.end as usize + 1
 }
 
-/// Moves and scales `range` so that its length is between `least` and the length of `outer`, and it lies within
-/// `outer`.
+/// Moves and scales `range` to lie within `outer`, with a length between `least` and the length of `outer`.
 pub(crate) fn within(range: &Range<f64>, outer: &Range<f64>, least: f64) -> Range<f64> {
     let length = range.end - range.start;
     // Large offsets lose the last digits, so a full view is set exactly.

@@ -1,7 +1,7 @@
-//! Builds the app for browsers and puts it where `highwater` embeds it when it is built next: `cargo page`.
+//! `cargo page`: builds the app for browsers, and stores it where the next build of `highwater` embeds it.
 //!
-//! It needs the target once: `rustup target add wasm32-unknown-unknown`. `cargo page dev` compiles it in the profile
-//! `dev`, in less time, as a larger and slower module.
+//! Requires the WebAssembly target: `rustup target add wasm32-unknown-unknown`. `cargo page dev` compiles it in the
+//! profile `dev`, in less time, as a larger and slower module.
 
 use std::error::Error;
 use std::ffi::OsString;

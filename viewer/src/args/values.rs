@@ -28,7 +28,7 @@ impl Where {
         if read.filter.is_empty() { Err(format!("it matches all blocks: {example}")) } else { Ok(read) }
     }
 
-    /// Returns the text, if it contains a condition.
+    /// Returns the text if it contains a condition, otherwise `None`.
     pub fn stated(&self) -> Option<&str> {
         (!self.filter.is_empty()).then_some(self.text.trim())
     }
@@ -49,7 +49,7 @@ pub enum At {
     Start,
     /// After the event with this index.
     Event(u64),
-    /// At a moment that comparisons also support.
+    /// A moment that comparisons also support.
     Compared(ComparedAt),
 }
 
@@ -137,7 +137,7 @@ impl FromStr for GroupKeys {
 pub enum Categories {
     /// Guessed by the built-in rules.
     Guess,
-    /// No source; such blocks stay unknown.
+    /// No source: such blocks stay unknown.
     None,
     /// Guessed by the rules in this file, then by the built-in rules.
     Rules(PathBuf),
@@ -171,7 +171,7 @@ pub(crate) fn metric_parser() -> impl TypedValueParser<Value = Metric> {
     parser_of(&Metric::ALL)
 }
 
-/// Returns a parser that accepts the names of metrics whose growth can be measured.
+/// Returns a parser for the names of metrics whose growth can be measured.
 pub(crate) fn growing_metric_parser() -> impl TypedValueParser<Value = Metric> {
     let [requested, allocated, active] = Metric::OF_BLOCKS;
     parser_of(&[requested, allocated, active, Metric::Reserved])

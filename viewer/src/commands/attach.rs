@@ -52,9 +52,9 @@ pub struct AttachArguments {
     pub ring: Option<u64>,
 }
 
-/// Interval at which the recorder's notes in the program are read.
+/// Interval for reading the status messages of the recorded program.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Time after which the command prints the condition that it is waiting for.
+/// Time after which the command prints the condition for which it waits.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Records the program until the requested steps or time are over, or until interrupted, and prints the peak.

@@ -215,8 +215,8 @@ fn check_destinations(arguments: &CheckArguments, budgets: &Budgets) -> Result<(
     Ok(())
 }
 
-/// Returns the arguments of `highwater render FILE --out PICTURE`, or with a baseline those of
-/// `render BASELINE FILE --view diff`, for the checked total and device.
+/// Returns the arguments of `highwater render` for a picture of the checked total and device. With a baseline, these
+/// are the arguments for a comparison with the baseline.
 fn rendering(arguments: &CheckArguments, budgets: &Budgets, picture: &Path) -> RenderArguments {
     let file = arguments.source.file.clone();
     let mut out = OsString::from("--out=");
@@ -246,8 +246,8 @@ fn of_picture(failure: Failure) -> Failure {
     }
 }
 
-/// Returns the picture's path for a link in the Markdown file: relative to the file's folder if the picture is in or
-/// below it, else unchanged.
+/// Returns the path of the picture for a link in the Markdown file: relative to the folder of the file if the picture
+/// is in this folder or below it, otherwise unchanged.
 fn from_file(picture: &Path, markdown: &Path) -> String {
     let folder = markdown.parent().filter(|_| !is_stdin(markdown));
     let below = folder.and_then(|folder| picture.strip_prefix(folder).ok());

@@ -81,7 +81,7 @@ pub struct ConvertArguments {
     /// The source of categories that were not recorded.
     #[command(flatten)]
     pub categories: CategoryChoice,
-    /// The form of the answer.
+    /// The output format.
     #[command(flatten)]
     pub form: Form,
 }
@@ -136,7 +136,7 @@ pub(crate) fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<S
 fn one_file(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let (files, out) = arguments.files_and_out()?;
     let [file] = files else {
-        let text = "only --to parquet (into a folder) and .html (two, to compare) take several recordings; convert one at a time";
+        let text = "only --to parquet (into a folder) and .html (two, to compare) accept several recordings; convert one at a time";
         return Err(Failure::Usage(text.to_owned()));
     };
     if arguments.table.is_some() {
@@ -155,8 +155,8 @@ fn one_file(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status,
 /// The result of exporting, and the number of bytes written.
 type Written = (Exported, u64);
 
-/// Opens the part of a recording that the options select, and calls `write` with it; `in_windows` states whether
-/// `write` supports recordings that are read in windows.
+/// Opens the part of a recording that the options select, and calls `write` with it. `in_windows` is whether `write`
+/// supports recordings that are read in windows.
 ///
 /// # Errors
 /// Fails if the recording cannot be read or does not have all of the events, or if `write` fails.
@@ -226,8 +226,8 @@ fn read_kineto(path: &Path, destination: &Destination) -> Result<KinetoTrace, Fa
     KinetoTrace::parse(&text).map_err(|why| unreadable(&why))
 }
 
-/// Writes a recording in the format of `destination`; a Chrome trace is combined with `beside`. Returns the result and
-/// the number of bytes.
+/// Writes a recording in the format of `destination`. Combines a Chrome trace with the trace `beside`. Returns the
+/// result and the number of bytes.
 pub(super) fn write_to(
     destination: &Destination,
     source: &Source<'_>,

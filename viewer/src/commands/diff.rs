@@ -111,7 +111,7 @@ fn diff_of(inputs: [&Input; 2], arguments: &DiffArguments, page: &mut Page<'_>) 
     Ok(Status::Fine)
 }
 
-/// Describes the change of a group, unless its figures show it, and how the group was matched.
+/// Describes how a group was matched, and its change unless the figures show it.
 fn change_text(group: &DiffGroup) -> String {
     let change = match group.change() {
         Change::Same | Change::Grown | Change::Shrunk => "",
@@ -153,7 +153,7 @@ pub struct DiffReport<'a> {
     comparison: Comparison,
     /// The individual blocks that only one side has, if requested.
     lone: Option<UnmatchedBlocks>,
-    /// For each recording, whether it ends with an out-of-memory error on its device.
+    /// Whether each recording ends with an out-of-memory error on its device.
     ran_out: [bool; 2],
 }
 
@@ -231,7 +231,8 @@ impl<'a> DiffReport<'a> {
         Table::new(totals.len(), columns)
     }
 
-    /// Prints the phases whose peaks differ, in order; if there are many, only those with the largest differences.
+    /// Prints the phases whose peaks differ, in order. If there are many, prints only the phases with the largest
+    /// differences.
     fn print_phases(&self, page: &mut Page<'_>) -> io::Result<()> {
         // A step may have several phases of one name.
         let mut occurrences: HashMap<(Option<String>, Option<Phase>), u32> = HashMap::new();
@@ -292,7 +293,7 @@ impl<'a> DiffReport<'a> {
         Ok(())
     }
 
-    /// Returns the stack of a group in B, from which its name comes too, or in A if B has none.
+    /// Returns the stack of a group in B, which also determines its name; in A if the group has no blocks in B.
     fn stack_of(&self, group: &DiffGroup) -> (&Tables, StackId) {
         let side = usize::from(group.stacks[1].is_some());
         (&self.traces[side].tables, group.stacks[side])

@@ -143,7 +143,7 @@ impl<'a> EventsListing<'a> {
         self.each_table(|table| Ok(table.write_csv_rows(page.raw())?))
     }
 
-    /// Calls `take` with tables of the events to list, window by window.
+    /// Passes tables of the events to list to `take`, one for each window.
     fn each_table(&self, mut take: impl FnMut(&Table<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
         let stacks = RefCell::default();
         self.each_window(|trace, ids| take(&events_table(trace, ids, &stacks)))
@@ -232,7 +232,7 @@ impl<'a> EventsListing<'a> {
         if parts.is_empty() { String::new() } else { format!(", those {}", parts.join(" and ")) }
     }
 
-    /// Calls `take` with the events to list in each window.
+    /// Passes the events to list in each window to `take`.
     fn each_window(&self, mut take: impl FnMut(&Trace, &[EventId]) -> Result<(), Failure>) -> Result<(), Failure> {
         let Some(range) = &self.range else { return Ok(()) };
         let filter = &self.arguments.blocks.filter.filter;

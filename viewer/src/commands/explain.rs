@@ -241,7 +241,7 @@ impl<'a> ExplainReport<'a> {
 }
 
 impl Report for ExplainReport<'_> {
-    /// Returns the facts. The bytes of groups and rest sum to the peak's, or with a filter to `filtered`'s.
+    /// Returns the facts. The groups and the rest sum to the bytes of the peak, or of `filtered` if there is a filter.
     fn facts(&self) -> Facts<'_> {
         let Explanation { peak, filtered, rest_bytes, rest_groups, .. } = &self.explanation;
         let free: Rows<(SegmentKind, u64)> = free_places(&self.explanation.beside).collect();
@@ -337,7 +337,7 @@ impl Report for ExplainReport<'_> {
 /// Maximum number of pools and streams to list.
 const MAX_POOLS: usize = 12;
 
-/// Returns the free bytes of segments whose pool is known.
+/// Returns the free bytes of segments with a known pool.
 fn free_places(beside: &[(Beside, u64)]) -> impl Iterator<Item = (SegmentKind, u64)> {
     beside.iter().filter_map(|(beside, bytes)| match beside {
         Beside::Free(Some(place)) => Some((*place, *bytes)),
@@ -376,7 +376,7 @@ fn print_idle(idle: &Idle, peak: &Moment, page: &mut Page<'_>) -> io::Result<()>
             .line("All memory that is live at the peak is used again later, or may be used after the recording.");
     }
     page.line(&format!(
-        "Held at the peak but not used again: {} ({}), {}. Were all blocks freed after their last use, the peak would be \
+        "Live at the peak but not used again: {} ({}), {}. Were all blocks freed after their last use, the peak would be \
          {}, {} less, {}.",
         format_bytes(idle.bytes()),
         percent(idle.bytes(), peak.bytes),

@@ -39,7 +39,7 @@ pub struct GrowthArguments {
     /// Last step of the window [default: the last whole step]
     #[arg(long, value_name = "M")]
     pub to_step: Option<u32>,
-    /// Units to compare: steps, or bursts of work between idle moments, for servers, whose memory returns to a floor
+    /// Units to compare: steps, or bursts of work between idle moments, for servers, whose memory falls to a low level
     #[arg(long, value_name = "WHAT", default_value = "steps", value_parser = between_parser())]
     pub between: Between,
     /// The device that the answer is about.
@@ -432,7 +432,7 @@ impl Report for GrowthReport<'_> {
         let is_idle = self.arguments.between == Between::Idle;
         let has_few_steps = !self.has_steps() || self.growth.window.first == FirstStep::Only;
         if !is_idle && has_few_steps && self.trace.event_count() > 0 {
-            page.line("`--between idle` compares the moments at which the memory of a server returns to a floor.")?;
+            page.line("`--between idle` compares the moments at which the memory of a server falls to a low level.")?;
         }
         if self.growth.balance.born.blocks == 0 && self.growth.balance.freed.blocks == 0 {
             return self.print_end(page);
@@ -473,7 +473,7 @@ impl Report for GrowthReport<'_> {
             page.gap()?;
             let kept = "a tensor with a graph also keeps the tensors saved for its backward";
             page.line(&format!(
-                "Tensors that the program holds at the end, apart from its models and optimizers; {kept}:"
+                "Tensors that the program refers to at the end, apart from its models and optimizers; {kept}:"
             ))?;
             page.table(&self.holders.table())?;
         }

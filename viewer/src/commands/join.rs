@@ -33,7 +33,7 @@ pub struct JoinArguments {
     /// The source of categories that were not recorded.
     #[command(flatten)]
     pub categories: CategoryChoice,
-    /// The form of the answer.
+    /// The output format.
     #[command(flatten)]
     pub form: Form,
 }
@@ -49,7 +49,7 @@ impl FromStr for Seconds {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("invalid number of seconds '{text}': expected for example 2, -0.25 or 0.000001");
+        let wrong = || format!("invalid number of seconds '{text}': expected a number such as 2, -0.25 or 0.000001");
         let (is_negative, digits) = match text.strip_prefix('-') {
             Some(digits) => (true, digits),
             None => (false, text.strip_prefix('+').unwrap_or(text)),
@@ -105,7 +105,7 @@ pub(crate) fn run(arguments: &JoinArguments, page: &mut Page<'_>) -> Result<Stat
     Ok(Status::Fine)
 }
 
-/// Returns distinct names for the recordings: the stems of their file names, or their paths if these stems are equal.
+/// Returns distinct names for the recordings: the stems of their file names, or for equal stems, their paths.
 fn names(files: &[PathBuf]) -> Result<Vec<String>, Failure> {
     let stem = |file: &PathBuf| -> String {
         match file.file_stem() {

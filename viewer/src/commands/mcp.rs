@@ -29,10 +29,10 @@ pub struct McpArguments {
     pub files: Vec<PathBuf>,
 }
 
-/// Versions of the protocol in which a session begins with `initialize`, oldest first.
+/// Protocol versions with an `initialize` handshake, oldest first.
 const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
-/// The version of the protocol without `initialize`, in which each request states the version.
+/// The protocol version without `initialize`. Each request contains the version.
 const STATELESS: &str = "2026-07-28";
 
 /// The keys under which a request states its version and the capabilities of its client.
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &McpArguments, page: &mut Page<'_>) -> Result<Statu
     Ok(Status::Fine)
 }
 
-/// Returns the result of a method, in the version that the request states, or otherwise in the session's version.
+/// Returns the result of a method, in the protocol version of the request, or otherwise of the session.
 fn answer(access: &Access, method: &str, parameters: &Value) -> Result<Value, Refusal> {
     let meta = parameters.get("_meta").unwrap_or(&Value::Null);
     let Some(version) = meta.get(ITS_VERSION) else {

@@ -9,8 +9,8 @@ use crate::args::FilesAndOptions;
 use crate::commands::Arguments;
 
 impl FilesAndOptions {
-    /// Suggests a command for the same files, such as `Next: highwater peak step.snap --by op,scope   for
-    /// …`. It has `options` and those of the given options that it accepts and that are not among `options`.
+    /// Suggests a command for the same files, such as `Next: highwater peak step.snap --by op,scope   for …`. The
+    /// command has `options`, and the current options that it accepts unless `options` overrides them.
     pub(crate) fn next(&self, command: &str, options: &[&str], what_for: &str) -> String {
         let name =
             |file: &PathBuf| if is_stdin(file) { "FILE".to_owned() } else { quoted(&file.display().to_string()) };

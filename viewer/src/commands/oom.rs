@@ -1,5 +1,5 @@
-//! `highwater oom`: why a request failed, the composition of memory at that moment, and changes that would have
-//! prevented it.
+//! `highwater oom`: explains why a request failed, with the composition of memory at that moment and the changes that
+//! would have prevented the failure.
 
 use std::io;
 
@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &OomArguments, page: &mut Page<'_>) -> Result<Statu
 /// Maximum number of additional failed requests whose event indices are listed.
 const MAX_EVENTS: usize = 20;
 
-/// If a recording is read in windows, the replay starts this many events before the failed request.
+/// If a recording is read in windows, number of events before the failed request at which the replay starts.
 const EVENTS_BEFORE: u64 = 1 << 17;
 
 /// The failed requests selected by the options.

@@ -84,13 +84,13 @@ pub struct PeakReport<'a> {
     elsewhere: Vec<Moment>,
     /// The pools, if reserved memory is grouped by pool.
     pools: Option<PoolsReport>,
-    /// The leaks, and the part of them that is live at the reported moment.
+    /// The leaks, and their memory that is live at the reported moment.
     leaks: Option<LeaksAt>,
     /// The largest blocks, if requested.
     largest: Option<LargestBlocks>,
 }
 
-/// The leaks of a recording, and their blocks at some moment, without combining identical modules.
+/// The leaks of a recording, and the groups of leaked blocks at some moment, without combining identical modules.
 #[derive(Debug)]
 struct LeaksAt {
     leaks: Leaks,
@@ -371,7 +371,7 @@ fn elsewhere_table(moments: &[Moment]) -> Table<'_> {
     Table::new(moments.len(), columns)
 }
 
-/// Returns the error for the option `what`, which names a step that the recording does not have.
+/// Returns the error for a step that the recording does not have. `what` is the option that names the step.
 pub(crate) fn missing_step(what: &str, input: &Input, device: DeviceId) -> Result<Failure, Failure> {
     let rows = input.ask(|source, watch| source.stages(device, Metric::Requested, watch))?;
     let steps = steps_of(&rows);
@@ -406,10 +406,10 @@ fn event_of(input: &Input, (device, metric): (DeviceId, Metric), at: At) -> Resu
 /// Maximum number of pools named in one line.
 const MAX_NAMES: usize = 12;
 
-/// The pools at a moment, and sets of them that are never in use at the same time in the recording.
+/// The pools at a moment, and the sets of pools that are never in use at the same time.
 #[derive(Debug)]
 struct PoolsReport {
-    /// The pools, each with its reserved bytes and the free bytes among them.
+    /// The pools, each with its reserved bytes and its free bytes.
     pools: Vec<(BlockPool, [u64; 2])>,
     together: Together,
 }

@@ -61,7 +61,7 @@ impl PlanArguments {
         Budget { bytes: self.budget, reserve: self.reserve.unwrap_or(0) }
     }
 
-    /// Returns the peak rates from which the time of a step is estimated, if requested.
+    /// Returns the peak rates for estimating the time of a step, if requested.
     pub(crate) fn roofline(&self) -> Option<Roofline> {
         // That of a program chooses its kernels.
         let gpu = self.gpu.filter(|_| self.words.is_empty())?;
@@ -80,7 +80,7 @@ pub struct PlanArguments {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub budget: u64,
     /// Part of the budget for memory outside the allocator, such as the CUDA context and communication buffers
-    /// [default: the memory that others use according to the recording's samples]
+    /// [default: the memory that other processes use according to the recording's samples]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub reserve: Option<u64>,
     /// Changes to allow although they alter the numerical results or the trained weights, comma-separated: 8bit
@@ -109,7 +109,7 @@ pub struct PlanArguments {
     /// the budget's size
     #[arg(value_name = "PROGRAM", last = true, conflicts_with_all = ["file", "scenario"])]
     pub words: Vec<OsString>,
-    /// The form of the answer.
+    /// The output format.
     #[command(flatten)]
     pub form: Form,
     /// The source of categories that were not recorded.
@@ -121,7 +121,7 @@ pub struct PlanArguments {
     pub training: ScenarioArguments,
 }
 
-/// The function that runs built-in steps again, for plans in the app.
+/// The function that the app uses to run built-in steps again for plans.
 #[cfg(feature = "engine")]
 pub const RERUN: Option<RerunOf> = Some(|trace| {
     let step = Rerun::of_recording(trace, &[])?;
@@ -157,7 +157,7 @@ pub fn run(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<Status, Fai
     Ok(if report.fits() == Some(true) { Status::Fine } else { Status::Broken })
 }
 
-/// Plans the step in `file` by running it again if it is a built-in one, else by replaying the recording.
+/// Plans the step in `file`: runs a built-in step again, and replays other recordings.
 fn of_file(file: &Path, arguments: &PlanArguments, page: &mut Page<'_>) -> Result<PlanReport, Failure> {
     let trace = Arc::new(read_with(file, &arguments.categories)?.trace);
     if arguments.form.is_text() {
@@ -214,7 +214,7 @@ fn of_program(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<PlanRepo
     Ok(PlanReport { proven, ..report(&step, found, arguments, applied)? })
 }
 
-/// The changes in a report, and warnings in addition to those of the step.
+/// The changes of a plan in a report, and its warnings in addition to those of the step.
 #[derive(Default)]
 struct Applied {
     /// The changes to make, if any.
@@ -239,7 +239,7 @@ fn query_of(arguments: &PlanArguments) -> Query {
     }
 }
 
-/// Returns the plans that would be possible with each permission that was not given.
+/// Returns the plans that would be possible with each change that was not allowed.
 fn with_allowances(step: &dyn TrainingStep, arguments: &PlanArguments) -> Result<Vec<(Allowance, Plan)>, Failure> {
     let turning = spinner("looking for changes that would be enough");
     let query = query_of(arguments);
@@ -309,7 +309,7 @@ fn of_rerun(step: &Rerun, arguments: &PlanArguments, warnings: Vec<String>) -> R
     of_setup(step, found, arguments, setup, warnings)
 }
 
-/// Finds the largest size of `step` with which some plan fits, and that plan.
+/// Finds the largest size of `step` for which a plan fits, and this plan.
 #[cfg(feature = "engine")]
 fn maximized(
     step: &Rerun,

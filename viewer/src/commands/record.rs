@@ -1,4 +1,4 @@
-//! `highwater record`: runs a built-in training step of the engine and records it.
+//! `highwater record`: runs and records a built-in training step of the engine.
 
 mod step_options;
 
@@ -58,7 +58,7 @@ pub struct RecordArguments {
     /// Open the recording in the app afterwards
     #[arg(long)]
     pub open: bool,
-    /// The form of the answer.
+    /// The output format.
     #[command(flatten)]
     pub form: Form,
     // Last, since its heading applies to everything after it.

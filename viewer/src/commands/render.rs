@@ -87,7 +87,7 @@ pub struct RenderArguments {
     /// Device memory, with --view plan [default: the device's, or less than the recorded peak]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub budget: Option<u64>,
-    /// The blocks that keep their colour; with --view diff, those that are compared.
+    /// The blocks to show in colour. With --view diff, the blocks to compare.
     #[command(flatten)]
     pub blocks: BlockChoice,
 }

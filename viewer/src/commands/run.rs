@@ -130,8 +130,8 @@ pub(crate) fn run(arguments: &ProgramArguments, _page: &mut Page<'_>) -> Result<
     Ok(Status::Program(code(ended)))
 }
 
-/// Creates a folder for the claims of processes, in the folder of temporary files, or, if that is not possible, in the
-/// folder of the recording, which must be writable in any case.
+/// Creates a folder in which processes claim file names: in the folder of temporary files, or otherwise in the folder
+/// of the recording, which must be writable in any case.
 fn claims_beside(file: &Path) -> io::Result<TempDir> {
     let in_folder = |folder: &Path| Builder::new().prefix("highwater-run-").tempdir_in(folder);
     let beside = if file.is_dir() { Some(file) } else { file.parent() };
@@ -139,7 +139,7 @@ fn claims_beside(file: &Path) -> io::Result<TempDir> {
 }
 
 /// Returns the absolute path of the recording, since the program may change its working folder. For a program that only
-/// starts others, returns a folder, in which the recorded program chooses the file name.
+/// starts other programs, returns a folder in which the recorded program chooses the file name.
 fn file_of(arguments: &ProgramArguments, program: &Program) -> Result<PathBuf, Failure> {
     let named = || match program.script(&arguments.words) {
         Some(script) => format!("{script}.snap"),

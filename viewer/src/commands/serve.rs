@@ -101,7 +101,7 @@ pub(crate) fn run(arguments: &ServeArguments, page: &mut Page<'_>) -> Result<Sta
     Ok(Status::Fine)
 }
 
-/// Returns whether a path names recordings to which more may be added: a folder, or the files of a rotation.
+/// Returns whether a path can have several recordings: a folder, or the files of a rotation.
 fn has_several(path: &Path) -> bool {
     path.is_dir() || RotatedFiles::find(path).is_some()
 }
@@ -125,7 +125,7 @@ fn prepare(
         let read = match first.take().unwrap_or_else(|| read_with(file, &arguments.categories)) {
             // A recording that has only begun.
             Err(Failure::Unreadable { .. } | Failure::Read { .. }) if has_only_begun(file) => {
-                let text = "has no events yet: the page shows them once the program that records writes them.";
+                let text = "has no events yet: the page shows them once the recorded program writes them.";
                 page.warning(&format!("{} {text}", file.display()))?;
                 recordings.push(Served { name, path: std::path::absolute(file)?, is_growing: true });
                 continue;
@@ -188,7 +188,7 @@ fn shown_host(host: &str, address: SocketAddr) -> String {
     }
 }
 
-/// The names by which browsers may address this server, in addition to IP addresses and `localhost`.
+/// Returns the names by which browsers may address this server, in addition to IP addresses and `localhost`.
 fn known_hosts(host: &str, address: SocketAddr) -> Vec<String> {
     let own = host_name().filter(|_| address.ip().is_unspecified());
     own.into_iter().chain([host.to_owned()]).collect()
@@ -203,7 +203,7 @@ fn print(arguments: &ServeArguments, url: &str, address: SocketAddr, page: &mut 
     page.gap()?;
     if address.ip().is_loopback() {
         let shown = if address.is_ipv6() { format!("[{}]", address.ip()) } else { address.ip().to_string() };
-        page.line("From another computer, run there first, and leave it running:")?;
+        page.line("To open it on another computer, first run this there, and keep it running:")?;
         page.gap()?;
         let (destination, explained) = destination(|name| std::env::var(name).ok());
         page.line(&format!("  ssh -N -L {port}:{shown}:{port} {destination}"))?;
@@ -212,8 +212,8 @@ fn print(arguments: &ServeArguments, url: &str, address: SocketAddr, page: &mut 
         }
     } else {
         page.warning(
-            "Everybody who can reach this address and knows the URL can see the recordings, and the connection is not \
-             encrypted. Without --host only this computer can.",
+            "Anyone who can reach this address and knows the URL can see the recordings, and the connection is not \
+             encrypted. Without --host, only this computer can connect.",
         )?;
     }
     page.gap()?.line("Ctrl-C stops.")
@@ -223,16 +223,15 @@ fn print(arguments: &ServeArguments, url: &str, address: SocketAddr, page: &mut 
 const USER: &str = "USER";
 const HOST: &str = "HOST";
 
-/// Returns the destination for connecting to this computer by ssh, in the form `USER@HOST` and derived from environment
-/// variables, and an explanation of placeholders. The address is known only if the user is connected by ssh; other
-/// computers may not know this one's name.
+/// Returns the ssh destination of this computer, in the form `USER@HOST`, and an explanation of placeholders. The
+/// address is known only if the user is connected by ssh, because other computers may not know this one's name.
 fn destination(variable: impl Fn(&str) -> Option<String>) -> (String, Option<String>) {
     let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
     let user = variable("USER").or_else(|| variable("LOGNAME"));
     // The client's address and port, then those that it connected to.
     let host = variable("SSH_CONNECTION").and_then(|words| words.split(' ').nth(2).map(str::to_owned));
     let explained = [
-        user.is_none().then(|| format!("{USER} is your name on this computer")),
+        user.is_none().then(|| format!("{USER} is your user name on this computer")),
         host.is_none().then(|| {
             let name = host_name().map_or_else(String::new, |name| format!(", which calls itself {name}"));
             format!("{HOST} is the address of this computer{name}")
@@ -269,7 +268,7 @@ fn open_browser(folder: &TempDir, url: &str) -> io::Result<()> {
     started.map(drop).map_err(|why| io::Error::other(format!("cannot start a browser with {program}: {why}")))
 }
 
-/// Whether this process was started with SIGHUP ignored, if the system reports it.
+/// Returns whether this process was started with SIGHUP ignored; false if the system does not report it.
 #[cfg(unix)]
 fn is_hangup_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -291,8 +290,8 @@ fn wake(address: SocketAddr) {
 struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Starts watching for the signals that end a program; a second one ends it immediately. `address` is the
-    /// listener's, which is woken by a connection.
+    /// Starts watching for the signals that end a program. A second signal ends it immediately. A connection to
+    /// `address`, the address of the listener, wakes the listener.
     #[cfg(unix)]
     fn watch(address: SocketAddr) -> io::Result<Self> {
         use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -345,8 +344,8 @@ struct Clients {
 }
 
 impl Clients {
-    /// Waits until another client may be answered, and counts it. Returns the time for its request, which is short
-    /// while many wait; `None` if the program must stop.
+    /// Waits until another client can be served, and counts the client. Returns the time limit for its request, which
+    /// is short while many clients wait; `None` if the program must stop.
     fn enter(&self, stop: &Stop) -> Option<Duration> {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         while *count >= MAX_CLIENTS {
@@ -416,13 +415,13 @@ mod tests {
         let (text, explained) = of(&[connected, ("USER", "")]);
         assert_eq!(
             (text.as_str(), explained.as_deref()),
-            ("USER@10.0.0.1", Some("USER is your name on this computer."))
+            ("USER@10.0.0.1", Some("USER is your user name on this computer."))
         );
         let (text, explained) = of(&[("LOGNAME", "ada")]);
         assert_eq!(text, "ada@HOST");
         assert!(explained.unwrap().starts_with("HOST is the address of this computer"));
         let (text, explained) = of(&[]);
         assert_eq!(text, "USER@HOST");
-        assert!(explained.unwrap().starts_with("USER is your name on this computer, HOST is the address"));
+        assert!(explained.unwrap().starts_with("USER is your user name on this computer, HOST is the address"));
     }
 }

@@ -85,7 +85,7 @@ pub struct SimulateArguments {
     /// Initialize large tensors on the host, which are left uninitialized by default
     #[arg(long)]
     pub keep_init: bool,
-    /// The form of the answer; unless it is text, what the program prints goes to standard error.
+    /// The output format. Unless it is text, the output of the program goes to standard error.
     #[command(flatten)]
     pub form: Form,
     /// Write the simulated GPU into this folder, and print the environment variables of programs that use it as a JSON
@@ -230,7 +230,7 @@ fn gpu_of(arguments: &SimulateArguments) -> Gpu {
     gpu.with_memory(arguments.memory.unwrap_or(gpu.memory_bytes))
 }
 
-/// Returns the absolute path of the recording, which is named after the Python script by default.
+/// Returns the absolute path of the recording. By default, it is named after the Python script.
 fn file_of(arguments: &SimulateArguments, program: &Program) -> Result<PathBuf, Failure> {
     let name = || program.script(&arguments.words).unwrap_or_else(|| program.name());
     let file = arguments.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}.snap", name())));

@@ -44,7 +44,7 @@ pub struct SymbolizeArguments {
     /// Also look up frames that have a function but no file and line
     #[arg(long)]
     pub again: bool,
-    /// The form of the answer.
+    /// The output format.
     #[command(flatten)]
     pub form: Form,
 }
@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &SymbolizeArguments, page: &mut Page<'_>) -> Result
     Ok(report.status())
 }
 
-/// Returns the destination of the recording, unless it is written back in place.
+/// Returns the path to write the recording to; `None` to replace the original file.
 fn destination(out: &Path, file: &Path) -> Result<Destination, Failure> {
     let destination = Destination::new(out, file)?;
     if destination.kind != Kind::Snap {
@@ -117,7 +117,7 @@ struct Written {
     torn_bytes: u64,
 }
 
-/// Writes the recording with the symbols found. Does nothing if no symbols were found.
+/// Writes the recording with the found symbols. Does nothing if none were found.
 fn write(
     arguments: &SymbolizeArguments,
     destination: Option<&Destination>,
@@ -151,7 +151,7 @@ fn write(
     Ok(Some(Written { path: path.clone(), bytes, torn_bytes }))
 }
 
-/// The answer of `highwater symbolize`: the symbols found, and the file written.
+/// The report of `highwater symbolize`: the found symbols, and the written file.
 struct SymbolizeReport<'a> {
     arguments: &'a SymbolizeArguments,
     found: LookUp,
@@ -159,7 +159,7 @@ struct SymbolizeReport<'a> {
 }
 
 impl SymbolizeReport<'_> {
-    /// Returns status 1 if no symbols were found for one of the program's own binaries, or for all binaries, or if a
+    /// Returns status 1 if no symbols were found for one of the program's own binaries or for all binaries, or if a
     /// binary was rejected because it was rebuilt.
     fn status(&self) -> Status {
         let is_rebuilt = |module: &ModuleOutcome| {
@@ -261,9 +261,9 @@ impl SymbolizeReport<'_> {
     /// Returns a suggestion for finding `what`.
     fn where_else(&self, what: &str) -> String {
         if self.arguments.debug_dirs.is_empty() {
-            format!("pass --debug-dir with a folder that has {what} or its debug file")
+            format!("pass --debug-dir with a folder that contains {what} or its debug file")
         } else {
-            format!("a --debug-dir must have {what} or its debug file")
+            format!("a --debug-dir must contain {what} or its debug file")
         }
     }
 }
@@ -356,7 +356,7 @@ fn outside_modules(frames: u64) -> Option<String> {
     Some(format!("{frames} in no module: {whose} code was generated while the program ran."))
 }
 
-/// Returns the file from which a module's symbols were read, or the reason there is none.
+/// Returns the file from which a module's symbols were read, or the reason that there is none.
 fn source(module: &ModuleOutcome) -> String {
     match &module.finding {
         Some(Ok(found)) if found.path == Path::new(&module.path) => "itself".to_owned(),

@@ -149,8 +149,8 @@ fn show(view: &mut View, terminal: &mut ratatui::DefaultTerminal, stop: &AtomicB
     Ok(true)
 }
 
-/// Waits for a key for at most `most`. Returns whether the terminal was closed, in which case waiting for keys would
-/// never end.
+/// Waits at most `most` for a key. Returns whether the terminal was closed, in which case further waiting would never
+/// end.
 #[cfg(unix)]
 fn is_hung_up(most: Duration) -> io::Result<bool> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};

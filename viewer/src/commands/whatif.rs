@@ -22,7 +22,7 @@ use crate::output::{Failure, Page, Status, answer};
 /// A factor and the scaled blocks, such as `1/2:category=activation`.
 #[derive(Clone, Debug)]
 pub struct Scaled {
-    /// The text as entered, for the answer.
+    /// The text as entered, for the report.
     pub text: String,
     /// The factor by which each block's size is multiplied.
     pub part: SizePart,

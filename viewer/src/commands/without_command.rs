@@ -84,7 +84,7 @@ fn show_app(files: &[PathBuf]) -> Result<Option<String>, Failure> {
         .map(|why| format!("the app cannot be shown ({why})")))
 }
 
-/// Returns the reason the app cannot be shown, which is that this build does not include it.
+/// Returns an error, because this build does not include the app.
 #[cfg(not(feature = "gui"))]
 fn show_app(_files: &[PathBuf]) -> Result<Option<String>, Failure> {
     Ok(Some("this build has no app".to_owned()))

@@ -27,7 +27,7 @@ pub(crate) fn reader(choice: &CategoryChoice) -> Result<impl Fn(&Path) -> Result
     })
 }
 
-/// Returns the requested rules; `None` if nothing is to be guessed.
+/// Returns the requested rules; `None` if categories are not to be guessed.
 fn rules(choice: &CategoryChoice) -> Result<Option<Rules>, Failure> {
     match &choice.categories {
         None | Some(Categories::Guess) => Ok(Some(Rules::default())),

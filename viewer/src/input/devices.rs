@@ -1,4 +1,4 @@
-//! Selects the devices of a report, and names them in its first line.
+//! Selects the devices of a report, and formats their names for its first line.
 
 use highwater_analysis::Metric;
 use highwater_snapshots::{DeviceId, Trace};
@@ -59,16 +59,16 @@ pub(crate) fn phrase(trace: &Trace, devices: &[DeviceId]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(" and "))
 }
 
-/// Returns a phrase for the devices that a check covers, like [`phrase`], but names host memory even if it is the only
-/// memory.
+/// Returns a phrase for the devices that a check covers. Unlike [`phrase`], it names host memory even if that is the
+/// only memory.
 pub(crate) fn covered_phrase(trace: &Trace, devices: &[DeviceId]) -> Option<String> {
     let is_cpu = |device: DeviceId| trace.device_facts(device).is_some_and(|facts| facts.driver == CPU_DRIVER);
     let is_host = |device: &DeviceId| trace.is_host_memory(*device) || is_cpu(*device);
     phrase(trace, devices).or_else(|| (!devices.is_empty() && devices.iter().all(is_host)).then(|| HOST.to_owned()))
 }
 
-/// Returns the devices that a check covers: the requested device, which must be in the recording, else all devices with
-/// memory. Host memory is included only if requested, or if there is no other device.
+/// Returns the devices that a check covers: the requested device, which must be in the recording, or otherwise all
+/// devices with memory. Includes host memory only if it is requested, or if no other device has memory.
 pub(crate) fn covered(trace: &Trace, wanted: Option<u16>) -> Result<Vec<DeviceId>, Failure> {
     if wanted.is_some() {
         return Ok(vec![choose_device(trace, wanted)?]);
@@ -76,7 +76,8 @@ pub(crate) fn covered(trace: &Trace, wanted: Option<u16>) -> Result<Vec<DeviceId
     Ok(trace.covered_devices())
 }
 
-/// Returns the devices to compare: the requested ones, which must be in their recordings, else the default devices.
+/// Returns the devices to compare: the requested devices, which must be in their recordings, or otherwise the default
+/// devices.
 pub(crate) fn compared_devices(
     inputs: [&Input; 2],
     wanted: [Option<u16>; 2],

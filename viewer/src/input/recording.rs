@@ -104,7 +104,7 @@ fn refuse_if_too_long(file: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Usage(format!(
-        "{} has {} events: to hold them takes about {} of memory, and {} are available. `highwater convert {0} \
+        "{} has {} events, which take about {} of memory, but only {} are available. `highwater convert {0} \
          part.snap --events FROM..TO` cuts out a part. `highwater info`, `peak`, `phases`, `explain`, `growth`, `diff`, \
          `check`, `oom`, `events`, `verify`, `render` and `whatif` read it in parts, and `highwater {0}` \
          shows it in parts",
@@ -115,7 +115,7 @@ fn refuse_if_too_long(file: &Path) -> Result<(), Failure> {
     )))
 }
 
-/// Returns the memory available to programs, in bytes; `None` if the system does not report it.
+/// Returns the memory available to new programs in bytes; `None` if the system does not report it.
 fn available_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -143,7 +143,7 @@ pub(crate) fn show(bar: &ProgressBar, now: Progress) {
     }
 }
 
-/// Reads the recordings in `folder` with `open`, and keeps their summaries. On a terminal, a bar shows the progress.
+/// Reads the recordings in `folder` with `open`, and returns their summaries. On a terminal, a bar shows the progress.
 ///
 /// # Errors
 /// Fails if the folder cannot be listed, or if none of its files is a readable recording.
@@ -167,7 +167,7 @@ pub(crate) fn list(paths: &[PathBuf]) -> Result<Inputs, Failure> {
     })
 }
 
-/// Reads `inputs` with `open`, and keeps their summaries. On a terminal, a bar shows the progress.
+/// Reads `inputs` with `open`, and returns their summaries. On a terminal, a bar shows the progress.
 pub(crate) fn read_inputs(
     inputs: &Inputs,
     open: impl Fn(&Path, bool) -> Result<Source<'static>, highwater_snapshots::Error> + Sync,
@@ -219,7 +219,7 @@ pub(crate) fn spinner(doing: &str) -> ProgressBar {
     spinner
 }
 
-/// Returns the requested device, which must be in the recording, else the default one.
+/// Returns the requested device, which must be in the recording, or otherwise the default device.
 pub(crate) fn choose_device(trace: &Trace, wanted: Option<u16>) -> Result<DeviceId, Failure> {
     let Some(wanted) = wanted.map(DeviceId) else {
         return Ok(trace.main_device());

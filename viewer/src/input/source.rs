@@ -21,7 +21,7 @@ const RESIDENT_EVENTS: &str = "HIGHWATER_RESIDENT_EVENTS";
 /// A recording that a command reads.
 #[derive(Clone, Debug)]
 pub struct Input {
-    /// The recording.
+    /// The recording to query.
     pub source: Source<'static>,
     /// The format of the file.
     pub format: FileFormat,
@@ -37,7 +37,7 @@ impl Input {
         Self::open_long(file, choice)?.map_or_else(|| Self::whole(file, choice), Ok)
     }
 
-    /// Opens `file` if it is a long recording, which is read in windows.
+    /// Opens `file` if it is a recording that is too long for memory.
     ///
     /// # Errors
     /// Fails if the environment variable is not a number.
@@ -72,7 +72,7 @@ impl Input {
         self.source.facts()
     }
 
-    /// Calls `ask` with the recording; if it is read in several windows, a bar shows the progress.
+    /// Calls `ask` with the recording. If the recording is read in several windows, a bar shows the progress.
     ///
     /// # Errors
     /// Fails if the recording cannot be read.
@@ -133,8 +133,8 @@ pub(crate) fn answer_counting<T>(
     answer_or_whole(open, answer)
 }
 
-/// Calls `answer` with the inputs that `open` opens, one or several. If they turn out to be damaged, opens them again
-/// as a whole, which reports the damage, and calls `answer` again.
+/// Calls `answer` with the inputs that `open` returns. If reading an input fails because it is damaged, opens all of
+/// them again as a whole, which reports the damage, and calls `answer` again.
 ///
 /// # Errors
 /// Fails if the recording cannot be read, or if `answer` fails.

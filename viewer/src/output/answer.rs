@@ -56,11 +56,11 @@ pub use highwater_app::files::failure::Failure;
 /// The result of a command that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// Success: status 0.
+    /// Success. The exit status is 0.
     Fine,
-    /// A budget was exceeded, or nothing was found: status 1.
+    /// A budget was exceeded, or nothing was found. The exit status is 1.
     Broken,
-    /// The recording is inconsistent, or its run failed: status 2.
+    /// The recording is inconsistent, or its run failed. The exit status is 2.
     Unsound,
     /// The exit status of the program that was run.
     Program(u8),

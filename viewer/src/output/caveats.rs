@@ -63,7 +63,7 @@ pub(crate) fn lead(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result
         };
         let text = format!(
             "{of}Incomplete file: {all} read; only the index at its end is missing or damaged, which \
-             `highwater convert FILE NEW.snap` writes anew."
+             `highwater convert FILE NEW.snap` rewrites."
         );
         return warn(&text, page);
     }
@@ -91,8 +91,8 @@ pub(crate) fn out_of_memory(failed: u64) -> Option<String> {
 /// The name of the fact that describes the simulated GPU.
 const SIMULATED: &str = "simulated";
 
-/// Returns a sentence if only one of two compared recordings was made on a simulated GPU, or if the GPUs differ;
-/// otherwise `None`.
+/// Returns a sentence if two compared recordings were made on different kinds of GPUs: one simulated and one real, or
+/// two different simulated GPUs; otherwise `None`.
 pub(crate) fn simulated_beside(trace: &Trace, baseline: &Trace) -> Option<String> {
     let gpu = |of: &Trace| of.header.facts.iter().find(|(name, _)| name == SIMULATED).map(|(_, gpu)| gpu.clone());
     let (own, other) = (gpu(trace), gpu(baseline));

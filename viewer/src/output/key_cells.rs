@@ -57,7 +57,7 @@ pub(crate) fn key_columns<'a>(
     columns
 }
 
-/// Returns the names of the rows after the groups: the groups that are not listed, if any, and the total.
+/// Returns the names of the rows after the groups: the groups that are not listed (if any), and the total.
 pub(crate) fn sum_names(rest_groups: u64) -> Vec<String> {
     let rest = (rest_groups > 0).then(|| count_of(rest_groups, "more group"));
     rest.into_iter().chain(["total".to_owned()]).collect()
@@ -78,7 +78,7 @@ pub(crate) fn each_text(bytes: u64, members: usize) -> String {
     }
 }
 
-/// Explains the value `(none)` of the first key for which one of `groups` has it; `None` if no group has it.
+/// Explains the value `(none)` for the first key that has this value in one of `groups`; `None` if no key has it.
 pub(crate) fn none_note<'a>(
     trace: &Trace,
     keys: &[GroupKey],
@@ -108,8 +108,8 @@ pub(crate) fn none_note<'a>(
     })
 }
 
-/// Returns the columns of a table with one block per row, followed by a row for the `rest`, given as a number of blocks
-/// and their bytes.
+/// Returns the columns of a table with one block per row. A last row is for the `rest`, given as the number of further
+/// blocks and their bytes.
 pub(crate) fn block_columns<'a>(
     of: impl Fn(usize) -> Option<&'a ListedBlock> + Copy + 'a,
     (rest_blocks, rest_bytes): (u64, u64),

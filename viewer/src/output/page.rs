@@ -65,7 +65,7 @@ impl<'a> Page<'a> {
         Self { out, width: Some(columns()), is_coloured, facts: None, suggestion: None }
     }
 
-    /// Creates a page for standard error, without colour, and with the width of the terminal if it is one.
+    /// Creates a page for standard error, without colour. Its width is that of the terminal, if there is one.
     pub(crate) fn for_stderr(out: &'a mut dyn Write) -> Self {
         let width = io::stderr().is_terminal().then(columns);
         Self { out, width, is_coloured: false, facts: None, suggestion: None }
@@ -126,7 +126,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Prints a source line after `indent` spaces, shortened if it is wider than the page.
+    /// Prints a source line, indented by `indent` spaces. Shortens a line that is wider than the page.
     pub fn source_line(&mut self, indent: usize, text: &str) -> io::Result<()> {
         let room = self.width.map_or(MAX_IN_TABLE, |width| width.saturating_sub(indent).max(MIN_WIDTH));
         let line = " ".repeat(indent) + &shorten_line(text, room);
@@ -145,7 +145,7 @@ impl<'a> Page<'a> {
         writeln!(self.out).map_err(serde_json::Error::io)
     }
 
-    /// Passes on the facts of a report that is printed as text, if [`Self::with_facts`] requested them.
+    /// Passes on the facts of a report that is printed as text, if [`Self::with_facts`] requested it.
     pub fn keep<'f>(&mut self, facts: impl FnOnce() -> Facts<'f>) {
         if let Some(keep) = &mut self.facts {
             keep(facts());
@@ -173,7 +173,7 @@ impl<'a> Page<'a> {
         self.width.is_some_and(|width| text.chars().count() > width)
     }
 
-    /// Writes `text`, wrapped to the page. Wrapped lines keep its indentation.
+    /// Writes `text`, wrapped to the page. Wrapped lines have the indentation of the text.
     fn text(&mut self, style: &str, text: &str) -> io::Result<()> {
         if !self.is_too_wide(text) {
             return self.styled(style, text);
@@ -183,7 +183,8 @@ impl<'a> Page<'a> {
         lines.iter().try_for_each(|line| self.styled(style, line))
     }
 
-    /// Writes one line. It may contain names from files, which must not move the cursor or be arbitrarily long.
+    /// Writes one line. Replaces control characters and limits its length, because the line may contain names from
+    /// files.
     fn styled(&mut self, style: &str, text: &str) -> io::Result<()> {
         let text = shown(text, MAX_SHOWN);
         if self.is_coloured && !style.is_empty() {

@@ -23,8 +23,8 @@ fn known_phase(moment: &Moment) -> Option<Phase> {
     moment.event.and_then(|_| moment.known_phase())
 }
 
-/// Returns a table of the peaks of a device's totals and of their final values; for a recording without events, only of
-/// the totals.
+/// Returns a table of the peaks and final values of a device's totals. For a recording without events, returns a table
+/// of the totals.
 pub(crate) fn peaks_table(summary: &DeviceSummary, is_state: bool) -> Table<'_> {
     let peaks = &summary.peaks;
     let event = |row: usize| peaks[row].number().map_or_else(|| "start".to_owned(), format_count);
@@ -45,7 +45,7 @@ pub(crate) fn peaks_table(summary: &DeviceSummary, is_state: bool) -> Table<'_> 
         ]);
     }
     columns.push(
-        Column::shown_alone("what it counts", false, |row| meaning(peaks[row].metric).to_owned()).cut().optional(),
+        Column::shown_alone("counted bytes", false, |row| meaning(peaks[row].metric).to_owned()).cut().optional(),
     );
     Table::new(peaks.len(), columns)
 }

@@ -17,7 +17,7 @@ pub(crate) fn usage_error(error: &clap::Error) -> String {
     what.join(" ").replace(" tip: ", "; tip: ")
 }
 
-/// Returns whether `line` suggests an option whose spelling is not similar to the unknown one.
+/// Returns whether `line` suggests an option that is not spelt like the unknown one.
 fn is_far_fetched(line: &str, error: &clap::Error) -> bool {
     use clap::error::{ContextKind, ContextValue};
     let text = |kind: ContextKind| match error.get(kind) {

@@ -30,7 +30,7 @@ fn info_says_what_is_in_a_recording() {
               counts     2 steps, 16 events, 6 allocs, 4 frees, 2 segments
               baseline   4 KiB requested before the first event
 
-              total           peak  of device  at event  step  phase            end  what it counts
+              total           peak  of device  at event  step  phase            end  counted bytes
               requested  20.98 KiB       0.3%        11     0  optimizer  12.98 KiB  requested by live blocks
               allocated  21.00 KiB       0.3%        11     0  optimizer  13.00 KiB  after rounding
               active     21.00 KiB       0.3%        11     0  optimizer  13.00 KiB  plus awaiting free
@@ -386,7 +386,7 @@ fn between_idle_moments_a_server_leaks_what_its_bursts_keep_throughout() {
         format!("{drop}alloc k{number} 400 < serve.py:12 remember\n")
     };
     let text = answer(server(caches), "growth a.snap --between idle").unwrap();
-    assert!(text.starts_with("No leak: no source line leaves memory in bursts throughout.\n"), "{text}");
+    assert!(text.starts_with("No leak: no source line leaves memory live after every burst.\n"), "{text}");
     let object = json(server(caches), "growth a.snap --between idle --json");
     assert_eq!((&object["between"], &object["steps"]), (&"idle".into(), &19.into()), "{object}");
     let error = answer(trace(), "growth a.snap --between idle").unwrap_err().to_string();

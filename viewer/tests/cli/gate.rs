@@ -62,7 +62,7 @@ fn check_compares_with_a_baseline() {
               4 more groups          16.98 KiB  16.98 KiB         0 B
               total                  16.98 KiB  20.98 KiB   +4.00 KiB
 
-            Next: highwater diff wide.snap step.snap --by scope,op   for all that differs from the baseline
+            Next: highwater diff wide.snap step.snap --by scope,op   for all differences from the baseline
         "#]],
     );
     check(
@@ -80,7 +80,7 @@ fn check_compares_with_a_baseline() {
               4 more groups          16.98 KiB  16.98 KiB         0 B
               total                  16.98 KiB  20.98 KiB   +4.00 KiB
 
-            Next: highwater diff wide.snap step.snap --by scope,op   for all that differs from the baseline
+            Next: highwater diff wide.snap step.snap --by scope,op   for all differences from the baseline
         "#]],
     );
 }

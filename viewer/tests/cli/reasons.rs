@@ -121,7 +121,7 @@ fn explain_shows_what_is_held_but_not_used_again_where_that_was_recorded() {
     let words = answer(trace.clone(), "explain used.snap").unwrap();
     let told = words.split("\n\n").find(|part| part.starts_with("Held")).unwrap_or_else(|| panic!("{words}"));
     expect![[r#"
-        Held at the peak but not used again: 2 KiB (18.2%), temporary 2 KiB. Were all blocks freed after their last use, the peak would be 9 KiB, 2 KiB less, at event 11, step 0, backward.
+        Live at the peak but not used again: 2 KiB (18.2%), temporary 2 KiB. Were all blocks freed after their last use, the peak would be 9 KiB, 2 KiB less, at event 11, step 0, backward.
           category   scope   held   share                blocks
           temporary  head   2 KiB  100.0%  ████████████       1"#]]
     .assert_eq(told);

@@ -52,7 +52,7 @@ fn a_recording_of_uses_says_what_is_held_but_not_used_again() {
     let used = used["events"].as_array().unwrap();
     assert!(used.len() > 50 && used.iter().all(|event| event["kind"] == "used" && event["block"].is_u64()));
     let words = stdout(&highwater(folder.path(), "explain u.snap"));
-    assert!(words.contains("Held at the peak but not used again: "), "{words}");
+    assert!(words.contains("Live at the peak but not used again: "), "{words}");
 }
 
 #[test]

@@ -167,7 +167,7 @@ fn on_another_machine_a_folder_with_the_binary_or_its_debug_file_is_named() {
     let output = highwater(folder.path(), "symbolize step.snap");
     let text = stdout(&output);
     assert!(text.starts_with("0 of 1 frame now known"), "{text}");
-    assert!(text.contains("(not found)") && text.contains("pass --debug-dir with a folder that has it"), "{text}");
+    assert!(text.contains("(not found)") && text.contains("pass --debug-dir with a folder that contains it"), "{text}");
     assert!(text.contains("Nothing was written"), "{text}");
     assert_eq!(output.status.code(), Some(1), "nothing was found");
     assert_eq!(std::fs::read(folder.path().join("step.snap")).unwrap(), before);

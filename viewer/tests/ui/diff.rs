@@ -116,7 +116,7 @@ fn conditions_hold_on_both_sides_and_those_that_mean_nothing_say_so() {
     let mut harness = compared();
     search(&mut harness, "category=temporary");
     assert_eq!(figures(&harness), [("temporary".to_owned(), [400, 700, 300])]);
-    harness.get_by_label("Of it in found blocks: A 400 B, B 700 B, +300 B");
+    harness.get_by_label("In blocks that match the search: A 400 B, B 700 B, +300 B");
     press(&mut harness, Key::Escape);
     run(&mut harness, Command::ClearSearch);
     assert_eq!(figures(&harness).len(), 5);

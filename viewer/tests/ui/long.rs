@@ -280,5 +280,5 @@ fn failed_requests_are_gone_to_in_other_parts() {
     let mut harness = part_of(&trace, 40..60);
     run(&mut harness, Command::NextOom);
     run(&mut harness, Command::NextOom);
-    assert_eq!(harness.state().current().unwrap().moment().0.number(), Some(5), "after the last comes the first");
+    assert_eq!(harness.state().current().unwrap().moment().0.number(), Some(5), "wraps around at the end");
 }

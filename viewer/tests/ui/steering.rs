@@ -132,7 +132,7 @@ fn requests_that_failed_are_led_to_and_the_programs_regions_have_a_lane() {
     let text = "alloc a 100\noom 500\nalloc b 100\nmark here\noom 700\nfree a";
     let mut harness = harness(Some(trace_from_text(text).unwrap()));
     run(&mut harness, Command::FitAll);
-    // From the peak to the next; after the last comes the first.
+    // From the peak to the next; wraps around at the end.
     for (modifiers, expected) in
         [(Modifiers::NONE, 5), (Modifiers::NONE, 2), (Modifiers::SHIFT, 5), (Modifiers::SHIFT, 2)]
     {

@@ -41,7 +41,7 @@ impl Default for Share {
 pub struct BlockOverride {
     /// Whether the block is never allocated.
     pub is_removed: bool,
-    /// The event right after which the block is freed, if earlier than in the recording.
+    /// The event after which the block is freed, if earlier than in the recording.
     pub ends_after: EventId,
     /// The fraction of the block's bytes that is requested.
     pub share: Share,

@@ -1,4 +1,4 @@
-//! The device of a replay, which responds like the recorded device or like a device of a given size.
+//! The device of a replay. Responds like the recorded device, or like a device of a given size.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,7 @@ pub(super) fn has_room(address: u64, bytes: u64, page: u64) -> bool {
     address.checked_add(bytes).is_some_and(|end| end.checked_add(margin).is_some())
 }
 
-/// A call that an allocator made to its device.
+/// A call of the allocator to its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
     /// A segment was reserved.
@@ -98,7 +98,7 @@ struct Books {
     /// Blocks awaiting free by their event, and vice versa.
     waiting: HashMap<u64, u64>,
     event_of: HashMap<u64, u64>,
-    /// Completed events whose blocks have not been logged yet.
+    /// Completed events whose blocks have not been added to the output yet.
     come: HashMap<u64, u64>,
 }
 
@@ -108,7 +108,7 @@ impl ReplayDriver {
         Self { page, ..Self::new(None, total, addresses_from, true) }
     }
 
-    /// Creates a device of `total` bytes, of which `bound` can be reserved. `None` means unlimited.
+    /// Creates a device of `total` bytes, of which the allocator can reserve `bound`. `None` means unlimited.
     pub(super) fn of_size(bound: Option<u64>, total: Option<u64>, addresses_from: u64) -> Self {
         Self::new(bound, total, addresses_from, false)
     }
@@ -177,7 +177,7 @@ impl ReplayDriver {
         }
     }
 
-    /// Sets the block for which the next event is recorded.
+    /// Sets the block that the next event belongs to.
     pub(super) fn freeing(&self, block: u64) {
         self.books().freeing = block;
     }

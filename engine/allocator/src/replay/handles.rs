@@ -7,8 +7,8 @@ use crate::Block;
 /// Marks a key that has no live block.
 const NOWHERE: u32 = u32::MAX;
 
-/// Blocks by key, each with the index of its allocator. Takes four bytes for each of the first keys, which are the rows
-/// of a trace, plus the handles of the live blocks.
+/// Blocks by key, each with the index of its allocator. Takes four bytes for each key below the number of rows in the
+/// trace, plus the handles of the live blocks.
 #[derive(Debug)]
 pub(super) struct Handles {
     places: Vec<u32>,

@@ -81,8 +81,8 @@ pub struct Plan<'a> {
     pub overrides: Option<&'a [BlockOverride]>,
     /// The releases that the program must have requested: [`ReplayOutcome::cache_flushes`] of the unchanged replay.
     pub cache_flushes: &'a [u64],
-    /// Bytes that were available to the allocator during the recording, if known. The allocator itself must have made
-    /// the releases before a request that exceeded them.
+    /// Bytes that were available to the allocator during the recording; `None` if unknown. Releases before a request
+    /// that exceeds this amount must have been made by the allocator itself.
     pub recorded_capacity: Option<u64>,
     /// Whether blocks live at the start are allocated again instead of restored at their recorded addresses, as needed
     /// for settings under which their addresses would differ.
@@ -90,7 +90,7 @@ pub struct Plan<'a> {
     /// The order in which the device returns addresses, with [`DeviceModel::Modelled`] and a recording that starts
     /// before its first segment. If `None`, each address is above all previous ones.
     pub addresses: Option<AddressOrder>,
-    /// The failed request at which the replay ends. If `None`, the replay runs to the end of the recording.
+    /// The failed request at which the replay ends; `None` to replay to the end of the recording.
     pub target: Option<Target>,
 }
 
@@ -138,7 +138,7 @@ pub struct FailedReplayRequest {
 pub struct Replay {
     /// The replayed trace of the device, with the steps, phases and marks of the recording.
     pub trace: Trace,
-    /// The recorded event that each event of `trace` comes from, in non-decreasing order.
+    /// For each event of `trace`, the recorded event that caused it, in non-decreasing order.
     pub source: Vec<EventId>,
     /// What the replay shows, other than its events.
     pub outcome: ReplayOutcome,

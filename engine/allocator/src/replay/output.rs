@@ -1,4 +1,5 @@
-//! Creates the events of a replay, either as a trace with the recorded event that each event comes from, or one by one.
+//! Creates the events of a replay, either one by one or as a trace. In the second case, stores the recorded event
+//! behind each.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -25,9 +26,9 @@ pub(super) struct PoolAndStream {
 
 /// The destination of a replay's events.
 pub(super) enum Sink {
-    /// Builds a trace, with the recorded event that each of its events comes from.
+    /// Builds a trace. For each of its events, stores the recorded event that caused it.
     Trace { builder: Box<TraceBuilder>, source: Vec<EventId> },
-    /// Keeps the events until they are taken.
+    /// Stores the events until they are taken.
     Events(Vec<Event>),
 }
 
@@ -38,7 +39,7 @@ pub(super) struct Output<'a> {
     sink: Sink,
     /// The recorded keys of the blocks of `trace`, by row. If empty, the rows are the keys.
     keys: &'a [u64],
-    /// The recorded event that the last event so far comes from.
+    /// The recorded event that caused the last event.
     pub(super) last_source: At,
     /// The segments currently reserved, by address.
     segments: HashMap<u64, PoolAndStream>,
@@ -64,12 +65,12 @@ impl<'a> Output<'a> {
         Self { next_key: trace.blocks.len() as u64, ..Self::new(trace, plan, sink) }
     }
 
-    /// Keeps the events until they are taken.
+    /// Returns an output that stores the events until they are taken.
     pub(super) fn events((trace, keys): (&'a Trace, &'a [u64]), plan: &'a Plan<'a>) -> Self {
         Self { keys, ..Self::new(trace, plan, Sink::Events(Vec::new())) }
     }
 
-    /// The events that were created but not taken yet; `None` if a trace is built.
+    /// The created events that have not been taken; `None` if a trace is built.
     pub(super) fn made(&mut self) -> Option<&mut Vec<Event>> {
         match &mut self.sink {
             Sink::Trace { .. } => None,
@@ -162,7 +163,7 @@ impl<'a> Output<'a> {
         self.take(at, &Event { time_ns: at.time_ns, device, stack: at.stack, what });
     }
 
-    /// Adds the event of a driver call that the allocator made for `home` while handling event `at`.
+    /// Adds the event of a driver call that the allocator made for `home` during event `at`.
     pub(super) fn call(&mut self, at: At, call: Call, home: PoolAndStream) {
         let stack = at.stack;
         match call {
@@ -274,8 +275,7 @@ impl<'a> Output<'a> {
         builder.add_attribute(Attribute { owner, name: names.0, value: names.1 });
     }
 
-    /// Returns the trace, and the recorded event that each event comes from. The trace is empty if the events were
-    /// kept.
+    /// Returns the trace (empty if events were stored instead), and the recorded event that caused each of its events.
     pub(super) fn finish(self) -> (Trace, Vec<EventId>) {
         let Sink::Trace { mut builder, source } = self.sink else { return Default::default() };
         let place = |event: EventId| match event.index() {

@@ -1,4 +1,4 @@
-//! The input of a replay, which consists of the recorded events and calls, and of the requests derived from them.
+//! The input of a replay: the recorded events and driver calls, and the requests derived from them.
 
 use highwater_recorder::StreamId;
 use highwater_recorder::snapshots::event::What;
@@ -12,22 +12,22 @@ use super::start::Private;
 /// The position of an event in the recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct At {
-    /// The number of replayed events before this one.
+    /// The number of replayed events before this event.
     pub(super) number: u64,
     pub(super) time_ns: u64,
     pub(super) stack: StackId,
 }
 
-/// An event in the form in which it was recorded.
+/// An event as recorded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recorded {
     pub(super) at: At,
     pub(super) what: What,
     /// The effect in the recording.
     pub(super) done: Transition,
-    /// The block in use whose free is missing, as shown by this event, which allocates its key again.
+    /// The block in use whose free event is missing. This event shows that, because it allocates the block's key again.
     pub(super) former: Option<u64>,
-    /// For a requested free, the index of the event that completes it, or [`UNKNOWN`].
+    /// The index of the event that completes a requested free, or [`UNKNOWN`].
     pub(super) completion: u64,
     /// The private pool of a block or segment.
     pub(super) private: Private,
@@ -35,10 +35,10 @@ pub(super) struct Recorded {
     pub(super) change: BlockOverride,
 }
 
-/// The completion of a block whose completing event is not known yet when its free is requested.
+/// The completion of a requested free whose completing event is not known yet.
 pub(super) const UNKNOWN: u64 = u64::MAX;
 
-/// A recorded call that is not yet assigned to a request.
+/// A recorded driver call that has not been assigned to a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
     pub(super) call: Call,

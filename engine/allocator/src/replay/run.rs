@@ -36,13 +36,14 @@ pub(super) struct Run<'a> {
     pub(super) pending: Vec<Pending>,
     /// The number of pending calls that release memory.
     pub(super) pending_releases: usize,
-    /// The block whose free was requested by the previous event. The next event shows whether it awaits free.
+    /// The block whose free was requested by the previous event. The next event shows whether another stream still uses
+    /// it.
     pub(super) freed: Option<Freed>,
     /// The queues of blocks awaiting free, each with the completion of its last block.
     queues: BTreeSet<(u64, usize)>,
-    /// The queues of blocks awaiting free whose completion is not known yet.
+    /// The queues of freed blocks that another stream uses and whose completion is not known yet.
     unknown: HashMap<u64, usize>,
-    /// Blocks to be freed after their last use, by event.
+    /// Blocks to free after their last use, each with the event of that use.
     pub(super) endings: Vec<(u64, u64)>,
     pub(super) next_ending: usize,
     log: Vec<Call>,
@@ -93,13 +94,13 @@ impl ReplayOutcome {
 /// Facts that the list of assumptions depends on and that are known only after the replay.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Guesses {
-    /// Runs of releases assumed to be the allocator's own.
+    /// Number of sequences of releases that are assumed to be the allocator's own.
     pub(super) own_releases: u64,
     /// Runs of releases assumed to be requested by the program, without proof.
     pub(super) unknown_releases: u64,
     /// Garbage collections by a limit that is not recorded.
     pub(super) collections: u64,
-    /// Whether a request failed whose stream is not recorded.
+    /// Whether a request failed and its stream is not recorded.
     pub(super) stream_is_guessed: bool,
     /// Requests larger than any device memory.
     pub(super) impossible: u64,
@@ -321,7 +322,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Returns the blocks that are freed earlier than recorded, each with the event after which it is freed.
+/// Returns the blocks that are freed earlier than recorded, each with the event that precedes its free.
 pub(super) fn endings(trace: &Trace, plan: &Plan<'_>) -> Vec<(u64, u64)> {
     if plan.overrides.is_none() {
         return Vec::new();

@@ -71,8 +71,8 @@ fn truth(value: &str) -> &'static str {
     if value.eq_ignore_ascii_case("true") || value == "1" { "True" } else { "False" }
 }
 
-/// Splits a text into its settings, so that one invalid setting does not hide the others. Returns `None` if the
-/// brackets do not match.
+/// Splits a text into separate settings, so that an invalid setting does not prevent the parsing of the others. Returns
+/// `None` if the brackets do not match.
 fn config_of_parts(text: &str) -> Option<Vec<String>> {
     let mut parts = Vec::new();
     let (mut depth, mut part) = (0_u32, String::new());

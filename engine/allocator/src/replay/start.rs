@@ -1,4 +1,4 @@
-//! Collects the segments and blocks from before the recording, with which a replay starts.
+//! Collects the segments and blocks that existed before the recording, from which a replay starts.
 
 use std::collections::BTreeMap;
 
@@ -96,8 +96,8 @@ fn baseline_blocks(trace: &Trace, plan: &Plan<'_>) -> Vec<BlockId> {
     of_device.filter(|row| !plan.block_override(BlockId(*row)).is_removed).map(BlockId).collect()
 }
 
-/// Returns the segments and mapped runs from before the recording, by address, except those too close to the end of the
-/// address space for pages of `page` bytes. The age of these segments is not recorded.
+/// Returns the segments and mapped ranges that existed before the recording, by address. Omits those too close to the
+/// end of the address space for pages of `page` bytes. The age of these segments is not recorded.
 fn baseline_segments(trace: &Trace, device: DeviceId, page: u64) -> Vec<(Range, SegmentRole, Private)> {
     let segments = &trace.segments;
     let count = segments.alloc.partition_point(|alloc| !alloc.is_some());

@@ -69,13 +69,13 @@ impl<'a> Stream<'a> {
         (Self { run, start: Some((begun, restored)), live, last: None }, facts, state)
     }
 
-    /// The replayed events that were not taken yet, in order.
+    /// Returns the replayed events since the last call, in order.
     pub fn events(&mut self) -> &mut Vec<Event> {
         self.run.output.made().expect("the stream did not keep its events")
     }
 
-    /// Replays the next recorded event, given its index and the change to the block that it allocates, which cannot be
-    /// freed earlier. Breaks if a request fails at which the replay ends.
+    /// Replays the next recorded event, given its index and the change to the block that it allocates. This block
+    /// cannot be freed earlier. Breaks at a failed request at which the replay ends.
     pub fn take(&mut self, number: u64, event: &Event, change: BlockOverride) -> ControlFlow<()> {
         let at = At { number, time_ns: event.time_ns, stack: event.stack };
         self.begin(at);
@@ -95,7 +95,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Replays an event, with the change to its block, if it belongs to the replayed device.
+    /// Replays an event, with the change to its block, if the event belongs to the replayed device.
     fn step(&mut self, at: At, event: &Event, change: Option<BlockOverride>) {
         let done = if change.is_some() { self.live.transition(&event.what) } else { Transition::Nothing };
         let former = match (done, event.what) {

@@ -244,7 +244,7 @@ impl Run<'_> {
         self.clear_pending();
     }
 
-    /// Allocates a block, given as recorded and with its stack, and stores its handle for the free.
+    /// Allocates a block as recorded, with its stack, and stores its handle for the free.
     fn ask(&mut self, recorded: (&Alloc, StackId), request: &Request) {
         match self.serve(request) {
             Ok(block) => {
@@ -343,7 +343,7 @@ impl Run<'_> {
         }
     }
 
-    /// Handles pending releases without a request, if the recording reserved nothing in the meantime.
+    /// Handles pending releases that belong to no request, if the recording reserved nothing after them.
     fn resolve_lone_releases(&mut self, event: At) {
         if self.pending_releases == self.pending.len() {
             self.resolve_releases(event);
@@ -370,7 +370,7 @@ impl Run<'_> {
         true
     }
 
-    /// Frees a block that is freed in the recording, unless it was freed already.
+    /// Frees a block that is freed in the recording, unless it has already been freed.
     fn free_now(&mut self, event: At, block: u64, is_requested: bool) {
         let Some((handle, pool)) = self.handles.take(block) else { return };
         if is_requested {
@@ -380,7 +380,7 @@ impl Run<'_> {
         self.output.free_completed(event, block);
     }
 
-    /// Frees the blocks whose last use was `event`, if the plan frees blocks after their last use.
+    /// Frees the blocks whose last use was `event`, if the replay frees blocks after their last use.
     fn end_used(&mut self, event: At) {
         while let Some((after, block)) = self.endings.get(self.next_ending).copied()
             && after <= event.number

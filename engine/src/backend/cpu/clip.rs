@@ -31,7 +31,7 @@ fn largest(one: f64, other: f64) -> f64 {
     Real::largest(one, other)
 }
 
-/// Reduces `value` over all elements, in parts that depend only on the number of elements.
+/// Reduces `value` over all elements. Divides the elements into parts that depend only on their number.
 fn fold<T: Float>(
     input: View<'_>,
     value: impl Fn(T) -> f64 + Sync,

@@ -28,7 +28,8 @@ pub(crate) fn copy(out: View<'_>, input: View<'_>) -> Result<()> {
     with_bytes!(out.dtype, T => convert(out, input, &|(value,): (T,)| value))
 }
 
-/// Copies the elements of `input` to `out`, if they are not there already.
+/// Copies the elements of `input` to `out`; does nothing if `input` is `None`, because the elements are already in
+/// `out`.
 pub(super) fn copy_if(out: View<'_>, input: Option<View<'_>>) -> Result<()> {
     input.map_or(Ok(()), |input| copy(out, input))
 }
@@ -69,7 +70,7 @@ pub(super) fn convert<I: Pod + Send + Sync, O: Pod + Send + Sync>(
 /// a trait object, because otherwise the code of loops and threads would be compiled for every function and type.
 type Row<'a, T, const N: usize> = dyn Fn(&mut [T], [usize; N], usize) + Sync + 'a;
 
-/// Calls `row(output, offsets, stride)` for each innermost loop, with its output elements at distance `stride`. Loops
+/// Calls `row(output, offsets, stride)` for each innermost loop. Its output elements are `stride` elements apart. Loops
 /// run on several threads if the output is contiguous or consists of disjoint parts.
 fn run<T: Send, const N: usize>(memory: &mut [T], nest: &Nest<N>, row: &Row<'_, T, N>) {
     let elements = nest.elements();

@@ -122,7 +122,7 @@ impl Size {
             });
             return;
         }
-        /// Number of positions whose sums are accumulated at a time, so that memory is read line by line.
+        /// Number of positions whose sums are accumulated together, so that memory is read in whole cache lines.
         const PLACES: usize = 256;
         out.par_chunks_mut(self.places.max(1)).enumerate().for_each(|(example, out)| {
             out.par_chunks_mut(PLACES).enumerate().for_each(|(part, out)| {

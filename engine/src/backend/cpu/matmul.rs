@@ -78,7 +78,7 @@ fn matmul_as<T: Product>(out: View<'_>, left: View<'_>, right: View<'_>, scale: 
     Ok(())
 }
 
-/// A matrix in part of a slice, with the strides of its rows and columns.
+/// A matrix within a slice, with the strides of its rows and columns in elements.
 #[derive(Clone, Copy)]
 pub(super) struct Matrix<'a, R> {
     pub(super) numbers: &'a [R],
@@ -86,7 +86,7 @@ pub(super) struct Matrix<'a, R> {
 }
 
 impl<R> Matrix<'_, R> {
-    /// Returns the transpose.
+    /// Returns the transposed view, without copying elements.
     pub(super) fn transposed(mut self) -> Self {
         self.strides.swap(0, 1);
         self

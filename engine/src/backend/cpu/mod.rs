@@ -1,4 +1,4 @@
-//! The CPU backend, with loops over host memory, which is the reference for other devices.
+//! The CPU backend: loops over host memory. The reference for other devices.
 //!
 //! Work is split among threads into parts that depend only on sizes, and partial sums are added in order, so results do
 //! not depend on the number of threads. The last digits may differ between kinds of processors, whose matrix products

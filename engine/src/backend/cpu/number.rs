@@ -113,11 +113,11 @@ real!(f64, Self::exp, Self::tanh, libm::erf);
 
 /// A floating-point element type. Kernels load elements, compute in [`Float::Real`], and store the results.
 pub(crate) trait Float: Pod + Send + Sync + 'static {
-    /// The type in which arithmetic on the elements is done.
+    /// The type used for arithmetic on the elements.
     type Real: Real + Float<Real = Self::Real>;
     /// Converts to the type of arithmetic.
     fn load(self) -> Self::Real;
-    /// Rounds to the nearest element.
+    /// Converts back to the element type, rounding to nearest.
     fn store(value: Self::Real) -> Self;
 }
 

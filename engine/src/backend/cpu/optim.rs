@@ -99,7 +99,8 @@ impl<'a, G: Float> Gradients<'a, G> {
         Ok(Self { memory: grad.storage.read::<G>(op)?, nest: Nest::new([parameter.layout, grad.layout]) })
     }
 
-    /// Calls `element(place, gradient)` for `count` elements from `start` on, where `place` counts from `start`.
+    /// Calls `element(place, gradient)` for `count` elements, beginning with element `start`. `place` counts from
+    /// `start`.
     pub(super) fn each(&self, start: usize, count: usize, mut element: impl FnMut(usize, G)) {
         let stride = self.nest.inner_strides()[1];
         let mut done = 0;

@@ -217,8 +217,8 @@ fn within(start: isize, length: usize, size: usize) -> impl Iterator<Item = (usi
 }
 
 impl Window {
-    /// Returns the top left pixel, `[y, x]`, of the window at `place`. Coordinates are negative above and left of the
-    /// image.
+    /// Returns the top left pixel, `[y, x]`, of the window at `place`. Coordinates above or left of the image are
+    /// negative.
     fn corner(&self, place: usize) -> [isize; 2] {
         let place = [place / self.places[1], place % self.places[1]];
         [0, 1].map(|axis| (place[axis] * self.stride[axis]) as isize - self.padding[axis] as isize)
@@ -230,8 +230,8 @@ impl Window {
         [0, 1].map(|axis| corner[axis].checked_add_unsigned(within[axis]).and_then(|at| usize::try_from(at).ok()))
     }
 
-    /// Returns the divisor of a mean, which is the number of the window's pixels within the image, optionally including
-    /// padding. The part of the last window past the padding is never counted.
+    /// Returns the divisor of a mean: the number of the window's pixels within the image, optionally including padding.
+    /// Never counts the part of the last window beyond the padding.
     fn divisor(&self, corner: [isize; 2], size: [usize; 2], counts_padding: bool) -> f64 {
         let counted = [0, 1].map(|axis| {
             let (start, padding) = (corner[axis], if counts_padding { self.padding[axis] as isize } else { 0 });

@@ -54,7 +54,7 @@ fn trailing(layout: &Layout, axes: usize) -> Layout {
     (0..axes).fold(*layout, |layout, _| layout.select(0, 0))
 }
 
-/// Sums all elements of the loops in parts, which keeps the rounding error small and allows several threads.
+/// Sums all elements of the loops in parts, which limits the rounding error and allows several threads.
 fn sum_all<T: Float>(values: &[T], nest: &Nest<1>) -> T::Real {
     let stride = nest.inner_strides()[0];
     let sum_part = |start: usize| {
@@ -75,7 +75,7 @@ fn sum_all<T: Float>(values: &[T], nest: &Nest<1>) -> T::Real {
     parts.into_iter().fold(T::Real::ZERO, |total, part| total + part)
 }
 
-/// Sums if the innermost kept axis is contiguous in the input, by adding whole rows.
+/// Sums by adding whole rows, for inputs whose innermost kept axis is contiguous.
 fn sum_columns<T: Float>(
     memory: &mut [T],
     values: &[T],

@@ -70,7 +70,7 @@ fn total<R: Real>(lanes: [R; LANES]) -> R {
     total
 }
 
-/// Reduces the elements in lanes, where each lane has every n-th element.
+/// Reduces the elements in lanes, each of which has every n-th element.
 #[inline(always)]
 fn by_lanes<T: Float>(row: &[T], start: T::Real, add: impl Fn(T::Real, T) -> T::Real) -> [T::Real; LANES] {
     let mut lanes = [start; LANES];
@@ -125,7 +125,7 @@ wide! {
         }
     }
 
-    /// Returns the sum.
+    /// Returns the sum of a row's elements, accumulated in lanes.
     pub(super) fn sum[T: Float](row: &[T]) -> T::Real {
         total(by_lanes(row, T::Real::ZERO, |sum, x| sum + x.load()))
     }

@@ -7,7 +7,8 @@
 /// 1.5 · 2²³. Adding it to a number rounds the number to an integer, which is then in the lowest bits.
 const ROUND: f32 = 12_582_912.0;
 
-/// ln 2 as the sum of a part with few bits, whose product with a small integer is exact, and the remainder.
+/// ln 2 as a sum of two parts. The first has few bits, so that its product with a small integer is exact; the second is
+/// the remainder.
 const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
 
 /// Evaluates a polynomial, given its coefficients from the highest power down.

@@ -49,8 +49,8 @@ pub(crate) fn fold_add(image: View<'_>, columns: View<'_>, window: Window) -> Re
 /// The mapping between elements of columns and pixels of the image.
 struct Columns {
     window: Window,
-    /// The number of rows of the columns, which is one per kernel element of each channel; the number of output
-    /// positions per row; and the strides of rows and positions.
+    /// The number of rows of the columns (one per kernel element of each channel), the number of output positions per
+    /// row, and the strides of rows and positions.
     rows: usize,
     places: usize,
     down: usize,
@@ -85,8 +85,8 @@ impl Columns {
         (ELEMENTS_PER_TASK / self.places.max(1)).max(1)
     }
 
-    /// Calls `run(places, y)` for each run of positions in one line of the output, where `y` is the corresponding line
-    /// of the image, or `None` in the padding.
+    /// Calls `run(places, y)` for each range of positions in one line of the output. `y` is the corresponding line of
+    /// the image, or `None` in the padding.
     fn runs(&self, row: usize, mut run: impl FnMut(Range<usize>, Option<usize>)) {
         let Window { kernel, stride, padding, dilation, places: [_, width], first } = self.window;
         let i = row / kernel[1] % kernel[0] * dilation[0];
@@ -107,7 +107,7 @@ impl Columns {
         x.checked_sub(padding[1]).filter(|&x| x < self.size[1])
     }
 
-    /// Returns the part of a run that is not in the padding, for a horizontal stride of 1.
+    /// Returns the part of a range of positions that is outside the padding, for a horizontal stride of 1.
     fn inside(&self, row: usize, run: &Range<usize>) -> Range<usize> {
         let j = row % self.window.kernel[1] * self.window.dilation[1];
         let (padding, width) = (self.window.padding[1], self.window.places[1]);

@@ -20,7 +20,8 @@ pub(crate) fn clear(out: View<'_>, condition: View<'_>, wanted: bool) -> Result<
     set(out, condition, !wanted, None)
 }
 
-/// Sets the elements where `condition` is `wanted` to those of `source`, or to 0, which has all bits 0 in every type.
+/// Sets the elements where `condition` is `wanted` to those of `source`, or to 0 without a source. The bits of 0 are
+/// all 0 in every type.
 fn set(out: View<'_>, condition: View<'_>, wanted: bool, source: Option<View<'_>>) -> Result<()> {
     let truths = condition.storage.read::<u8>(OP)?;
     let nest = Nest::new([out.layout, condition.layout, source.unwrap_or(out).layout]);

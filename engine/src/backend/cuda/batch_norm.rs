@@ -13,7 +13,7 @@ const OP: &str = "batch_norm";
 
 /// Minimum size in bytes of lines that are read one by one.
 const MIN_LINE_BYTES: u64 = 32;
-/// Size of a piece in bytes, which should stay in a multiprocessor's cache between the two passes over the piece.
+/// Size of a piece in bytes. A piece should stay in the cache of a multiprocessor between the two passes over it.
 const PIECE_BYTES: u64 = 32 << 10;
 /// Minimum number of elements in a piece.
 const PIECE_NUMBERS: u64 = 1024;
@@ -109,7 +109,7 @@ impl Cut {
         }
     }
 
-    /// Adds the pieces to a launch, with the grid that combines those of each channel.
+    /// Adds the pieces to a launch that combines the pieces of each channel, and sets its grid.
     fn end<'a>(&self, launch: Launch<'a>, size: Size) -> Launch<'a> {
         let words @ [parts, columns, ..] = self.words(size);
         let rows = Rows::new(&launch.queue, [size.channels, parts * columns], DType::F32);
@@ -225,7 +225,7 @@ struct Slopes<'a> {
 }
 
 impl<'a> Slopes<'a> {
-    /// Sums the gradients of pieces for `end`, or adds those of whole channels to weight and bias.
+    /// Sums the gradients of pieces. For whole channels, adds the sums to weight and bias; otherwise, `end` does so.
     fn sum(&self, launch: Launch<'a>, outs: [Option<View<'a>>; 2]) -> Result<()> {
         let (name, launch) = match self.cut {
             Cut::Lines { .. } => ("slopes_of_lines", launch.write_if(outs[0])?.write_if(outs[1])?),
@@ -237,7 +237,7 @@ impl<'a> Slopes<'a> {
         launch.grid(self.cut.grid(self.size)).run(FILE, name)
     }
 
-    /// Combines the sums of pieces, and adds them to weight and bias, or writes means.
+    /// Combines the sums of pieces, and adds them to weight and bias, or writes their means.
     fn end(&self, launch: Launch<'a>, outs: [Option<View<'a>>; 2], means: u64) -> Result<()> {
         let launch = launch.write_if(outs[0])?.write_if(outs[1])?.with(means);
         let room = launch.queue.workspace().0;

@@ -49,7 +49,7 @@ impl Buckets {
         self.address
     }
 
-    /// Splits `things` additions, in order, into parts that fit into the memory.
+    /// Splits the additions `0..things`, in order, into parts whose buckets fit into the memory.
     pub(super) fn parts(&self, things: u64) -> impl Iterator<Item = Part> + use<> {
         let room = self.room;
         (0..things.div_ceil(room)).map(move |part| {

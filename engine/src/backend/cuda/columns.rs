@@ -23,14 +23,14 @@ pub(super) struct Columns {
     pub(super) size: [u64; 2],
     /// Whether each thread processes 16 bytes at a time.
     pub(super) is_wide: bool,
-    /// Number of parts into which the rows are divided, whose sums are combined by a second kernel.
+    /// Number of parts into which the rows are divided. A second kernel combines the sums of the parts.
     pub(super) parts: u64,
     tiles: u64,
 }
 
 impl Columns {
-    /// Divides a matrix of `[rows, columns]` elements, with space for `sums` partial sums of each kind. `is_aligned`
-    /// states that rows begin at multiples of 16 bytes.
+    /// Divides a matrix of `[rows, columns]` elements, with space for `sums` partial sums of each kind. `is_aligned` is
+    /// whether rows begin at multiples of 16 bytes.
     pub(super) fn new(queue: &Queue<'_>, size: [u64; 2], dtype: DType, is_aligned: bool, sums: u64) -> Self {
         let pack = (WIDE_BYTES / dtype.size()) as u64;
         let is_wide = size[1].is_multiple_of(pack) && is_aligned;

@@ -6,7 +6,7 @@ use crate::backend::{Comparison, View};
 
 const FILE: &str = "compare";
 
-/// Returns the relations of two numbers for which a comparison holds, in the encoding of compare.cu.
+/// Returns the relations between two numbers for which a comparison is true, in the encoding of compare.cu.
 fn wanted(comparison: Comparison) -> u32 {
     const LESS: u32 = 1;
     const EQUAL: u32 = 2;

@@ -1,4 +1,4 @@
-//! Launches of kernels, with their arguments, the memory referred to by the arguments, and the grid.
+//! Launches of kernels: their arguments, the memory that the arguments refer to, and the grid.
 #![expect(unsafe_code, reason = "starts kernels, which read and write device memory by addresses")]
 
 use bytemuck::Pod;
@@ -92,7 +92,7 @@ pub(super) struct Queue<'a> {
 }
 
 impl<'a> Queue<'a> {
-    /// Returns the stream on which `device` currently runs operations.
+    /// Returns the current stream of `device` on this thread.
     pub(super) fn of(device: &'a Device, op: &'static str) -> Result<Self> {
         let gpu = device.gpu().ok_or(Error::NotOnHost { op })?;
         Ok(Self { gpu, stream: device.stream().0, workspace: device.workspace() })
@@ -109,7 +109,7 @@ impl<'a> Queue<'a> {
         self.gpu
     }
 
-    /// Returns a row of blocks for `elements` elements, of which a thread processes `each` at a time.
+    /// Returns a one-dimensional grid for `elements` elements. Each thread processes `each` elements at a time.
     pub(super) fn over(&self, elements: usize, each: u64) -> Grid {
         self.gpu.grid_over(elements as u64, each)
     }
@@ -134,7 +134,7 @@ impl<'a> Queue<'a> {
     }
 }
 
-/// A launch that is being prepared, with arguments in the order in which the kernel declares them. Their memory is lent
+/// A launch in preparation, with arguments in the order in which the kernel declares them. Their memory is borrowed
 /// until the launch is submitted.
 pub(super) struct Launch<'a> {
     /// The stream that the kernel is submitted to.
@@ -142,11 +142,11 @@ pub(super) struct Launch<'a> {
     op: &'static str,
     types: Types,
     arguments: Arguments,
-    /// The grid, which has one block unless a method changes it.
+    /// The grid: one block unless a method changes it.
     pub(super) grid: Grid,
-    /// The views whose addresses are arguments, in order, with these addresses.
+    /// The views whose addresses are arguments, in order, each with its address.
     operands: Vec<(View<'a>, u64)>,
-    /// The lent memory, and whether it is lent for writing.
+    /// The borrowed memory, and whether it is borrowed for writing.
     lent: Vec<(&'a Storage, bool, Lent<'a>)>,
 }
 
@@ -224,8 +224,8 @@ impl<'a> Launch<'a> {
         }
     }
 
-    /// Adds the address of a view that the kernel reads. If there is none, adds that of `written`, whose elements are
-    /// read before they are written.
+    /// Adds the address of a view that the kernel reads. Without a view, adds that of `written`, whose elements the
+    /// kernel reads before writing them.
     pub(super) fn read_or(self, view: Option<View<'a>>, written: View<'a>) -> Result<Self> {
         match view {
             Some(view) => self.read(view),
@@ -276,7 +276,7 @@ impl<'a> Launch<'a> {
         self.operands().all(|(address, _)| address.is_multiple_of(bytes as u64))
     }
 
-    /// Sets a grid for `elements` elements, of which each thread processes `each` at a time.
+    /// Sets a grid for `elements` elements. Each thread processes `each` elements at a time.
     pub(super) fn over(self, elements: usize, each: usize) -> Self {
         let grid = self.queue.over(elements, each as u64);
         self.grid(grid)

@@ -159,8 +159,8 @@ impl Axes {
         }
     }
 
-    /// Returns the order in which an operand's matrices are stored, and the distance between the starts of their rows
-    /// or columns.
+    /// Returns the storage order of an operand's matrices, and the distance between the starts of their rows or
+    /// columns, in elements.
     fn lines(&self, operand: usize) -> Option<(Order, usize)> {
         let [rows, columns] = self.matrix(operand);
         let (down, right) = (rows.strides[operand], columns.strides[operand]);

@@ -26,7 +26,7 @@ pub(super) enum Operand<'a> {
     Read(View<'a>),
     /// Memory that is written, and may be read.
     Written(View<'a>),
-    /// The memory of an earlier operand, by its index.
+    /// The memory of an earlier operand. Contains the index of that operand.
     Same(usize),
     /// The tensor lacks this operand.
     Absent,
@@ -66,7 +66,7 @@ pub(super) enum Common<'a> {
     Read(View<'a>),
     /// A number that any block may write.
     Written(View<'a>),
-    /// The workspace, to which each block writes a double. The kernel adds these to this number.
+    /// The workspace, into which each block writes a double, and the number to which a kernel adds these.
     Parts(Kernel, View<'a>),
 }
 
@@ -93,7 +93,7 @@ pub(super) fn chunks(elements: usize) -> u64 {
     elements.div_ceil(CHUNK) as u64
 }
 
-/// Runs `work` on all `parts`, in as few launches as the arguments permit.
+/// Runs `work` on all `parts`, in as few launches as the space for arguments permits.
 pub(super) fn launch(queue: &Queue<'_>, work: &Work<'_>, parts: &[Part<'_>]) -> Result<()> {
     let operands = parts.first().map_or(0, |part| part.operands.len());
     // As `tensors_in` of multi_tensor.cuh counts them.
@@ -159,7 +159,7 @@ struct Left {
 }
 
 impl Left {
-    /// Adds all partial results to `total`, after which the workspace is free.
+    /// Adds all partial results to `total`. The workspace is free afterwards.
     fn gather(&mut self, queue: &Queue<'_>, end: Kernel, total: u64) -> Result<()> {
         if self.blocks == 0 {
             return Ok(());
@@ -187,7 +187,7 @@ impl<'a> Tensors<'a> {
         self.parts.push(part);
     }
 
-    /// Borrows the tensors' memory, which stays borrowed as long as the result is kept.
+    /// Borrows the memory of the tensors. It stays borrowed until the result is dropped.
     fn lend(&self, op: &'static str) -> Result<Lendings<'a>> {
         let mut lendings = Lendings::new();
         let operands = || self.parts.iter().flat_map(|part| &part.operands);

@@ -13,8 +13,8 @@ use crate::{DType, Error, Result};
 pub(super) struct Step<'a> {
     /// Name of the operation, for errors.
     pub(super) op: &'static str,
-    /// The file of the kernels, and their names, first for many tensors in one launch, then for a gradient of any
-    /// layout.
+    /// The source file of the kernels, and their names: first the kernel for many tensors in one launch, then the
+    /// kernel for a gradient of any layout.
     pub(super) file: &'static str,
     pub(super) kernels: [&'static str; 2],
     /// Size in bytes of the table of tensors that the first kernel reads.

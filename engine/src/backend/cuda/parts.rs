@@ -6,7 +6,7 @@ use highwater_kernels::Grid;
 use super::launch::{Launch, Queue};
 use super::rows::Rows;
 
-/// Number of blocks whose work takes one block less time than starting a second kernel.
+/// Number of blocks below which a second kernel takes longer to start than it saves.
 const NOT_WORTH_A_KERNEL: u32 = 8;
 
 /// The blocks of a reduction.
@@ -17,7 +17,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Returns the blocks for the work of `wanted` blocks, each of which writes `numbers` doubles.
+    /// Returns at most `wanted` blocks, each of which writes `numbers` doubles to the workspace.
     pub(super) fn new(queue: &Queue<'_>, wanted: Grid, numbers: u64) -> Self {
         let blocks = if wanted.blocks[0] <= NOT_WORTH_A_KERNEL { 1 } else { wanted.blocks[0] };
         Self::with_room(queue, blocks, numbers)
@@ -29,8 +29,8 @@ impl Parts {
         Self { blocks: wanted.min(most).max(1), address }
     }
 
-    /// Returns the blocks for a reduction over rows that a kernel processes anyway. There are as many as that kernel
-    /// has, if the workspace is large enough.
+    /// Returns the blocks for a reduction over rows that a kernel processes anyway. Their number is that of the
+    /// kernel's blocks, if the workspace is large enough.
     pub(super) fn of_rows(queue: &Queue<'_>, rows: &Rows) -> Self {
         Self::with_room(queue, rows.grid().blocks[0], 1)
     }

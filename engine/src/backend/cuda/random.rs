@@ -8,7 +8,7 @@ use crate::{DType, Result};
 
 const FILE: &str = "random";
 
-/// Number of elements that one thread draws at once.
+/// Number of random elements that one thread generates at a time.
 const GROUP: usize = 4;
 
 /// Returns a probability as an integer bound. Of 2²⁴ equally probable values, those below the bound are chosen.
@@ -30,7 +30,8 @@ pub(crate) fn dropout(out: View<'_>, input: Option<View<'_>>, share: f64, draw: 
     groups(launch, out, draw).with(bound(share)).with(1.0 / (1.0 - share)).run(FILE, "dropout")
 }
 
-/// Uses a thread for each group of elements, which are moved together if they are aligned.
+/// Uses one thread for each group of elements. The elements of a group are read and written together if they are
+/// aligned.
 fn groups<'a>(launch: Launch<'a>, out: View<'_>, draw: Draw) -> Launch<'a> {
     let elements = out.layout.elements();
     let is_packed = launch.is_aligned(GROUP * out.dtype.size());

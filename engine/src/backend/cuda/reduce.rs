@@ -120,7 +120,7 @@ impl Sum<'_> {
         self.add_parts(parts, sums, kept)
     }
 
-    /// Sums if the innermost axis in memory is kept. That axis is `column`, which is not in `kept`.
+    /// Sums if the innermost axis in memory is kept. This axis is `column`, and is not contained in `kept`.
     fn over_columns(&self, kept: &[usize], summed: &[usize], column: usize) -> Result<()> {
         let [out, input] = self.layouts;
         let times = Nest::new([&only(out, kept), &only(input, kept)]);
@@ -158,8 +158,7 @@ impl Sum<'_> {
         (WIDE_BYTES / self.input.dtype.size()) as u64
     }
 
-    /// Returns the number of parts into which sums are divided, which is as large as useful if the workspace is large
-    /// enough.
+    /// Returns the number of parts into which sums are divided: as many as useful, if the workspace is large enough.
     fn parts(&self, sums: u64, blocks_per_part: u64, useful: u64) -> u64 {
         let real_bytes = self.input.dtype.statistics().size() as u64;
         (BLOCKS / blocks_per_part).min(useful).min(self.workspace.1 / (sums * real_bytes)).max(1)
@@ -172,7 +171,7 @@ impl Sum<'_> {
         Launch::new(OP, self.input)?.write(self.out)?.with(workspace).read(self.input)
     }
 
-    /// Adds the parts to the output. `order` has the axes by which the sums of a part are indexed.
+    /// Adds the sums of the parts to the output. `order` contains the axes by which the sums of a part are indexed.
     fn add_parts(&self, parts: u64, sums: u64, order: &[usize]) -> Result<()> {
         if parts == 1 {
             return Ok(());

@@ -35,9 +35,9 @@ impl Rows {
         Self::shared(queue.gpu().processors(), size, dtype.size() as u64)
     }
 
-    /// Returns `rows` rows of `width` elements of `bytes` bytes, for a device of `processors` multiprocessors. Short
-    /// rows are processed by some lanes of a warp. Long rows are processed by a block, as are shorter rows if there
-    /// would otherwise be too few blocks.
+    /// Returns the division of `rows` rows of `width` elements of `bytes` bytes, for a device with `processors`
+    /// multiprocessors. Short rows are processed by some lanes of a warp. Long rows are processed by a block, as are
+    /// shorter rows if there would otherwise be too few blocks.
     fn shared(processors: u32, [rows, width]: [u64; 2], bytes: u64) -> Self {
         let threads = u64::from(THREADS);
         let packs = (width * bytes).div_ceil(16);
@@ -55,14 +55,14 @@ impl Rows {
         Grid::row(self.blocks)
     }
 
-    /// Returns the number of lanes that share a row, which may be those of part of a warp or of a block.
+    /// Returns the number of lanes that share a row: part of a warp, or a block.
     pub(super) fn lanes(&self) -> u32 {
         self.lanes
     }
 }
 
 impl Launch<'_> {
-    /// Adds the number of rows, their length, and the number of lanes per row, with a grid for them.
+    /// Adds the number of rows, their length, and the number of lanes per row to a launch, and sets its grid.
     pub(super) fn rows(self, rows: Rows) -> Self {
         self.with(rows.count).with(rows.width).with(rows.lanes).grid(rows.grid())
     }
@@ -74,8 +74,8 @@ impl Launch<'_> {
     }
 }
 
-/// Returns the input of a kernel that writes `out`, if it is contiguous. Otherwise copies it to `out`, and returns
-/// `None`.
+/// Returns the contiguous input of a kernel that writes `out`. If `input` is not contiguous, copies it to `out`, and
+/// returns `None`.
 pub(super) fn in_order<'a>(out: View<'_>, input: Option<View<'a>>) -> Result<Option<View<'a>>> {
     match input {
         Some(input) if !input.layout.is_contiguous() => copy(out, input).map(|()| None),

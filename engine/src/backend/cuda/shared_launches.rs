@@ -31,7 +31,8 @@ pub(crate) fn run_all(calls: &[Call<'_>]) -> Result<()> {
     launches.iter().try_for_each(|(work, parts)| multi_tensor::launch(&queue, work, parts))
 }
 
-/// Returns the part of a call that it shares with other calls, and its own part; `None` if it needs a separate launch.
+/// Returns the properties that a call must have in common with other calls of a launch, and its own arguments; `None`
+/// if it needs a separate launch.
 fn shared(call: Call<'_>) -> Result<Option<(Work<'_>, Part<'_>)>> {
     Ok(match call {
         Call::Unary(out, function, input) => unary(out, function, input),
@@ -53,7 +54,7 @@ fn shared(call: Call<'_>) -> Result<Option<(Work<'_>, Part<'_>)>> {
     })
 }
 
-/// Returns the part of a launch of a kernel of multi_tensor.cu, if all operands are contiguous.
+/// Returns the arguments of a call for a kernel of multi_tensor.cu, if all operands are contiguous.
 fn part<'a, const N: usize>(
     name: &'static str,
     numbers: [f64; 2],

@@ -80,7 +80,7 @@ impl<const N: usize> Together<N> {
         [self.places(), self.elements(), u64::from(self.across) | u64::from(self.is_across) << 32]
     }
 
-    /// Adds the description to a launch, with a grid for it.
+    /// Adds the description to a launch, and sets its grid.
     fn add<'a>(&self, launch: Launch<'a>) -> Launch<'a> {
         launch
             .words(&self.shape_words())
@@ -89,7 +89,7 @@ impl<const N: usize> Together<N> {
             .grid(self.grid())
     }
 
-    /// Adds the parts to a launch that combines them, where the lanes of a warp share an element.
+    /// Adds the parts to a launch that combines them. The lanes of a warp share an element.
     fn add_parts<'a>(&self, launch: Launch<'a>) -> Launch<'a> {
         let launch = launch.with(self.parts_at).with(self.parts).words(&self.shape_words());
         launch.words(&nest_words(&self.outer)).over(self.outer.elements() * 32, 1)

@@ -1,4 +1,4 @@
-//! The library that `highwater run` preloads into a program. All code is in `highwater-inject`, whose functions this
-//! library exports under the same names.
+//! The library that `highwater run` preloads into a program. Exports the functions of `highwater-inject`, which
+//! contains all code, under the same names.
 
 extern crate highwater_inject as _;

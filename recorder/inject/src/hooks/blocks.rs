@@ -1,4 +1,4 @@
-//! Hooks for memory that has an address from the start, which may belong to devices, their pools, or the host.
+//! Hooks for allocations that have an address from the start: memory of devices, of memory pools, and of the host.
 #![expect(unsafe_code, reason = "functions that C calls")]
 
 use std::ffi::{c_uint, c_void};
@@ -21,7 +21,7 @@ fn stream_of(hook: &Hook, stream: u64) -> u64 {
     if stream == 0 && hook.is_per_thread { STREAM_PER_THREAD } else { stream }
 }
 
-/// Records a stream-ordered allocation. During stream capture, nothing is allocated yet.
+/// Records a stream-ordered allocation, except during stream capture, where no memory is allocated yet.
 fn asked_in_order(hook: &Hook, bytes: usize, stream: u64, answered: Answered, address: *const u64) -> Answer {
     let stream = stream_of(hook, stream);
     if Driver::of(answered.function).is_capturing(stream) {

@@ -14,7 +14,7 @@ use crate::record::{self, Answered};
 /// The primary context of each device.
 static PRIMARY: Mutex<BTreeMap<c_int, u64>> = Mutex::new(BTreeMap::new());
 
-/// Handles the release of a primary context, which ends with its last reference or when it is reset.
+/// Handles the release of a primary context. The context ends with its last reference, or when it is reset.
 fn context_released(device: c_int, answered: Answered, is_reset: bool) -> Answer {
     if answered.answer == SUCCESS {
         let has_ended = is_reset || Driver::of(answered.function).has_primary_context(device) == Some(false);

@@ -20,8 +20,8 @@ fn flushed(name: &CStr, theirs: &AtomicPtr<std::ffi::c_void>) -> Function {
 
 // SAFETY: each function leaves the stack and the registers of arguments as its caller left them when it jumps to the C
 // library's function of the same name, which is never unloaded.
-/// Declares functions that flush the recording and then jump to the C library's functions with their callers'
-/// registers. They therefore accept any arguments, such as the variable number of arguments of `execl`. None takes
+/// Declares functions that flush the recording and then jump to the C library's functions, with the registers of the
+/// caller unchanged. The functions therefore accept any arguments, such as the variable arguments of `execl`, except
 /// floating-point numbers.
 macro_rules! endings {
     ($($name:ident = $text:literal),* $(,)?) => {$(

@@ -13,9 +13,10 @@ pub(crate) struct Hook {
     pub(crate) name: &'static CStr,
     /// Name that programs pass to `cuGetProcAddress`.
     pub(crate) short: &'static str,
-    /// CUDA version from which `cuGetProcAddress` returns this function for the short name, such as 11020 for 11.2.
+    /// CUDA version from which `cuGetProcAddress` returns this function for the unversioned name, such as 11020 for
+    /// 11.2.
     pub(crate) since: i32,
-    /// Whether stream 0 means the thread's own default stream.
+    /// Whether stream 0 is the thread's own default stream (per-thread default stream).
     pub(crate) is_per_thread: bool,
     ours: AtomicPtr<c_void>,
     theirs: AtomicPtr<c_void>,
@@ -110,7 +111,7 @@ macro_rules! hooks {
 
 pub(crate) use hooks;
 
-/// Returns the value at `place`, or the default if `place` is null.
+/// Returns the value at `place`; the default value if `place` is null.
 ///
 /// # Safety
 /// `place` is null or readable.

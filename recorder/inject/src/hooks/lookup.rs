@@ -31,7 +31,7 @@ fn of_version(short: &str, version: i32, is_per_thread: bool) -> Option<&'static
     newest(is_per_thread).or_else(|| newest(false))
 }
 
-/// Replaces the function that the driver has written to `place` with the hook for it, if there is one.
+/// Replaces the driver function stored at `place` by its hook, if there is a hook.
 fn swap(symbol: *const c_char, place: *mut Function, version: c_int, flags: c_ulonglong, is_per_thread: bool) {
     if symbol.is_null() || place.is_null() {
         return;
@@ -78,8 +78,8 @@ struct Choice {
     asked: Dlsym,
 }
 
-/// Returns the hook for a driver function of this name if the library behind `handle` has one, otherwise the real
-/// `dlsym`.
+/// Returns the hook for a driver function of this name if the library behind `handle` contains the function; otherwise
+/// the result of the real `dlsym`.
 extern "C" fn choose(handle: *mut c_void, name: *const c_char) -> Choice {
     let asked = loader::real_dlsym();
     let passed_on = Choice { answer: std::ptr::null_mut(), asked };

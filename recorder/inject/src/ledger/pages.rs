@@ -24,7 +24,7 @@ struct Physical {
 pub(crate) struct Released {
     handle: u64,
     piece: u64,
-    /// The allocation, if the release removed its last reference.
+    /// The allocation, if the release removed the last reference.
     ended: Option<Physical>,
 }
 
@@ -40,7 +40,8 @@ pub(crate) struct Pages {
 }
 
 impl Physical {
-    /// Ends the block at its current address, and begins another at `place`, or at an artificial address if `None`.
+    /// Ends the block at its current address, and begins another at `place`; at an artificial address if `place` is
+    /// `None`.
     fn move_to(&mut self, counters: &mut Counters, place: Option<u64>, send: SendChange<'_>) {
         send(Change::Ends(self.allocation));
         self.is_placed = place.is_some();

@@ -1,4 +1,4 @@
-//! Assigns small ids to stream handles, in the order in which they are first seen.
+//! Assigns small ids to stream handles, in order of first use.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use highwater_recorder::StreamId;
 
 use crate::abi::{STREAM_LEGACY, STREAM_PER_THREAD};
 
-/// Maximum number of streams with their own id. All further streams share the next id.
+/// Maximum number of streams with distinct ids. All further streams share one id.
 const MOST: usize = 1 << 16;
 
 /// The ids of streams. 0 is the default stream.

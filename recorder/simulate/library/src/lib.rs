@@ -1,4 +1,4 @@
-//! The library that `highwater simulate` loads into a program. All code is in `highwater-simulate`, whose functions
-//! this library exports under the same names.
+//! The library that `highwater simulate` loads into a program. Exports the functions of `highwater-simulate`, which
+//! contains all code, under the same names.
 
 extern crate highwater_simulate as _;

@@ -1,4 +1,4 @@
-//! CUPTI, which reports that nothing can be traced, so that PyTorch's profiler continues without the device.
+//! CUPTI. Reports that tracing is unsupported, so that PyTorch's profiler continues without the device.
 #![cfg_attr(not(test), expect(unsafe_code, reason = "exports functions under NVIDIA's names"))]
 
 use std::ffi::{c_char, c_int};

@@ -10,7 +10,7 @@ use super::workspace::{sizes_zero, unknown_workspace};
 use crate::abi::{INVALID_VALUE, Out, SUCCESS, answer, functions, give, succeeds};
 use crate::notes::{Kind, note};
 
-/// Bytes of compressed matrices, by the address of the descriptor, which is in the caller's memory.
+/// Sizes of compressed matrices in bytes, by the address of the descriptor, which is in the caller's memory.
 static COMPRESSED: LazyLock<Mutex<HashMap<usize, usize>>> = LazyLock::new(Mutex::default);
 
 /// Bytes of a compressed matrix, which has half of the elements, and two bits for the position of each.

@@ -1,4 +1,4 @@
-//! NCCL collectives of several ranks, of which one is simulated. The other ranks are assumed to send the same values.
+//! NCCL collectives of several ranks, only one of which is simulated. The others are assumed to send the same values.
 #![expect(unsafe_code, reason = "exports functions under NVIDIA's names")]
 
 use std::cell::RefCell;
@@ -31,7 +31,7 @@ struct Splits {
 
 static SPLITS: LazyLock<Mutex<Splits>> = LazyLock::new(Mutex::default);
 
-/// The color of a rank that belongs to no group.
+/// The color of a rank that is in no group.
 const NO_COLOR: c_int = -1;
 
 fn of(communicator: usize) -> Option<Communicator> {
@@ -73,8 +73,8 @@ fn copy(to: usize, from: usize, bytes: usize) {
     }
 }
 
-/// Several broadcasts in one group, of which this rank sends one and receives the others, which is an all-gather of
-/// pieces of different sizes.
+/// Several broadcasts in one group, of which this rank sends one and receives the others: an all-gather of pieces of
+/// different sizes.
 #[derive(Default)]
 struct Group {
     depth: usize,
@@ -137,8 +137,8 @@ functions! {
         drop(splits);
         create(out, ranks, rank)
     }
-    /// Announces a group of `ranks` ranks, in which this rank is `rank`. It applies to the next split of a
-    /// communicator, or, if `color` is not -1, to each split with this color. NCCL itself would query the other ranks.
+    /// Sets the group of the next communicator split: `ranks` ranks, with this process as `rank`. If `color` is not -1,
+    /// applies to every split with this color. NCCL itself would query the other ranks.
     fn highwater_simulate_split(color: c_int, ranks: c_int, rank: c_int) {
         let mut splits = SPLITS.lock().unwrap_or_else(PoisonError::into_inner);
         if color == NO_COLOR {

@@ -1,4 +1,4 @@
-//! NVML, which a program opens as `libnvidia-ml.so.1`. The devices have no links and no processes.
+//! NVML, which programs open as `libnvidia-ml.so.1`. The devices have no links and no processes.
 //!
 //! PyTorch calls NVML for the message of an out-of-memory error, and for links between devices. It cannot count devices
 //! with it and queries the runtime instead, since `CUDA_VISIBLE_DEVICES` names devices of another machine.

@@ -41,7 +41,7 @@ functions! {
     }
     fn cudaFreeHost, cuMemFreeHost(address: usize) { free(address, Kind::Pinned) }
 
-    /// Allocates managed memory on the host, where host and device may write to it. It is not counted as used.
+    /// Allocates managed memory on the host, where host and device may write to it. Does not count as device memory.
     fn cudaMallocManaged, cuMemAllocManaged(address: Out<'_, usize>, bytes: usize) {
         allocate(address, bytes, Kind::Managed)
     }

@@ -106,7 +106,7 @@ impl Memory {
 
 pub(crate) use blocks::{allocate, free};
 
-/// Returns whether an address belongs to device memory, which has no contents.
+/// Returns whether an address is in device memory, which has no contents.
 fn is_on_device(address: usize) -> bool {
     memory().range_of(address).is_some_and(|range| range.kind == Kind::Device)
 }

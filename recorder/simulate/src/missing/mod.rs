@@ -31,7 +31,7 @@ const PREFIXES: [&str; 13] = [
     "cufile",
 ];
 
-/// Functions that are taken from the real libraries because they need no device, such as cuDNN's descriptors, which are
+/// Functions taken from the real libraries because they need no device, such as cuDNN's descriptors, which are
 /// structures on the host.
 const REAL: [&str; 24] = [
     "cudnnCreateTensorDescriptor",
@@ -98,7 +98,7 @@ fn imported(path: &Path) -> Result<Vec<String>, String> {
     Ok(undefined.filter_map(|symbol| symbol.name().ok().filter(|name| is_nvidias(name)).map(str::to_owned)).collect())
 }
 
-/// Loads a library that defines `names`, the first of which has number `first`.
+/// Loads a library that defines `names`, numbered from `first`.
 fn load(names: &[String], first: u32) -> Result<(), String> {
     // SAFETY: the name ends with a zero.
     let descriptor = unsafe { libc::memfd_create(c"highwater-missing".as_ptr(), libc::MFD_CLOEXEC) };

@@ -51,7 +51,7 @@ impl UnwindTables {
         Self { modules: Vec::new(), changes: Changes::default(), context: UnwindContext::new() }
     }
 
-    /// Returns the loader's counters from when this was read.
+    /// Returns the loader's counters as of the time when these tables were read.
     pub(super) fn changes(&self) -> Changes {
         self.changes
     }

@@ -71,7 +71,7 @@ mod aarch64 {
     /// Maximum number of outermost frames that a walk may miss, since program and thread start have no frame record.
     pub(in crate::stack::platform) const OUTERMOST_MISSED: usize = 2;
 
-    /// A single rule for all addresses.
+    /// A table with a single rule, which applies to all addresses.
     #[derive(Clone, Copy)]
     pub(in crate::stack::platform) struct Rules;
 

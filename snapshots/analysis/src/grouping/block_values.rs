@@ -1,4 +1,4 @@
-//! The value of a grouping key for each block of a recording, as a small integer, by which the app colours blocks.
+//! The value of a grouping key for each block of a recording, as a small integer. The app colours blocks by it.
 
 use hashbrown::HashMap;
 use rayon::prelude::*;
@@ -28,7 +28,7 @@ pub struct BlockValues<'a> {
     value_of: Vec<u32>,
 }
 
-/// The values of a run of blocks, in order of appearance.
+/// The values of consecutive blocks, in order of first appearance.
 #[derive(Default)]
 struct RunValues {
     value_of: Vec<u32>,
@@ -60,7 +60,8 @@ impl RunValues {
 }
 
 impl<'a> BlockValues<'a> {
-    /// Finds the values of `key`, in one parallel pass over the blocks and one over their distinct values.
+    /// Determines the value of `key` for every block, in parallel passes over the blocks and over their distinct
+    /// values.
     pub fn of(trace: &'a Trace, key: GroupKey) -> Self {
         let rows: Vec<BlockId> = trace.blocks.ids().collect();
         let of_run = |lookups: &mut Lookups<'_>, ids: &[BlockId]| RunValues::of(lookups, key, ids);
@@ -107,7 +108,7 @@ impl<'a> BlockValues<'a> {
         Some(word).filter(|word| !word.is_empty())
     }
 
-    /// Returns the label of a value, which is that of a group of blocks with this value.
+    /// Returns the label of a value, which is also the label of the group of blocks with this value.
     pub fn label(&self, value: usize) -> String {
         self.encoder.label(self.key, self.codes[value])
     }

@@ -23,9 +23,9 @@ pub struct Group {
     pub blocks: u64,
     /// The part of the bytes that is free in segments.
     pub free_bytes: u64,
-    /// The call stack, if it is one of the keys.
+    /// The call stack, if the blocks are grouped by stack.
     pub stack: StackId,
-    /// If identical modules are combined into this group, the key values of each; empty otherwise.
+    /// The key values of each of the identical modules combined into this group; empty if none were combined.
     pub members: Vec<Vec<String>>,
 }
 
@@ -82,7 +82,7 @@ impl Row {
     }
 }
 
-/// Groups `blocks`, largest group first. Counts requested bytes for `Requested`, else rounded bytes.
+/// Groups `blocks`, largest group first. Counts requested bytes for `Requested`, otherwise rounded bytes.
 pub(crate) fn rows(
     coder: &mut KeyEncoder<'_>,
     trace: &Trace,
@@ -118,7 +118,7 @@ pub(crate) fn rows(
 }
 
 impl Breakdown {
-    /// Groups `blocks` by the keys of `grouping`. Counts requested bytes if `metric` is `Requested`, else rounded
+    /// Groups `blocks` by the keys of `grouping`. Counts requested bytes if `metric` is `Requested`, otherwise rounded
     /// bytes.
     pub fn of(trace: &Trace, metric: Metric, blocks: &[BlockId], grouping: &Grouping<'_>) -> Self {
         let mut coder = KeyEncoder::new(trace);

@@ -8,8 +8,7 @@ use super::filter::QUOTED_COMMA;
 /// Maximum number of values in one term; more would be unreadable.
 pub(crate) const MAX_VALUES: usize = 16;
 
-/// Returns a value as written in conditions, in quotes if it contains special characters; `None` if that is not
-/// possible.
+/// Returns a value as written in conditions, quoted if it contains special characters; `None` if that is impossible.
 pub(crate) fn quoted(text: &str) -> Option<String> {
     if text.contains(['"', QUOTED_COMMA]) {
         return None;
@@ -18,8 +17,8 @@ pub(crate) fn quoted(text: &str) -> Option<String> {
     Some(if text.chars().all(is_plain) { text.to_owned() } else { format!("\"{text}\"") })
 }
 
-/// Returns the condition that `key` equals `text`. If the text contains double quotes and cannot be written, returns
-/// the condition that `key` contains the longest part without quotes. `None` if nothing remains to search for.
+/// Returns the condition that `key` equals `text`. If `text` contains double quotes, returns the condition that `key`
+/// contains its longest part without quotes; `None` if that part is empty.
 pub fn equals(key: &str, text: &str) -> Option<String> {
     if let Some(text) = quoted(text) {
         return Some(format!("{key}={text}"));
@@ -35,9 +34,9 @@ pub(crate) fn any_of<'a>(start: &str, texts: impl ExactSizeIterator<Item = &'a s
     Some(format!("{start}{}", texts.map(quoted).collect::<Option<Vec<String>>>()?.join(",")))
 }
 
-/// The condition for blocks with these `values` of `keys`, as shown in a group; for a group of identical modules,
+/// Returns the condition for the blocks of a group, whose `keys` have these `values`. For a group of identical modules,
 /// `members` contains the values of each module. A line of code matches every stack that contains it. `None` without
-/// keys, or if a value cannot be expressed.
+/// keys, or if a value cannot be written.
 pub fn of_group(keys: &[GroupKey], values: &[String], members: &[Vec<String>]) -> Option<String> {
     let term = |(at, (key, value)): (usize, (&GroupKey, &String))| match key {
         GroupKey::Scope if !members.is_empty() => any_of("scope=", members.iter().map(|values| values[at].as_str())),
@@ -70,7 +69,7 @@ pub(crate) fn of_paths(mut wanted: Vec<String>, others: &[String]) -> Option<Str
     any_of("scope=", wanted.iter().map(String::as_str))
 }
 
-/// Returns the common first parts of all `paths`, which are separated by dots.
+/// Returns the longest common prefix of all `paths`, in whole names between dots.
 fn shared_parts(paths: &[String]) -> String {
     let mut shared: Vec<&str> = paths.first().map(|path| path.split('.').collect()).unwrap_or_default();
     for path in paths {

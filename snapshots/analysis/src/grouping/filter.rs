@@ -44,7 +44,7 @@ struct Term {
     values: Vec<Value>,
 }
 
-/// The dimensions in which a plain word is searched.
+/// The dimensions that a plain word searches.
 const PLAIN: [GroupKey; 4] = [GroupKey::Category, GroupKey::Op, GroupKey::Scope, GroupKey::Stack];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Operator {
     }
 }
 
-/// The operators, longer ones first, so that `>=` is not parsed as `>`.
+/// The operators. Longer ones come first, so that `>=` is not parsed as `>`.
 pub(crate) const OPERATORS: [(&str, Operator); 8] = [
     ("!=", Operator::IsNot),
     ("!~", Operator::ContainsNot),
@@ -191,8 +191,8 @@ pub(crate) fn name_length(term: &str) -> usize {
     term.find(|c: char| !c.is_ascii_alphabetic() && c != '_').unwrap_or(term.len())
 }
 
-/// Returns the text of a term that is a plain word or starts with a quote; `None` if an operator makes the term a
-/// condition.
+/// Returns the text of a term that is a plain word or starts with a quote; `None` if the term has an operator and thus
+/// is a condition.
 fn plain_words(term: &str) -> Option<&str> {
     if let Some(phrase) = term.strip_prefix(QUOTED) {
         return Some(phrase);
@@ -208,8 +208,8 @@ const QUOTED: char = '\u{1e}';
 /// Replaces a comma within double quotes. This character occurs in no name.
 pub(crate) const QUOTED_COMMA: char = '\u{1f}';
 
-/// Splits the text at spaces outside double quotes. Also returns whether every quote is closed, else the last term is
-/// omitted.
+/// Splits the text at spaces outside double quotes. Also returns whether every quote is closed; if not, omits the last
+/// term.
 fn split_terms(text: &str) -> (Vec<String>, bool) {
     let mut terms = vec![String::new()];
     let mut is_quoted = false;
@@ -235,8 +235,8 @@ fn split_terms(text: &str) -> (Vec<String>, bool) {
     (terms, !is_quoted)
 }
 
-/// Returns whether `line` equals `wanted`, which may omit leading folders and the function, as in `train.py:162` for
-/// `/home/me/train.py:162 step`.
+/// Returns whether `line` equals `wanted`, from which leading folders and the function may be missing: `train.py:162`
+/// equals `/home/me/train.py:162 step`.
 fn is_end_of_line(line: &str, wanted: &str) -> bool {
     let is_end =
         |text: &str| text.strip_suffix(wanted).is_some_and(|before| before.is_empty() || before.ends_with(['/', '\\']));
@@ -251,7 +251,7 @@ pub struct BlockFilter<'a> {
     terms: Vec<(&'a Term, Vec<Verdicts>)>,
 }
 
-/// For each value, given as a number, whether it matches.
+/// For each value, by its number, whether the value matches.
 type Verdicts = hashbrown::HashMap<u64, bool>;
 
 impl BlockFilter<'_> {

@@ -1,4 +1,4 @@
-//! Encodes a block's key values as numbers, decodes them to text, and groups all blocks of a device by them.
+//! Encodes key values of blocks as numbers, decodes these to text, and groups all blocks of a device by them.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -24,8 +24,8 @@ const BESIDE: Code = 1 << 100;
 /// Bit that marks the code of the size of a segment in which bytes are free.
 const IN_SEGMENTS: Code = 1 << 101;
 
-/// Returns the code of the value of `key` for bytes outside of blocks, which is the value of their segment or otherwise
-/// their name.
+/// Returns the code of `key` for bytes outside of blocks: the value of their segment, or otherwise the name of this
+/// kind of memory.
 pub(crate) fn code_beside(beside: Beside, key: GroupKey) -> Code {
     match beside.segment().and_then(|segment| (key.dimension().of_segment)(&segment)) {
         Some(bytes) if key == GroupKey::Size => IN_SEGMENTS | Code::from(bytes),
@@ -77,7 +77,7 @@ pub(crate) struct KeyEncoder<'a> {
     lookups: Lookups<'a>,
     /// The code of the frame that represents each stack that was encoded.
     line_of: HashMap<StackId, Code>,
-    /// The lines, stacks, scopes and operations with equal text, found when a value of such a key is first encoded.
+    /// Tables of lines with equal text, and of stacks, scopes and operations with equal text, built when first needed.
     lines: OnceLock<AlikeLines>,
     stacks: OnceLock<StackEquivalence>,
     scopes: OnceLock<AlikeScopes>,

@@ -3,17 +3,17 @@
 use highwater_snapshots::trace::{Block, Trace};
 
 highwater_snapshots::vocabulary!(
-    /// The lifetime of a block, with its name in tables and legends.
+    /// The lifetime of a block, with the name used in tables and legends.
     Lifetime {
         /// Live before the recording and at its end.
         Always = "whole recording",
-        /// Live before the recording, freed in it.
+        /// Live before the recording, and freed during it.
         FreedBaseline = "from before, freed",
         /// Freed in the phase of its allocation.
         Phase = "within a phase",
         /// Freed in a later phase of its step.
         Step = "within a step",
-        /// Freed in a step after that of its allocation.
+        /// Freed in a later step than allocated.
         Steps = "across steps",
         /// Live at the end of the recording.
         Kept = "kept to the end",

@@ -1,4 +1,4 @@
-//! The set of blocks that pass a filter, as one bit per block, with their totals.
+//! The blocks that pass a filter, as a bit set, with their totals.
 
 use rayon::prelude::*;
 
@@ -51,7 +51,7 @@ impl Matches {
         self.words.is_empty()
     }
 
-    /// Whether `block` passes.
+    /// Whether the filter lets `block` pass.
     #[inline]
     pub fn contains(&self, block: BlockId) -> bool {
         let row = block.0 as usize;

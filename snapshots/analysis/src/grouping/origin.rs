@@ -1,4 +1,4 @@
-//! The phase in which a block was allocated, with values for blocks from before the recording and for recordings
+//! Classifies blocks by the phase of their allocation, including blocks from before the recording and from recordings
 //! without phases.
 
 use std::ops::Range;
@@ -9,7 +9,7 @@ use highwater_snapshots::trace::{Block, Trace};
 
 use super::lifetime::step_of;
 
-/// The phase, or period without phases, in which a block was allocated.
+/// The phase in which a block was allocated, or the reason that there is no phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
     /// Before the recording.

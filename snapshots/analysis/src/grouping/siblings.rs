@@ -26,12 +26,12 @@ pub(crate) fn module_at(keys: &[GroupKey]) -> Option<usize> {
 enum Part {
     /// Text around numbers.
     Text(String),
-    /// At least one number, in order.
+    /// One or more numbers, in order.
     Numbers(Vec<u64>),
 }
 
 impl Part {
-    /// Splits a path into its parts. Digits with a leading zero, such as `01`, are text rather than a number.
+    /// Splits a path into its names. Digits with a leading zero, such as `01`, are text rather than a number.
     fn all_of(path: &str) -> Vec<Self> {
         let mut parts = Vec::new();
         for run in path.as_bytes().chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit()) {

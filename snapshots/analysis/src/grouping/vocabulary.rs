@@ -42,7 +42,7 @@ const RUN: usize = 1 << 16;
 /// Bytes and number of blocks.
 type Sum = (u64, u64);
 
-/// The sums of blocks by their value, given as a number.
+/// The sums of blocks by value, with values as numbers.
 type Sums = hashbrown::HashMap<u64, Sum>;
 
 fn add(sum: &mut Sum, more: Sum) {
@@ -93,7 +93,7 @@ impl Vocabulary {
         Self { words: dimensions.iter().zip(&sums).map(words).collect() }
     }
 
-    /// Returns the values of a key, largest first; for stacks, their frames.
+    /// Returns the values of a key, largest first. For stacks, returns the frames.
     pub(crate) fn words(&self, dimension: &Dimension) -> &[Word] {
         let is_stack = matches!(dimension.values, Values::Stack);
         let name = if is_stack { GroupKey::Frame.name() } else { dimension.name };

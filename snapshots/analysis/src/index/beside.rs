@@ -16,7 +16,7 @@ use crate::metric::Metric;
 pub enum Beside {
     /// The whole memory use that the driver reports. Used if it is less than the reserved bytes and cannot be split.
     LessThanReserved,
-    /// Free in segments of this kind; `None` if the recorded segments are inconsistent with the totals.
+    /// Free memory in segments of this kind; `None` if the recorded segments are inconsistent with the totals.
     Free(Option<SegmentKind>),
     /// Memory in use on the device outside of the allocator.
     Outside,
@@ -25,16 +25,16 @@ pub enum Beside {
 /// The properties by which segments are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentKind {
-    /// The pool.
+    /// The pool of the segments.
     pub pool: BlockPool,
-    /// The stream.
+    /// The stream of the segments.
     pub stream: StreamId,
     /// The size of the segment; for an expandable segment, its mapped bytes.
     pub bytes: u64,
 }
 
 impl Beside {
-    /// The name, in parentheses to distinguish it from names of blocks.
+    /// The name of this kind of memory. Parentheses distinguish it from names of blocks.
     pub const fn name(self) -> &'static str {
         match self {
             Self::LessThanReserved => "(less than reserved)",
@@ -67,9 +67,9 @@ pub(crate) struct SegmentValues {
     pub(crate) step: Option<u32>,
 }
 
-/// Returns the bytes of `metric` outside of blocks after `position` events, and whether blocks account for the rest,
-/// which is not the case if the driver reports less than the reserved bytes. Empty for metrics that are sums over
-/// blocks.
+/// Returns the bytes of `metric` outside of blocks after `position` events; empty for metrics that are sums over
+/// blocks. The boolean is whether blocks account for the rest, which is false if the driver reports less than the
+/// reserved bytes.
 pub fn non_block_bytes(
     trace: &Trace,
     (series, live): (&Series, &LiveIndex),
@@ -96,7 +96,7 @@ pub fn non_block_bytes(
     (true, beside)
 }
 
-/// Returns the free bytes in each kind of segment. A block whose free was not recorded counts as used.
+/// Returns the free bytes in each kind of segment. Blocks without a recorded free count as used.
 fn free_by_segment(trace: &Trace, series: &Series, live: &LiveIndex, position: usize) -> BTreeMap<SegmentKind, u64> {
     let index = AddressIndex::build(trace, series.device());
     let map = AddressMap::at(trace, &index, live, series, position);

@@ -31,16 +31,16 @@ impl Capacity {
     }
 }
 
-/// Returns whether a limit below the device's memory, such as one set by `set_per_process_memory_fraction`, caused the
-/// failure of `request` on `device`, which is the case if the driver had enough free memory.
+/// Returns whether `request` failed on `device` because of a limit below the device's memory, such as one set by
+/// `set_per_process_memory_fraction`. This is the case if the driver had enough free memory.
 pub fn is_limited(trace: &Trace, device: DeviceId, request: &Oom) -> bool {
     let rules = AllocRules::of(trace.device_facts(device));
     let is_caching = trace.allocator(device) == Allocator::Caching;
     is_caching && rules.from_driver(rules.round(request.requested)) <= request.device_free
 }
 
-/// Returns the bytes that an allocator has obtained from its device: reserved memory, or the bytes of its blocks if it
-/// does not use segments.
+/// Returns the bytes that an allocator has obtained from its device: reserved memory, or the bytes of blocks if the
+/// allocator has no segments.
 pub fn obtained(totals: Totals) -> u64 {
     totals.reserved.max(totals.active)
 }

@@ -19,7 +19,7 @@ pub const NO_GROUP: u32 = u32::MAX;
 /// The group of every row of the trace's blocks, or [`NO_GROUP`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grouped {
-    /// The group of each block, by row; rows past the end belong to no group.
+    /// The group of each block, by row. Rows past the end belong to no group.
     pub group_of: Vec<u32>,
     /// Number of groups.
     pub groups: usize,
@@ -37,8 +37,8 @@ impl Grouped {
 /// the state before the first event.
 pub type Counterfactual = Extreme<Option<EventId>>;
 
-/// Computes, for each of `columns`, the peak of `metric` on `device` without each of its groups. Blocks for which
-/// `is_gone` is true are excluded in all cases.
+/// Computes the peak of `metric` on `device` without each group of each of `columns`. Blocks for which `is_gone` is
+/// true are always excluded. If `metric` is not a sum over blocks, uses `active` instead.
 ///
 /// If `metric` is not a sum over blocks, `active` is used.
 pub(crate) fn peaks_without(
@@ -80,7 +80,7 @@ struct Pass<'a, F> {
     metric: Metric,
     total: u64,
     columns: Vec<Column<'a>>,
-    /// States whose totals no later state has exceeded, with their totals in non-increasing order.
+    /// States with totals that no later state exceeds, ordered by event. Their totals never increase.
     unexceeded: Vec<(u32, u64)>,
     is_gone: F,
 }
@@ -96,7 +96,7 @@ struct Column<'a> {
 struct Row {
     /// Bytes of the group's live blocks.
     live: u64,
-    /// The first state at which the group has these bytes.
+    /// The first state in which the group has these bytes.
     since: u32,
     /// The largest total without the group over all earlier states, and the first state that reaches it.
     best: Extreme,

@@ -65,29 +65,29 @@ impl StepActivity {
     }
 }
 
-/// The spans of `trace` in order, without steps in which other devices have events and `device` has none. Spans outside
-/// of steps are included.
+/// Returns the spans of `trace` in order, without the steps in which only other devices have events. Includes spans
+/// outside of steps.
 pub(crate) fn device_spans(trace: &Trace, device: DeviceId) -> Vec<Span> {
     let spans = trace.spans.rows();
     let steps = StepActivity::of(spans.iter().map(|span| (span.step, activity_in(trace, device, span))));
     spans.iter().filter(|span| steps.is_of_device(span.step)).copied().collect()
 }
 
-/// A range of events in one step and phase, or a part of such a range, with the activity of a device in it.
+/// A range of events in one step and phase, or part of one, with the activity of a device in this range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ActiveSpan {
     /// The step; `None` outside of steps.
     pub step: Option<u32>,
-    /// The phase.
+    /// The phase of the program in these events.
     pub phase: Phase,
     /// The indices of its events.
     pub events: Range<u64>,
-    /// The activity of the device in it.
+    /// The activity of the device in these events.
     pub activity: Activity,
 }
 
-/// Returns the spans of `trace` in order, including those in which only other devices are active, with event indices in
-/// the whole recording.
+/// Returns the spans of `trace` in order, with event indices of the whole recording. Includes spans in which only other
+/// devices are active.
 pub(crate) fn active_spans(trace: &Trace, device: DeviceId) -> Vec<ActiveSpan> {
     let span = |span: &Span| ActiveSpan {
         step: span.step,

@@ -10,8 +10,8 @@ use highwater_snapshots::yielding::tick;
 /// Number of children per node, chosen as one cache line of ends.
 const FAN_OUT: usize = 16;
 
-/// A pyramid over the blocks' ends. The lowest level has the maximum of each group of 16 blocks, and each further level
-/// that of each group of 16 nodes.
+/// A pyramid over the events that end blocks. The lowest level has the maximum of each group of 16 blocks, and each
+/// higher level the maximum of each group of 16 nodes.
 ///
 /// The pyramid takes a fifteenth of the memory of the column that it indexes, whose rows are its leaves.
 #[derive(Clone, Debug)]

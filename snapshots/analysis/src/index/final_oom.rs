@@ -68,7 +68,7 @@ impl Recovery {
     }
 }
 
-/// Returns the failed request with which `trace` ends, if it failed on `device`.
+/// Returns the failed request at the end of `trace`, if it failed on `device`.
 pub fn final_oom_on(trace: &Trace, device: DeviceId) -> Option<EventId> {
     final_oom(trace).filter(|event| trace.events.device[event.0 as usize] == device)
 }

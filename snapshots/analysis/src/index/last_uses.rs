@@ -17,10 +17,10 @@ use super::final_oom::final_oom;
 pub struct LastUses<'a> {
     trace: &'a Trace,
     device: DeviceId,
-    /// Blocks that are never freed count as idle if they are not used from this event on, which is the first event of
-    /// the last step followed by another one.
+    /// The first event of the last step that is followed by another step. A block that is never freed counts as idle if
+    /// no event from this one on uses it.
     kept_until: Option<EventId>,
-    /// The failed request with which the recording ends. The exception frees blocks that would have been used.
+    /// The failed request at the end of the recording. Its exception frees blocks that would have been used later.
     failed: Option<EventId>,
 }
 
@@ -37,7 +37,7 @@ impl<'a> LastUses<'a> {
     }
 
     /// Returns the event after which a block is idle: [`EventId::NONE`] for a baseline block that is never used; `None`
-    /// if it is not known to be idle.
+    /// if the block cannot be shown to be idle.
     pub fn end(&self, row: usize) -> Option<EventId> {
         let blocks = &self.trace.blocks;
         let (last_use, alloc) = (blocks.last_use[row], blocks.alloc[row]);

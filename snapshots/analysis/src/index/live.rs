@@ -32,13 +32,13 @@ impl LiveIndex {
         Self { device, live, active }
     }
 
-    /// The device.
+    /// The device whose blocks are indexed.
     pub fn device(&self) -> DeviceId {
         self.device
     }
 
-    /// Returns the blocks that count towards `metric` after events `0..position`, in block order; the active blocks if
-    /// the metric is not a sum over blocks.
+    /// Returns the blocks that count towards `metric` after events `0..position`, in block order. If the metric is not
+    /// a sum over blocks, returns the active blocks.
     pub fn before_position(&self, trace: &Trace, metric: Metric, position: usize) -> Vec<BlockId> {
         let mut out = Vec::new();
         self.lasting(trace, metric, None, position, |row| out.push(BlockId(row as u32)));
@@ -50,9 +50,9 @@ impl LiveIndex {
         self.before_position(trace, metric, id.0 as usize + 1)
     }
 
-    /// Calls `each`, in block order, with the rows of the blocks that count towards `metric` after events
-    /// `0..position`; if `from` is given, only those allocated by event `from` or later. Returns the number of ends
-    /// visited.
+    /// Passes to `each`, in block order, the rows of the blocks that count towards `metric` after events `0..position`.
+    /// With `from`, only blocks allocated by event `from` or later. Returns the number of entries read in the index of
+    /// ends.
     pub(crate) fn lasting(
         &self,
         trace: &Trace,

@@ -92,7 +92,7 @@ impl Pools {
         pools
     }
 
-    /// Returns the pool of `block`, as given by its allocation or otherwise by its segment.
+    /// Returns the pool of `block`: as recorded with its allocation, or otherwise that of its segment.
     pub fn pool(&self, trace: &Trace, block: &Block) -> BlockPool {
         let shared = BlockPool::Shared(block.pool);
         if !self.has_facts {

@@ -145,7 +145,7 @@ impl<'a> Replay<'a> {
         self.totals
     }
 
-    /// The device.
+    /// The device whose events are replayed.
     pub(crate) fn device(&self) -> DeviceId {
         self.device
     }

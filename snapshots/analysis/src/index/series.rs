@@ -18,8 +18,8 @@ const STRIDE: usize = 64;
 const FAN_OUT: usize = 8;
 /// Minimum number of events per parallel task.
 const PART: usize = 1 << 16;
-/// The value at which a part's totals start while earlier totals are unknown. It is larger than the sum of all sizes in
-/// a trace, so that totals neither overflow nor underflow.
+/// The initial totals of a part whose earlier totals are unknown. Larger than the sum of all sizes in a trace, so that
+/// totals neither overflow nor underflow.
 const BIAS: u64 = 1 << 62;
 
 /// The totals of one device, at any event and over any range.
@@ -82,7 +82,7 @@ impl Series {
         Self { device, len, stride, before, maxima: levels }
     }
 
-    /// The device.
+    /// The device whose totals are indexed.
     pub fn device(&self) -> DeviceId {
         self.device
     }
@@ -118,8 +118,8 @@ impl Series {
         Some((bytes, EventId::from_index(after - 1)))
     }
 
-    /// Returns `count` samples of `metric` over the states after the events of `range`, each the maximum of its part,
-    /// so that a small chart shows every peak. Each sample takes as long as a call of [`Self::largest`].
+    /// Returns `count` samples of `metric` over the states after the events of `range`, each the maximum of its
+    /// section, so that a small chart shows every peak. Each sample takes as long as a call of [`Self::largest`].
     pub fn samples(&self, trace: &Trace, metric: Metric, range: Range<usize>, count: usize) -> Vec<u64> {
         let range = range.start.min(self.len)..range.end.min(self.len);
         let count = count.max(1);
@@ -132,14 +132,14 @@ impl Series {
         shares.map(|events| walk.largest(metric, events.start + 1..events.end + 1).bytes).collect()
     }
 
-    /// The maximum of `metric` over the recording and the first event that reaches it; `None` as the event if the total
-    /// before the first event is never exceeded.
+    /// Returns the maximum of `metric` over the recording, and the first event that reaches it. The event is `None` if
+    /// the total before the first event is the maximum.
     pub fn peak(&self, trace: &Trace, metric: Metric) -> (u64, Option<EventId>) {
         let Extreme { bytes, after } = self.walk(trace).largest(metric, 0..self.len + 1);
         (bytes, after.checked_sub(1).map(EventId::from_index))
     }
 
-    /// Starts a sequence of queries about ascending ranges, in which no event is replayed twice.
+    /// Starts a sequence of queries over ascending ranges. Replays each event at most once.
     pub fn walk<'a>(&'a self, trace: &'a Trace) -> Walk<'a> {
         let replay = Replay::resume(trace, self.device, 0, self.baseline());
         Walk { series: self, trace, replay, events: 0 }
@@ -235,8 +235,8 @@ impl Walk<'_> {
         self.events
     }
 
-    /// Calls `each` for the moments after the current one, individually up to the next checkpoint and after the last
-    /// one, and as whole strides in between.
+    /// Calls `each` for the moments after the current one: for single moments up to the next checkpoint and after the
+    /// last one, and once for all moments in between.
     fn each_piece(&mut self, moments: &Range<usize>, mut each: impl FnMut(&mut Self, Piece)) {
         let stride = self.series.stride;
         let last = moments.end.saturating_sub(1).min(self.series.len);
@@ -258,7 +258,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Moves to `moment`, from the current position or from the nearest checkpoint before it.
+    /// Moves to `moment`, from the current position or from the nearest checkpoint before `moment`.
     fn seek(&mut self, moment: usize) {
         let series = self.series;
         let moment = moment.min(series.len);
@@ -282,11 +282,11 @@ impl Walk<'_> {
 enum Piece {
     /// The totals at the current moment.
     Moment(Totals),
-    /// Whole strides, which stand for the moments after each of their events.
+    /// Whole strides, that is, the moments after each of their events.
     Strides(Range<usize>),
 }
 
-/// The totals within a part of the events, without those of earlier parts. Sums over blocks start at [`BIAS`].
+/// The totals within one part of the events, without the totals of earlier parts. Sums over blocks start at [`BIAS`].
 struct Part {
     before: Vec<Totals>,
     maxima: Vec<Totals>,

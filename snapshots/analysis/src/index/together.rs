@@ -1,4 +1,4 @@
-//! Finds allocator pools, or streams, whose blocks are never in use at the same time, so that they could share memory.
+//! Finds allocator pools or streams whose blocks are never in use at the same time and could therefore share memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,11 +9,10 @@ use super::pools::{BlockPool, Pools};
 use super::replay::{Effect, baseline_effects, effects};
 use crate::metric::Metric;
 
-/// Which pools or streams of a recording, or of a part of it, were in use at the same time. They are identified by
-/// codes.
+/// The pools or streams of a recording, or of part of it, that were in use at the same time. Identified by codes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Together {
-    /// For each pool or stream, its maximum active bytes over the recording.
+    /// The maximum active bytes of each pool or stream over the recording.
     most: BTreeMap<u64, u64>,
     /// The pairs of codes, the smaller one first, whose blocks were in use at the same time.
     pairs: BTreeSet<(u64, u64)>,
@@ -24,8 +23,8 @@ pub struct Together {
 pub struct Apart {
     /// The codes of these pools or streams, in order.
     pub numbers: Vec<u64>,
-    /// The largest of their maximum active bytes over the recording, which would suffice if they shared memory without
-    /// fragmentation.
+    /// The largest of their maximum active bytes over the recording. This amount would suffice if they shared memory
+    /// without fragmentation.
     pub most: u64,
 }
 
@@ -41,8 +40,8 @@ impl Together {
         Self::of(trace, device, |id| trace.blocks.stream[id.0 as usize].0)
     }
 
-    /// Determines which groups of blocks, whose codes `number_of` returns, are in use at the same time. A block is in
-    /// use until its free is completed.
+    /// Determines the groups of blocks that are in use at the same time. `number_of` returns the code of a block's
+    /// group. A block is in use until its free is completed.
     fn of(trace: &Trace, device: DeviceId, number_of: impl Fn(BlockId) -> u64) -> Self {
         let mut together = Self::default();
         let mut in_use: BTreeMap<u64, (u64, u64)> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Classifies blocks by two points in time: kept, born, freed and short-lived.
+//! Classifies blocks by two points in time, according to whether they are live at each.
 
 use std::ops::Range;
 
@@ -42,9 +42,9 @@ impl Question {
     }
 }
 
-/// Returns the blocks of the class `question`, in block order. A point in time is the number of events before it;
-/// `moments` are A and B in either order. Whether a block is live depends on `metric`; for metrics that are not sums
-/// over blocks, active blocks count as live.
+/// Returns the blocks of the class `question`, in block order. `moments` are A and B in either order, each as the
+/// number of events before it. Whether a block is live depends on `metric`; for metrics that are not sums over blocks,
+/// active blocks count as live.
 ///
 /// The running time depends on the blocks live at A or B and those allocated in between, not on the length of the
 /// recording.
@@ -142,7 +142,7 @@ impl Balance {
     }
 }
 
-/// Returns a block's bytes: requested bytes for [`Metric::Requested`], else rounded bytes.
+/// Returns a block's bytes: requested bytes for [`Metric::Requested`], otherwise rounded bytes.
 #[inline]
 pub fn bytes_of(trace: &Trace, metric: Metric, id: BlockId) -> u64 {
     trace.blocks.sizes(metric)[id.0 as usize]
@@ -154,7 +154,7 @@ fn ordered(trace: &Trace, moments: Range<usize>) -> (usize, usize) {
     (a.min(b), a.max(b))
 }
 
-/// Returns whether `id`, which was live, is no longer live after events `0..position`.
+/// Returns whether `id` has ended after events `0..position`. The block must have been live before.
 fn has_ended(trace: &Trace, metric: Metric, id: BlockId, position: usize) -> bool {
     let ends_at_request = matches!(metric, Metric::Requested | Metric::Allocated);
     let ends = if ends_at_request { &trace.blocks.free_requested } else { &trace.blocks.free_completed };

@@ -29,7 +29,7 @@ pub enum Doubt {
 }
 
 impl Doubt {
-    /// Returns the reasons found in a recording in which `devices` are checked.
+    /// Returns the reasons for doubt that apply to a check of `devices`.
     ///
     /// # Errors
     /// Fails if the recording cannot be read.

@@ -1,4 +1,4 @@
-//! Lists of individual blocks: the largest ones live at some event, or those that only one side of a comparison has.
+//! Lists of individual blocks: the largest live blocks at some event, or the blocks of only one side of a comparison.
 
 use std::cmp::Reverse;
 
@@ -21,7 +21,7 @@ pub struct ListedBlock {
     pub block: BlockId,
     /// The bytes in the list's metric.
     pub bytes: u64,
-    /// The category.
+    /// The name of the block's category.
     pub category: String,
     /// The operation that allocated the block; `(none)` if unknown.
     pub op: String,
@@ -62,7 +62,7 @@ pub struct LargestBlocks {
 }
 
 impl LargestBlocks {
-    /// Lists the `top` largest blocks at `moment` that pass `filter`; of equal sizes, the blocks allocated first.
+    /// Lists the `top` largest blocks at `moment` that pass `filter`. Blocks of equal size are in order of allocation.
     pub fn at(
         trace: &Trace,
         (live, series): (&LiveIndex, &Series),

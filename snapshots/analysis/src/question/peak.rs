@@ -23,9 +23,9 @@ pub struct Moment {
     pub metric: Metric,
     /// The total at this point, in bytes.
     pub bytes: u64,
-    /// The event, by its id in the trace or window that contains it; `None` for the state before the first event.
+    /// The event, as its id in the trace or window that contains it; `None` for the state before the first event.
     pub event: Option<EventId>,
-    /// Number of events of the recording before the trace or window to which `event` refers.
+    /// Number of events of the recording before the trace or window that contains `event`.
     pub events_before: u64,
     /// The event's time, in nanoseconds since the recording's origin.
     pub time_ns: Option<u64>,
@@ -39,7 +39,7 @@ pub struct Moment {
     pub is_state: bool,
 }
 
-/// Two moments are equal if they are at the same event of the recording, even if they come from different windows.
+/// Moments are equal if they are at the same event of the recording, even if they were found in different windows.
 impl PartialEq for Moment {
     fn eq(&self, other: &Self) -> bool {
         let total = |moment: &Self| (moment.device, moment.metric, moment.bytes, moment.is_state);
@@ -110,7 +110,7 @@ pub fn counts_instead(first: (Option<u32>, Phase), first_step: Option<u32>, late
 pub struct Peak {
     /// The point and its bytes.
     pub moment: Moment,
-    /// The breakdown; its total is the bytes of `moment`, unless a filter excludes blocks.
+    /// The breakdown. Its total is the bytes of `moment`, unless a filter excludes blocks.
     pub breakdown: Breakdown,
 }
 

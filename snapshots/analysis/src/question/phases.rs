@@ -16,7 +16,7 @@ use crate::metric::{Metric, Totals};
 pub struct PhaseRow {
     /// The step; `None` before the first step.
     pub step: Option<u32>,
-    /// The phase.
+    /// The phase of the step, such as forward.
     pub phase: Phase,
     /// The index of the first event.
     pub first: u64,
@@ -36,7 +36,7 @@ pub struct PhaseRow {
 }
 
 impl PhaseRow {
-    /// Creates a phase of a step with these events, in which the total and the categories do not change.
+    /// Creates a phase of a step in which the total and the categories do not change.
     fn unchanged(
         (step, phase): (Option<u32>, Phase),
         (first, last): (u64, u64),
@@ -87,7 +87,7 @@ impl CategoryBytes {
     }
 }
 
-/// A range of consecutive events in one step and phase, or a part of such a range, with the values of one device.
+/// A range of consecutive events in one step and phase, or part of one, with the values of one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageRow {
     phase: PhaseRow,
@@ -173,9 +173,9 @@ pub fn phases_of(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRo
     phases(trace, device, metric, stage_rows(trace, device, metric))
 }
 
-/// Returns the phases of `device` in order; `rows` contains all of its rows, and `facts` the facts of the recording.
-/// Phases outside of steps are listed only if something is allocated or freed in them. Phases in which only other
-/// devices are active are omitted.
+/// Returns the phases of `device` in order. `rows` must be all rows of the device, and `facts` the facts of the
+/// recording. Lists phases outside of steps only if memory is allocated or freed in them. Omits phases in which only
+/// other devices are active.
 pub fn phases(facts: &Trace, device: DeviceId, metric: Metric, rows: Vec<StageRow>) -> Vec<PhaseRow> {
     let mut rows = phase_rows(rows);
     // Only recordings in memory have annotations.
@@ -229,9 +229,8 @@ fn zeroes_first(trace: &Trace) -> bool {
     first.zip(forward).is_some_and(|(first, forward)| first <= forward)
 }
 
-/// Returns the step of an annotation without events, derived from the events around it. Between two steps, the
-/// annotation belongs to the earlier one, unless it `begins_step`, or is inside a range that begins with the later
-/// step.
+/// Returns the step of an annotation without events. An annotation between two steps belongs to the earlier step,
+/// unless it `begins_step` or is inside a range that begins with the later step.
 fn step_between(trace: &Trace, annotation: &Annotation, begins_step: bool) -> Option<u32> {
     let step_at = |event: EventId| trace.spans.at(event).and_then(|span| span.step);
     let before = annotation.first.0.checked_sub(1).and_then(|last| step_at(EventId(last)));
@@ -271,7 +270,7 @@ pub fn peak_of(rows: &[StageRow]) -> Option<(u64, &StageRow)> {
     Some(repeated.unwrap_or((event, first)))
 }
 
-/// Returns the first point, without its time, of each other phase that reaches the same peak. Steps that repeat exactly
+/// Returns the first point (without its time) of each other phase that reaches the same peak. Steps that repeat exactly
 /// all have the same peak.
 pub fn reached_elsewhere(phases: &[PhaseRow], peak: &Moment) -> Vec<Moment> {
     let others = phases.iter().filter(|row| row.peak_bytes == peak.bytes && row.peak_event != peak.number());

@@ -28,13 +28,13 @@ pub struct DeviceSummary {
     pub frees: u64,
     /// Number of use events.
     pub uses: u64,
-    /// Number of segments and mappings reserved, including the baseline's.
+    /// Number of segments and mappings reserved, including those in the baseline.
     pub segments: u64,
     /// Requested bytes of the blocks live before the first event.
     pub baseline_bytes: u64,
     /// The totals after the last event.
     pub end: Totals,
-    /// The peak of each metric; that of `device_used` is included only if it was sampled.
+    /// The peak of each metric. Includes `device_used` only if it was sampled.
     pub peaks: Vec<Moment>,
     /// Number of failed requests.
     pub oom_events: u64,

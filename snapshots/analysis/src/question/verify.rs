@@ -16,8 +16,8 @@ use crate::metric::{Metric, Totals};
 /// Maximum number of problems reported per kind; the rest are counted.
 const LISTED: usize = 5;
 
-/// Checks the recording of `devices` for contradictions; the tables, which all devices share, are checked completely.
-/// Returns nothing for a consistent recording. Problems found while reading are in the trace's `problems`.
+/// Checks the recording of `devices` for contradictions. Checks the tables, which all devices share, completely.
+/// Returns an empty list for a consistent recording. Problems found while reading are in the trace's `problems`.
 ///
 /// # Errors
 /// Fails if a window cannot be read, or a section does not match its checksum.
@@ -76,7 +76,7 @@ impl Listed {
 /// An event's index, device and time.
 type At = (u64, DeviceId, u64);
 
-/// The findings in one window, or in several consecutive ones.
+/// The contradictions found in one or more consecutive windows.
 #[derive(Debug, Default)]
 struct Findings {
     /// The first and the last event.

@@ -1,4 +1,4 @@
-//! Extracts a part of a recording as a separate recording, which is smaller and has the same totals after every event.
+//! Extracts part of a recording as a separate recording with the same totals after every event.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -45,16 +45,17 @@ impl AlikeLines {
     }
 }
 
-/// Assigns ids to distinct sequences; a sequence extends another one by one part.
+/// Assigns ids to distinct sequences of parts, so that equal sequences have equal ids.
 #[derive(Default)]
 struct Sequences {
     numbers: Interner<(Option<u32>, u32)>,
-    /// The id of each row's sequence, which consists of the parent's sequence and the row's own parts.
+    /// The id of the sequence of each row: the sequence of the parent row, followed by the row's own parts.
     of_row: Vec<Option<u32>>,
 }
 
 impl Sequences {
-    /// Assigns an id to the next row, with its parts appended to the sequence of row `parent`; `None` without parts.
+    /// Assigns an id to the next row, whose sequence is that of row `parent` followed by `parts`; `None` if the
+    /// sequence is empty.
     fn push(&mut self, parent: Option<usize>, parts: impl Iterator<Item = u32>) -> Option<u32> {
         let start = match parent {
             None => None,
@@ -114,8 +115,8 @@ impl StackEquivalence {
     }
 }
 
-/// For each module path, the first path with the same text. Rows may differ because a name may be empty, or contain the
-/// dots that separate names.
+/// For each module path, the first path with the same text. Different rows can have the same text because a name may be
+/// empty or contain dots.
 #[derive(Debug)]
 pub(crate) struct AlikeScopes {
     first: Vec<ScopeId>,

@@ -10,7 +10,7 @@ use highwater_snapshots::tables::{SourceLine, Tables};
 pub use super::leading::{LeadingFrame, leading_frame, user_line};
 pub(crate) use super::owners::is_python;
 
-/// Functions within frameworks that allocate memory and record it.
+/// Functions of frameworks that allocate memory and record the allocation.
 const ALLOCATORS: &[&str] = &[
     "highwater_inject::",
     "highwater_recorder::",
@@ -40,8 +40,8 @@ pub(crate) fn is_allocating(tables: &Tables, line: &SourceLine) -> bool {
 pub struct StackLine {
     /// The text from [`Tables::line_text`], or the module and address if the frame is not symbolized.
     pub text: String,
-    /// Whether the line is of interest to the user, because it is from their own code, or, if the stack has no such
-    /// line, from the first [`LineOwner`] that occurs.
+    /// Whether to show the line to the user: it is from their own code, or if the stack has no such line, from the
+    /// first [`LineOwner`] in order of precedence that occurs.
     pub is_program: bool,
 }
 
@@ -61,7 +61,7 @@ pub fn stack_lines(tables: &Tables, stack: StackId) -> Vec<StackLine> {
 pub(crate) struct LineKind {
     is_python: bool,
     has_number: bool,
-    /// Whether it is a compiler-generated entry point, which has no line number, unlike one written by the user.
+    /// Whether the line is a compiler-generated entry point. Unlike one written by the user, it has no line number.
     is_entry: bool,
     owner: LineOwner,
 }
@@ -104,7 +104,7 @@ pub(crate) fn leading_owner(owners: impl Iterator<Item = LineOwner>) -> Option<L
 }
 
 /// Returns a short form of a stack: the lines of interest, innermost first, and the number of omitted lines. If all
-/// lines belong to frameworks, [`user_line`] represents them.
+/// lines belong to frameworks, returns [`user_line`].
 pub fn short_stack(tables: &Tables, stack: StackId) -> Vec<String> {
     shorten(tables, stack, &stack_lines(tables, stack), None)
 }

@@ -5,7 +5,7 @@ use highwater_snapshots::tables::Tables;
 
 /// The folder of PyTorch's optimizers and their base class.
 const FOLDER: &str = "torch/optim/";
-/// The files of optimizers whose fused implementation keeps the step counter of each parameter on the device.
+/// The files of optimizers whose fused implementation has a step counter on the device for each parameter.
 const COUNTING: [&str; 3] = ["torch/optim/adam.py", "torch/optim/adamw.py", "torch/optim/adagrad.py"];
 /// The files of other optimizers with a fused implementation.
 const STATELESS: [&str; 1] = ["torch/optim/sgd.py"];
@@ -17,7 +17,7 @@ pub enum FusedForm {
     Missing,
     /// The fused implementation keeps no more state than the other implementations.
     WithoutCounters,
-    /// The fused implementation keeps a step counter for each parameter on the device; the others keep it on the CPU.
+    /// The fused implementation has a step counter on the device for each parameter; the others have it on the CPU.
     WithCounters,
 }
 

@@ -10,7 +10,7 @@ use super::owners::{LineOwner, bare_name, is_of_recorder, is_pool, is_python, is
 const ALLOCATING: &[&str] =
     &["torch::unwind::", "torch::CapturedTraceback::", "torch::cuda::", "c10::", "at::detail::empty_"];
 
-/// Prefix of a line that names the node for which torch.fx generated the code, and the model's source line.
+/// Prefix of a line of code that torch.fx generated. The line names the node and the model's source line.
 const GENERATED: &str = "torch.fx: ";
 
 /// A line of a stack, or the address of a frame without lines.
@@ -18,7 +18,7 @@ const GENERATED: &str = "torch.fx: ";
 pub enum LeadingFrame {
     /// A source line.
     Line(SourceLine),
-    /// A frame for which only the address is known, because its binary was not symbolized.
+    /// A frame with only an address, because its binary was not symbolized.
     Address(FrameId),
 }
 
@@ -44,12 +44,12 @@ impl LeadingFrame {
         self.line().map_or("", |line| tables.string(line.function))
     }
 
-    /// Returns whether the file and line are known, or it is a node of generated code.
+    /// Returns whether the line has a file and line number, or names a node of generated code.
     fn is_placed(self, tables: &Tables) -> bool {
         self.line().is_some_and(|line| line.line > 0) || self.function(tables).starts_with(GENERATED)
     }
 
-    /// Returns whether it belongs to the recorder, which is called by the allocator.
+    /// Returns whether the line belongs to the recorder, which the allocator calls.
     pub(crate) fn is_recorder(self, tables: &Tables) -> bool {
         self.line().is_some_and(|line| is_of_recorder(tables.string(line.function), tables.string(line.file)))
     }
@@ -103,7 +103,7 @@ struct Allocator<'a> {
 }
 
 impl<'a> Allocator<'a> {
-    /// Finds the allocator that called the recorder from the function `caller`, which is entry `row` of a stack.
+    /// Finds the allocator that called the recorder. `caller` is the calling function, which is entry `row` of a stack.
     fn of(tables: &'a Tables, stack: StackId, row: usize, caller: LeadingFrame) -> Self {
         let function = caller.function(tables);
         let mut wrappers = Vec::new();

@@ -158,8 +158,8 @@ const RUNTIME_FUNCTIONS: &[&str] = &["__rustc::", "__rust_", "__libc_", "_start"
 /// Crates that contain layers.
 const LAYER_CRATES: &[&str] = &["burn_core", "burn_nn", "burn_optim", "candle_nn", "candle_optimisers"];
 
-/// Path fragments of Rust's standard libraries, and of crates in the same repository. They are needed for inlined
-/// functions, whose names have no path, and are matched against paths that start with `/`.
+/// Path fragments of Rust's standard libraries, and of crates in the same repository. Needed for inlined functions,
+/// whose names have no path. Matched against paths that start with `/`.
 const FRAMEWORK_FILES: &[&str] = &[
     "/rustc/",
     "/rustlib/src/rust/library/",
@@ -262,7 +262,7 @@ pub(crate) fn is_runtime(function: &str, file: &str) -> bool {
         || is_pool(function, file)
 }
 
-/// Returns whether a line belongs to one of `crates`, by the function's name, or by the file if it has no path.
+/// Returns whether a line belongs to one of `crates`, judged by the path of the function, or otherwise by the file.
 fn is_of_crates(crates: &[&str], function: &str, file: &str) -> bool {
     match crate_of(bare_name(function)) {
         Some((name, _)) => is_listed(crates, name),
@@ -332,7 +332,7 @@ const ENGINE_MODULES: &[&str] = &[
     "alloc", "autograd", "backend", "device", "models", "nn", "ops", "optim", "replay", "scenario", "storage", "tensor",
 ];
 
-/// Returns whether `path`, which is that of a function or file within a crate, is in `module`.
+/// Returns whether `path`, the path of a function or file within a crate, is in `module`.
 fn is_module(path: &str, module: &str) -> bool {
     path.strip_prefix(module).is_some_and(|rest| rest.starts_with(['/', '.', ':']))
 }
@@ -377,8 +377,8 @@ fn fetched_crates(path: &str) -> Option<impl Iterator<Item = String>> {
     Some(rest.split('/').skip(1).take_while(|folder| *folder != "src").map(name))
 }
 
-/// Returns whether a C++ function whose name starts with its return type, as the names of templates do, belongs to
-/// PyTorch.
+/// Returns whether a C++ function belongs to PyTorch. Handles names that start with a return type, as those of
+/// templates do.
 fn is_of_pytorch(function: &str) -> bool {
     let head = function.split('(').next().unwrap_or_default();
     head.split(' ').skip(1).any(|word| ["at::", "c10::", "torch::"].iter().any(|prefix| word.starts_with(prefix)))

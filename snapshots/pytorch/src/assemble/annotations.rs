@@ -5,7 +5,7 @@ use hashbrown::HashMap;
 use highwater_snapshots::ids::{DeviceId, EventId, StringId};
 use highwater_snapshots::trace::{Annotation, Events};
 
-/// One end of an annotation.
+/// The start or the end of an annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) name: StringId,
@@ -14,7 +14,7 @@ pub(super) struct Mark {
     pub(super) device: i64,
     /// Time since the recording's origin, in nanoseconds.
     pub(super) time_ns: u64,
-    /// The event that recorded the mark; `NONE` if it does not come from the trace.
+    /// The event that recorded the mark; `NONE` for a mark that is not in the trace.
     pub(super) event: EventId,
 }
 

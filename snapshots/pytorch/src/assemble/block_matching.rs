@@ -6,8 +6,8 @@ use hashbrown::{HashMap, HashSet};
 
 use super::super::raw::{Action, RawEvent};
 
-/// Identifies the block of an event, either by the index of its allocation among the device's allocations or, if
-/// [`BASELINE`] is set, by its row among the blocks allocated before the trace begins.
+/// Identifies the block of an event. The index of its allocation among the device's allocations, or if [`BASELINE`] is
+/// set, its row among the blocks allocated before the trace begins.
 type BlockRef = u32;
 
 /// Flag for blocks of the baseline.
@@ -24,7 +24,7 @@ pub(super) const NOT_FINAL: u32 = u32::MAX;
 pub(super) struct Baseline {
     pub(super) address: u64,
     pub(super) requested: u64,
-    /// Rounded size; `None` if the file does not give it.
+    /// Rounded size; `None` if the file does not contain it.
     pub(super) allocated: Option<u64>,
     pub(super) stream: u64,
     /// Whether the free of the block was requested before the trace begins.
@@ -49,7 +49,7 @@ pub(super) struct SnapshotBlock {
 /// The kind of free event that is missing from a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Skipped {
-    /// Both kinds are recorded.
+    /// Requested and completed frees are recorded.
     #[default]
     Neither,
     /// `free_completed` is missing, so a request frees the block.
@@ -73,7 +73,7 @@ struct LatestAtAddress {
     is_in_final: bool,
 }
 
-/// An allocation at an address whose previous block was not freed.
+/// An allocation at the address of a block that was not freed.
 #[derive(Clone, Copy, Debug)]
 struct Repeated {
     former: BlockRef,
@@ -88,7 +88,7 @@ pub(super) struct Differences {
     pub(super) only_trace: u64,
     /// Active only according to the snapshot.
     pub(super) only_final: u64,
-    /// Awaiting free according to one of them, and live according to the other.
+    /// Live according to one of them, and freed but still used by another stream according to the other.
     pub(super) waiting: u64,
 }
 
@@ -217,7 +217,8 @@ impl MatchedBlocks {
         life
     }
 
-    /// Compares the blocks with the snapshot's active blocks, takes their sizes, and adds those missing in the trace.
+    /// Compares the blocks with the snapshot's active blocks, and takes their sizes from there. Adds active blocks that
+    /// the trace lacks.
     fn resolve(&mut self, finals: &[SnapshotBlock]) {
         if self.unrequested > 0 && !self.has_requests {
             self.skipped = Skipped::Requests;
@@ -264,8 +265,8 @@ impl MatchedBlocks {
         self.tenants = HashMap::new();
     }
 
-    /// Returns the index of an event's block among all blocks of the device, if the event has one. The baseline comes
-    /// first, longest-lived blocks first, then the allocations in order.
+    /// Returns the index of an event's block among all blocks of the device; `None` for an event without a block. The
+    /// baseline comes first (longest-lived blocks first), then the allocations in order.
     #[inline]
     pub(super) fn block_index(&self, position: usize) -> Option<u64> {
         self.of_event.get(position).filter(|life| **life != NO_LIFE).map(|life| self.index_of(*life))

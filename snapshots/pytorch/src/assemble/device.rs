@@ -77,7 +77,7 @@ impl Device {
         }
     }
 
-    /// Copies the sizes of the blocks computed so far.
+    /// Copies the sizes of the blocks that have been computed.
     pub(super) fn set_sizes(&mut self, layout: &Layout<'_>) {
         self.sizes_inferred = layout.inferred;
         self.sizes = Some(layout.bytes.clone());
@@ -143,7 +143,7 @@ impl Device {
         })
     }
 
-    /// Returns the rounded size of the device's block with index `place`.
+    /// Returns the rounded size of the block with index `place` on the device.
     #[inline]
     pub(super) fn allocated(&self, place: u64, requested: u64) -> u64 {
         let size = self.sizes.as_ref().and_then(|sizes| sizes.get(place as usize));

@@ -32,12 +32,12 @@ pub(super) struct Layout<'a> {
     pub(super) bytes: Vec<u64>,
     /// Segment of each block, by index.
     segment: Vec<Segment>,
-    /// Live baseline blocks for which only the rounded request is known, by end address. If a later block begins
-    /// further on within the free range that follows, the baseline block is larger.
+    /// Live baseline blocks with only a rounded request size, by end address. If a later block does not begin at the
+    /// start of the free range that follows such a block, the block is larger.
     doubtful: HashMap<u64, u32>,
     /// Number of blocks that began at an address that was not the start of a free block.
     pub(super) misplaced: u64,
-    /// Number of blocks whose final size differs from the size given by the rules.
+    /// Number of blocks whose final size differs from the size computed by the rules.
     pub(super) differing: u64,
     /// Number of blocks whose size is not in the file.
     pub(super) inferred: u64,
@@ -50,7 +50,7 @@ pub(super) struct Request {
     pub(super) requested: u64,
     /// Whether the request is for a private pool.
     pub(super) is_private: bool,
-    /// Rounded size, if the file gives it.
+    /// Rounded size; `None` if the file does not contain it.
     pub(super) exact: Option<u64>,
 }
 
@@ -192,7 +192,7 @@ impl<'a> Layout<'a> {
         bytes
     }
 
-    /// If a baseline block is found to extend to `address`, enlarges it and returns the free range after it.
+    /// If a baseline block turns out to extend to `address`, enlarges it. Returns the free range after it.
     fn grow_before(&mut self, address: u64) -> Option<(u64, Segment)> {
         if self.doubtful.is_empty() {
             return None;

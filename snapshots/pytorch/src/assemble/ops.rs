@@ -75,8 +75,8 @@ struct TracebackLine<'a> {
     line: u32,
 }
 
-/// Parses the source locations in lines such as `File "train.py", line 3, in step`. If there is no such line, returns
-/// the text itself as a function name.
+/// Parses the source locations in lines such as `File "train.py", line 3, in step`. Without such lines, returns the
+/// text as a function name.
 fn places(text: &str) -> Vec<TracebackLine<'_>> {
     let mut places: Vec<TracebackLine<'_>> = text.lines().filter_map(place).collect();
     if places.is_empty() && !text.trim().is_empty() {

@@ -1,5 +1,5 @@
-//! Adds the private pools of segments to the events that reserved them, since only the list of segments at the end
-//! names pools.
+//! Adds the private pools of segments to the events that reserved them. A snapshot contains pools only in its final
+//! list of segments.
 
 use std::collections::BTreeMap;
 

@@ -31,7 +31,7 @@ impl Positions {
         Self { allocs, first, by_address }
     }
 
-    /// Returns the positions of device `device` of a recorded program, or `None` if its allocations were not counted.
+    /// Returns the positions of allocations on `device` in a recorded program; `None` if they were not counted.
     pub(super) fn in_run(trace: &TraceParts, run: &RunFacts, device: u16) -> Option<Self> {
         Some(Self::of(trace, DeviceId(device), run.number(&format!("device.{device}.allocations"))?))
     }
@@ -41,7 +41,8 @@ impl Positions {
         position.is_some_and(|position| position < self.first)
     }
 
-    /// Returns the number of allocations in the recording before `position`, or `None` if that is not part of it.
+    /// Returns the number of allocations in the recording before `position`; `None` if `position` is outside the
+    /// recording.
     pub(super) fn recorded(&self, position: u64) -> Option<u64> {
         position.checked_sub(self.first).filter(|count| *count <= self.allocs.len() as u64)
     }

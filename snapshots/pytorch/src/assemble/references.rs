@@ -61,7 +61,7 @@ struct OfDevice {
     found: BTreeMap<BlockId, References>,
     /// Number of lines that match no block.
     unknown: u64,
-    /// Whether a line begins before the recording and ends in it.
+    /// Whether a reference begins before the recording and ends in it.
     is_cut: bool,
 }
 
@@ -89,8 +89,8 @@ impl OfDevice {
 const MAX_REDUCTIONS: u64 = 256;
 
 impl Positions {
-    /// Returns the position before the last allocations of `reduced` bytes each between two positions, which are
-    /// gradients that a node reduces once it needs nothing more. Returns `None` if there are none.
+    /// Returns the position before the last allocations of `reduced` bytes each between two positions. These are
+    /// gradients that a node reduces after it no longer needs any saved tensor. `None` if there are none.
     fn before_reduction(&self, trace: &TraceParts, reduced: &str, from: Option<u64>, to: Option<u64>) -> Option<u64> {
         let (from, mut position) = (from?.max(to?.saturating_sub(MAX_REDUCTIONS)), to?);
         let is_of = |position: u64, bytes: u64| {
@@ -128,7 +128,7 @@ impl<'a> Line<'a> {
         self.rest.split(' ').next()?.parse().ok()
     }
 
-    /// The last position, at which a saved tensor is released.
+    /// Returns the last position at which a saved tensor is released.
     fn last(&self) -> Option<u64> {
         let released = self.rest.split(' ').nth(3).and_then(|text| text.parse().ok());
         released.filter(|_| self.kind == "saved").or_else(|| self.first())

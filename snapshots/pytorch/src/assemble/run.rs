@@ -29,7 +29,7 @@ const PLACED: [&str; 13] = [
 /// Prefix of the names of values about a device, such as `device.0.name` or `device.0.total_bytes`.
 const DEVICE: &str = "device.";
 
-/// Maximum time by which PyTorch's clock may lag behind the system clock.
+/// Maximum lag of PyTorch's clock behind the system clock, in nanoseconds.
 const CLOCKS_DIFFER_NS: u64 = 1_000_000;
 
 /// Returns the header of a recording of this program. Values without a field are facts under their names.
@@ -76,8 +76,8 @@ pub(super) fn full_ring(run: &RunFacts, device: DeviceId, events: usize) -> Opti
     Some(what)
 }
 
-/// Sets the categories of blocks that contain one of `tensors`, and the module that owns it if the block has none.
-/// `origin_us` is the time of the recording's origin.
+/// Sets the categories of blocks that contain one of `tensors`. Blocks without a module also get the module that owns
+/// the tensor. `origin_us` is the time of the recording's origin.
 pub(super) fn name_tensors(trace: &mut TraceParts, tensors: &[RawTensor], origin_us: u64, table_rows: &mut Rows) {
     if tensors.is_empty() {
         return;
@@ -126,8 +126,8 @@ fn was_live_at(trace: &TraceParts, row: usize, tensor: &RawTensor, origin_us: u6
     is_made && trace.events.time_of(free).is_none_or(|freed| freed > time_ns)
 }
 
-/// Returns the path of the module that owns a tensor, which is its name without the parameter's name, or without the
-/// name of the optimizer state.
+/// Returns the path of the module that owns a tensor: the tensor's name without the name of the parameter or of the
+/// optimizer state.
 fn owner(name: &str, category: Category) -> &str {
     let without_last = |path: &str| path.rfind('.').unwrap_or(0);
     let parameter = if category == Category::OptimizerState { &name[..without_last(name)] } else { name };

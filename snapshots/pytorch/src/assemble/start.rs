@@ -36,7 +36,7 @@ impl ReservedRange {
     }
 }
 
-/// Memory reserved by a device when its trace begins.
+/// The memory that a device had reserved when its trace began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Start {
     /// Whole segments, by address.

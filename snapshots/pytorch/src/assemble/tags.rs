@@ -1,5 +1,4 @@
-//! Reads tags, which are texts with the step, the phase and the module that Highwater's Python package sets on
-//! allocations.
+//! Reads tags: texts that Highwater's Python package sets on allocations, with the step, the phase and the module.
 //!
 //! A tag is a text such as
 //! `{"step":0,"phase":"backward","scope":"blocks.3.attn"}`. From PyTorch 2.10 on, it is the `user_metadata` of each
@@ -23,7 +22,7 @@ pub(super) struct Tag {
     pub(super) phase: Phase,
     /// Whether the allocation was made by a recomputation within backward.
     pub(super) is_recompute: bool,
-    /// The innermost module; none outside the model.
+    /// The innermost module; none outside of the model.
     pub(super) scope: ScopeId,
 }
 
@@ -43,7 +42,7 @@ pub(super) struct Tags {
     extra_steps: u32,
     /// The last step. Events with a higher step number belong to it.
     last_step: u32,
-    /// Whether the recording and the tags began together, in which case events before the first tag belong to its step.
+    /// Whether the recording and the tags began together, so that events before the first tag belong to the same step.
     is_whole: bool,
     by_text: HashMap<StringId, Option<Tag>>,
     /// The tagged events, in order.
@@ -84,14 +83,14 @@ impl Tags {
         self.by_text.get(&text).is_some_and(Option::is_some)
     }
 
-    /// Adds an event, which must come after those added before.
+    /// Adds an event. Events must be added in order.
     pub(super) fn push(&mut self, event: EventId, tag: Tag) {
         self.rows.push((event, tag));
     }
 
-    /// Returns the annotations for runs of equal steps, of equal phases within them, and of recomputation. Events
-    /// without a tag belong to the run before them. Those before the first run, such as those of a thread that has run
-    /// no module, belong to the first step.
+    /// Returns the annotations for ranges of equal steps, of equal phases within steps, and of recomputation. Events
+    /// without a tag belong to the range before them. Events before the first range, such as those of a thread that has
+    /// run no module, belong to the first step.
     pub(super) fn annotations(&self, tables: &mut Tables, rows: &mut Rows, events: &Events) -> Vec<Annotation> {
         let mut annotations = Vec::new();
         let mut add = |run: &[(EventId, Tag)], next: Option<&(EventId, Tag)>, text: &str| {
@@ -144,9 +143,9 @@ pub(super) struct TagRanges {
     /// The beginnings and ends, by time.
     marks: Vec<(Mark, Tag)>,
     next: usize,
-    /// The ranges that have begun and not ended, by their beginnings.
+    /// The ranges that have begun but not ended, in order of their beginnings.
     open: Vec<(StringId, Tag)>,
-    /// Number of events in the microsecond of a change of tag, which may belong to the previous tag.
+    /// Number of events in the same microsecond as a change of tag, which may belong to the previous tag.
     pub(super) ambiguous: u64,
 }
 

@@ -39,7 +39,7 @@ pub(super) struct Writer<'a> {
     pub(super) tags: Tags,
     /// Tags that are names of annotations.
     pub(super) tag_ranges: TagRanges,
-    /// The rounded sizes of allocations, if another thread computes them.
+    /// Receives the rounded sizes of allocations from another thread; `None` if there is no such thread.
     pub(super) sizes: Option<SizeReceiver>,
     pub(super) allocs: u64,
     pub(super) untagged_allocs: u64,
@@ -166,7 +166,7 @@ impl Writer<'_> {
         self.write_extras(event, &extras, id, what);
     }
 
-    /// Takes the annotations whose names are tags out of `marks`.
+    /// Removes the annotations whose names are tags from `marks`, and returns them.
     pub(super) fn take_tag_ranges(&mut self, marks: &mut Vec<Mark>) {
         let mut tagged = Vec::new();
         marks.retain(|mark| match self.tags.read(self.builder.tables(), &mut self.rows, mark.name) {
@@ -203,7 +203,7 @@ impl Writer<'_> {
         notes
     }
 
-    /// Returns the tag of an event, which is its own or that of an annotation.
+    /// Returns the tag of an event: its own, or that of an annotation.
     fn tag(&mut self, extras: &Extras, time_ns: u64) -> Option<Tag> {
         let of_range = self.tag_ranges.at(time_ns);
         if !extras.user_metadata.is_some() {
@@ -232,7 +232,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes the attributes of segments, which follow those of the events.
+    /// Writes the attributes of segments, after those of the events.
     pub(super) fn finish(&mut self) {
         for (segment, pool) in std::mem::take(&mut self.private_segments) {
             let owner = Owner::Segment(segment);

@@ -61,8 +61,8 @@ pub(super) trait Document {
     fn word(&mut self, word: &'static str) -> Result<()>;
     /// Writes a string that is not shared.
     fn text(&mut self, text: &str) -> Result<()>;
-    /// Writes a reference to the value remembered as `value`. Returns `false` without writing anything if the value
-    /// must be written in full.
+    /// Writes a reference to the value stored as `value`. Returns `false`, without writing, if the value must be
+    /// written in full.
     fn again(&mut self, value: Shared) -> Result<bool>;
     /// Remembers the last value written as `value`.
     fn keep(&mut self, value: Shared) -> Result<()>;
@@ -86,7 +86,7 @@ pub(super) trait Document {
     }
 }
 
-/// A buffer in front of the output stream.
+/// A buffer for the output stream.
 #[derive(Debug)]
 pub(super) struct Output<W: Write> {
     out: W,
@@ -97,7 +97,7 @@ pub(super) struct Output<W: Write> {
 const PORTION: usize = 64 << 10;
 
 impl<W: Write> Output<W> {
-    /// Creates a buffer in front of `out`.
+    /// Creates a buffer for `out`.
     pub(super) fn new(out: W) -> Self {
         Self { out, gathered: Vec::with_capacity(PORTION + 512) }
     }

@@ -1,4 +1,4 @@
-//! Converts the events of a trace to the events that PyTorch would have traced, device by device.
+//! Converts the events of a trace to PyTorch's trace entries, device by device.
 //!
 //! Events unknown to PyTorch get no entry, because its viewer lists every event of the traces by its address, which
 //! these events do not have. Steps, phases and marks become `external_annotations`, which no version of the viewer
@@ -29,7 +29,7 @@ pub(super) struct Entry {
     pub(super) category: Option<Category>,
     /// Operation that allocated the block.
     pub(super) op: OpId,
-    /// Other fields.
+    /// The attributes of the event that have no column in a trace.
     pub(super) facts: Facts,
 }
 
@@ -73,7 +73,7 @@ impl<'a> Entries<'a> {
         self.home
     }
 
-    /// Returns the device to whose trace the event at `row` belongs.
+    /// Returns the device whose trace contains the event at `row`.
     #[inline]
     pub(super) fn device(&self, row: usize) -> DeviceId {
         let device = self.trace.events.device[row];
@@ -107,7 +107,7 @@ impl<'a> Entries<'a> {
         }
     }
 
-    /// Emits the missing frees of `block` at the event that shows that it was freed.
+    /// Emits the missing free events of `block`, at the event that shows that the block was freed.
     fn missing_frees(
         &self,
         event: EventId,
@@ -124,7 +124,7 @@ impl<'a> Entries<'a> {
         each(entry.with(Action::FreeCompleted))
     }
 
-    /// Returns the event that PyTorch records when it takes a snapshot, at the time of `event`.
+    /// Returns the entry that PyTorch adds when it takes a snapshot, with the time of `event`.
     pub(super) fn snapshot(&self, event: EventId, active_bytes: u64) -> Entry {
         let mut entry = self.bare(event).with(Action::Snapshot);
         entry.raw.size = active_bytes;

@@ -1,4 +1,4 @@
-//! Computes the state of a device after the last event, with its segments and their blocks ordered by address.
+//! Computes the segments and blocks of a device after the last event, ordered by address.
 
 use std::collections::BTreeMap;
 use std::ops::Range as Span;
@@ -27,7 +27,7 @@ pub(super) struct FinalState {
     pub(super) cut: u64,
 }
 
-/// A segment in the final state, which is a whole segment or a run of adjacent mapped ranges.
+/// A segment in the final state: a whole segment, or a run of adjacent mapped ranges.
 #[derive(Clone, Debug)]
 pub(super) struct FinalSegment {
     /// Address range.
@@ -139,7 +139,7 @@ struct Reserved {
     is_expandable: bool,
 }
 
-/// Mapped ranges of the same stream and pool belong together, whatever their rows.
+/// Ranges of the same stream and pool are equal, so that adjacent mapped ranges are merged even if their rows differ.
 impl PartialEq for Reserved {
     fn eq(&self, other: &Self) -> bool {
         let is_same = self.stream == other.stream && self.pool == other.pool;

@@ -4,7 +4,7 @@ use super::entries::LeftOut;
 use super::final_state::FinalState;
 use highwater_snapshots::units::{count_of, format_bytes};
 
-/// Numbers of items that were omitted, cut off or invented because a snapshot cannot express them.
+/// Numbers of items that were omitted, shortened or invented because a snapshot cannot express them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lost {
     pub(super) left_out: LeftOut,
@@ -13,7 +13,7 @@ pub(super) struct Lost {
     pub(super) overlapped: u64,
     pub(super) cut: u64,
     pub(super) differing_settings: bool,
-    /// Size in bytes of the recording, if it was too large to be embedded.
+    /// Size in bytes of a recording that was too large to be embedded; `None` if it was embedded.
     pub(super) embedded_bytes: Option<usize>,
 }
 
@@ -57,8 +57,7 @@ impl Lost {
         let sentence = |(count, what, noun): &(u64, String, &str)| format!("{} {what}", count_of(*count, noun));
         let mut sentences: Vec<String> = counted.iter().filter(|(count, ..)| *count > 0).map(sentence).collect();
         if self.differing_settings {
-            sentences
-                .push("the settings of all devices but the first: they differ, and the format has one set".to_owned());
+            sentences.push("all settings except those of the first device: the format stores only one set".to_owned());
         }
         if let Some(bytes) = self.embedded_bytes {
             let size = format_bytes(bytes as u64);

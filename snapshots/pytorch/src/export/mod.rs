@@ -1,4 +1,4 @@
-//! Exports a trace as a snapshot that PyTorch's own tools open.
+//! Exports a trace as a snapshot for PyTorch's own tools.
 //!
 //! [`write_pickle`] and [`write_json`] write the same snapshot, with every event in its device's trace, the segments
 //! and blocks after the last event, the allocator's settings, and steps, phases and annotations. The whole recording is

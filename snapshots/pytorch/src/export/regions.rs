@@ -38,7 +38,7 @@ impl RegionName {
     }
 }
 
-/// One end of a region.
+/// The start or the end of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RegionEnd {
     /// Name of the region.
@@ -51,8 +51,8 @@ pub(super) struct RegionEnd {
     pub(super) time_us: u64,
 }
 
-/// Returns all ends in order of time, properly nested where times are equal. Guessed annotations are omitted. Steps and
-/// phases belong to `home`.
+/// Returns the beginnings and ends of all regions in order of time, properly nested where times are equal. Omits
+/// guessed annotations. Steps and phases belong to the device `home`.
 pub(super) fn ends(trace: &Trace, home: DeviceId) -> Vec<RegionEnd> {
     let unix = |time_ns: u64| trace.header.started_unix_us.saturating_add(time_ns / 1000);
     let recorded = trace.annotations.iter().filter(|annotation| !annotation.is_guessed);
@@ -111,7 +111,7 @@ fn marks(trace: &Trace, home: DeviceId, unix: impl Fn(u64) -> u64) -> Vec<Region
     trace.events.ids().filter(is_mark).filter_map(mark).collect()
 }
 
-/// Returns the trace's own steps and phases, if it has any.
+/// Returns the recorded steps and phases of the trace.
 fn own_regions(trace: &Trace, device: DeviceId, unix: impl Fn(u64) -> u64) -> Vec<Region> {
     let spans = trace.spans.rows();
     let time_us = |event: EventId| {

@@ -81,8 +81,8 @@ struct Writer<'a, D> {
     trace: &'a Trace,
     entries: &'a Entries<'a>,
     stacks: Stacks,
-    /// Whether the file has categories but no event with the category `unknown` yet. If that category is missing,
-    /// PyTorch's viewer adds it to its legend itself, and then fails.
+    /// Whether the file has categories, but no event of the category `unknown` yet. PyTorch's viewer adds this category
+    /// to its legend if it is missing, and then fails.
     needs_unknown: bool,
     digest: EventDigest,
     events: u64,
@@ -226,7 +226,7 @@ impl<D: Document> Writer<'_, D> {
         Ok(())
     }
 
-    /// Writes the event that PyTorch itself records when it takes a snapshot.
+    /// Writes the entry that PyTorch adds when it takes a snapshot.
     fn snapshot_event(&mut self, holdings: &AllHoldings, device: DeviceId) -> Result<()> {
         let blocks = holdings.iter().filter(|(owner, _)| *owner == device).flat_map(|(_, holdings)| &holdings.blocks);
         let active = blocks.map(|block| self.trace.blocks.allocated[block.0 as usize]).sum();

@@ -14,7 +14,7 @@ pub(super) fn offset_in(text: &[u8], line: usize, column: usize) -> u64 {
 /// Number of bytes read from an input at a time.
 const PORTION: usize = 1 << 16;
 
-/// An input that counts the bytes passed to the parser, which reads them one by one.
+/// An input that counts the bytes passed to the parser, which reads one byte at a time.
 #[derive(Debug)]
 pub(super) struct Counted<R> {
     input: R,

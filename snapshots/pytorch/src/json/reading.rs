@@ -10,13 +10,12 @@ use highwater_snapshots::error::Error;
 use highwater_snapshots::format::Progress;
 use highwater_snapshots::ids::StringId;
 
-/// State of the reader.
+/// A reader of the JSON values of a snapshot, with the values read so far.
 pub(super) struct Reading<'w> {
     pub(super) store: Store,
     /// The values of the lists and dicts that are not complete yet.
     pub(super) stack: Vec<Value>,
-    /// Strings read recently, where each replaces those with the same hash. Most strings are keys and names that occur
-    /// repeatedly.
+    /// A cache of recent strings by hash. Most strings are keys and names that occur repeatedly.
     recent: [StringId; RECENT],
     watch: &'w mut dyn FnMut(Progress) -> ControlFlow<()>,
     /// Progress last reported to `watch`.

@@ -7,10 +7,10 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use super::reading::Reading;
 use crate::objects::{Key, Mark, Refusal, Shape, Value};
 
-/// The expected kind of a value, and the part of it that is kept.
+/// The expected kind of a value, which determines how much of it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// The outermost value, which is a dict of the parts of a snapshot or a list of segments.
+    /// The outermost value: a dict with the sections of a snapshot, or a list of segments.
     Snapshot,
     /// A dict that becomes a row. Null is treated as empty.
     Row(Shape),
@@ -22,7 +22,7 @@ pub(super) enum Role {
     PlainList,
     /// A number, a string, a bool or null. A list or a dict is skipped with its contents.
     Plain,
-    /// Any value, which is kept as a whole.
+    /// Any value, kept completely.
     Any,
 }
 
@@ -47,7 +47,7 @@ impl Role {
         })
     }
 
-    /// Returns the role of the items of a list of this role, or `None` to skip them.
+    /// Returns the role of the items of a list with this role; `None` to skip the items.
     fn of_items<E: Error>(self, values: &Values<'_, '_>) -> Result<Option<Self>, E> {
         match self {
             Self::Snapshot => Ok(Some(Self::Row(Shape::Segment))),
@@ -71,7 +71,7 @@ pub(super) struct Values<'r, 'w> {
 }
 
 impl Values<'_, '_> {
-    /// Pushes a value that is not a container, if such a value is allowed.
+    /// Pushes a value that is not a list or dict, if the role allows one.
     #[inline]
     fn plain<E: Error>(self, value: Value, found: Unexpected<'_>) -> Result<(), E> {
         match self.role {

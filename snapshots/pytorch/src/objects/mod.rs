@@ -1,4 +1,4 @@
-//! The lists and dicts of a snapshot's file, in any format, and the meaning of their keys.
+//! The lists and dicts in the file of a snapshot, in any format, and the meaning of their keys.
 //!
 //! ```text
 //!   pickle, JSON  ──values──►  Store  ──rows──►  Intake

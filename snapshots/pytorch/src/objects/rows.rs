@@ -1,4 +1,4 @@
-//! Converts dicts of a known shape to rows of fixed size as soon as they are filled.
+//! Converts dicts with known keys to rows of fixed size as soon as they are filled.
 
 use super::shape::{Key, Shape};
 use super::store::{Dict, History, List, OpenSegment, Refusal, Store};
@@ -146,7 +146,7 @@ impl Store {
         Ok(Dict::History(self.histories.len() as u32 - 1))
     }
 
-    /// Returns the first entry of a block's `history`, which is the current allocation.
+    /// Returns the first entry of a block's `history`, which is its current allocation.
     fn newest(&mut self, history: Value) -> Result<Option<History>, Refusal> {
         let Value::List(row) = history else { return Ok(None) };
         let open = match self.lists.get(row as usize).map(|slot| slot.list) {
@@ -184,7 +184,7 @@ impl Store {
         Pairs(items).any(|(key, _)| matches!(self.key(key), Some(Key::Address | Key::TotalSize | Key::Blocks)))
     }
 
-    /// Returns `key` as a known key, if it is one.
+    /// Returns `key` as a known key; `None` for other keys.
     #[inline]
     pub(crate) fn key(&self, key: Value) -> Option<Key> {
         self.keys.of(key)

@@ -14,7 +14,7 @@ const MAX_DEPTH: usize = 16;
 /// Maximum length of a setting's name in bytes, including the names of the enclosing dicts.
 const LONGEST_NAME: usize = 256;
 
-/// Length in bytes after which no more items are added to a list kept as a setting's value.
+/// Length in bytes at which a list that is a setting's value is cut off.
 const LONGEST_LIST: usize = 4096;
 
 /// Settings by name. If a name is repeated, the last value counts.

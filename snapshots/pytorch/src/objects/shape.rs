@@ -8,7 +8,7 @@ use crate::Intake;
 /// Declares the keys of a snapshot's dicts.
 macro_rules! keys {
     ($($name:ident = $text:literal,)+) => {
-        /// A key of dicts in snapshots whose meaning is known.
+        /// A key with a known meaning in the dicts of snapshots.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub(crate) enum Key { $($name,)+ }
@@ -89,7 +89,7 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// Interns the known keys. `intake` must not contain any of them yet.
+    /// Interns the known keys. `intake` must not contain any of these keys yet.
     pub(crate) fn new(intake: &mut Intake) -> Self {
         let ids: Vec<u32> = Key::ALL.iter().map(|key| intake.text(key.name()).0).collect();
         let first = ids[0];
@@ -97,7 +97,7 @@ impl Keys {
         Self { first }
     }
 
-    /// Returns `value` as a known key, if it is one.
+    /// Returns `value` as a known key; `None` for other values.
     #[inline]
     pub(crate) fn of(self, value: Value) -> Option<Key> {
         let Value::Text(id) = value else { return None };
@@ -114,19 +114,19 @@ pub(crate) enum Shape {
     Block,
     History,
     Annotation,
-    /// The whole snapshot, its settings, or something unknown.
+    /// The whole snapshot, its settings, or a dict with unknown keys.
     Other,
 }
 
 impl Display for Shape {
-    /// Writes the keys of the dicts in such a list, for messages.
+    /// Writes the typical keys of such dicts, for messages.
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Event => "events",
             Self::Frame => "frames",
             Self::Segment => "segments",
             Self::Block => "blocks",
-            Self::History => "the tenants of a block",
+            Self::History => "the history of a block",
             Self::Annotation => "annotations",
             Self::Other => "dicts",
         })

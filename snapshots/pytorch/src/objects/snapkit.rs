@@ -13,7 +13,7 @@ const MAX_SOURCES: usize = 64 << 20;
 /// Maximum number of dimensions of a tensor.
 const MAX_DIMENSIONS: usize = 64;
 
-/// Operators whose result is a view of an argument.
+/// Operators that return a view of an argument.
 const VIEWS: [&str; 27] = [
     "_conj",
     "_neg_view",

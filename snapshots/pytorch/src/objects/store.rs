@@ -69,7 +69,7 @@ pub(crate) enum Dict {
     Open(u32),
 }
 
-/// A list, and whether it was already used and must therefore not change any more.
+/// A list, and whether it has been used, after which it must not change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ListSlot {
     pub(crate) list: List,
@@ -83,7 +83,7 @@ pub(crate) struct History {
     pub(crate) stack: u32,
 }
 
-/// A segment whose blocks have not been looked up yet.
+/// A segment with blocks that have not been looked up yet.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenSegment {
     pub(crate) segment: RawSegment,
@@ -156,7 +156,8 @@ impl Store {
         Mark { lists, dicts, open_lists: open_lists.len(), open_dicts: open_dicts.len() }
     }
 
-    /// Discards the lists and dicts created since `mark`, which became parts of a row. Nothing may refer to them.
+    /// Discards the lists and dicts created since `mark`, which were converted to a row. No other value may refer to
+    /// them.
     #[inline]
     pub(crate) fn release(&mut self, mark: Mark) {
         self.lists.truncate(mark.lists);
@@ -220,8 +221,8 @@ impl Store {
         Value::Dict(self.dicts.len() as u32 - 1)
     }
 
-    /// Creates a tuple, either two integers as a pair, or anything else as a list. Tuples are immutable, so equal pairs
-    /// are stored once.
+    /// Creates a tuple: two integers as a pair, any other tuple as a list. Tuples are immutable, so equal pairs are
+    /// stored once.
     #[inline]
     pub(crate) fn tuple(&mut self, items: &[Value]) -> Result<Value, Refusal> {
         if let &[first, second] = items
@@ -273,7 +274,7 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the list of these items, if all of them are of the same kind.
+    /// Returns the list of these items as rows, if all items have the same kind.
     #[inline]
     fn known_list(&mut self, items: &[Value]) -> Option<List> {
         let &Value::Dict(first) = items.first()? else { return None };
@@ -294,7 +295,8 @@ impl Store {
         }
     }
 
-    /// Returns the rows of `items` together with those before them, if all are of the same kind and consecutive.
+    /// Returns the range of rows of `items` appended to the existing range, if all have the same kind and are
+    /// consecutive.
     fn rows_of(&self, items: &[Value], kind: RowKind, (first, mut count): (u32, u32)) -> Option<List> {
         for &item in items {
             let Value::Dict(row) = item else { return None };

@@ -23,7 +23,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// Returns the value as a non-negative integer, if it is one.
+    /// Returns the value if it is a non-negative integer.
     pub(crate) fn unsigned(self) -> Option<u64> {
         match self {
             Self::Int(number) => u64::try_from(number).ok(),

@@ -32,7 +32,7 @@ fn copied_events(store: &mut Store, rows: Range<usize>) -> Vec<RawEvent> {
     copied(&store.events, rows)
 }
 
-/// Moves all events if `rows` are all, otherwise copies some of them.
+/// Returns the events `rows`. Moves the events if `rows` is all of them, otherwise copies.
 fn moved_events(store: &mut Store, rows: Range<usize>) -> Vec<RawEvent> {
     if rows == (0..store.events.len()) { std::mem::take(&mut store.events) } else { copied_events(store, rows) }
 }
@@ -70,7 +70,7 @@ impl Store {
             }
             (Some(Dict::Open(open)), _) => self.other_dict(open)?.map(|what| format!("a {format} dict {what}")),
             (Some(Dict::Empty), _) => Some(format!("an empty {format} dict")),
-            (Some(_), _) => Some(format!("a {format} dict with one part of a snapshot, or of something else")),
+            (Some(_), _) => Some(format!("a {format} dict that may be one part of a snapshot")),
             (None, Value::List(_)) => self.other_list(root)?.map(|entries| format!("a {format} list of {entries}")),
             // The outermost value of JSON is a dict or a list.
             (None, value) => Some(format!("a pickle of {}", value.kind())),
@@ -104,7 +104,7 @@ impl Store {
         let entries = match self.lists.get(row as usize).map(|slot| slot.list) {
             None | Some(List::Empty) => return Ok(None),
             Some(List::Open(open)) => self.open_lists[open as usize].clone(),
-            Some(_) => return Ok(Some("parts of a snapshot, or of other things".to_owned())),
+            Some(_) => return Ok(Some("values that may be parts of a snapshot".to_owned())),
         };
         for entry in &entries {
             if let Some(Dict::Segment(_)) = self.dict(*entry)? {
@@ -114,7 +114,7 @@ impl Store {
         Ok(match entries.first() {
             None => None,
             Some(first) if self.is_snapshot(*first) => Some("snapshots, each of which must be saved alone".to_owned()),
-            Some(first) => Some(format!("other things, the first of which is {}", first.kind())),
+            Some(first) => Some(format!("other values, the first of which is {}", first.kind())),
         })
     }
 

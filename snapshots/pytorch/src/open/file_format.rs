@@ -12,7 +12,7 @@ highwater_snapshots::vocabulary!(
         Pickle = "pickle",
         /// A snapshot as JSON text.
         Json = "json",
-        /// A web page with a snapshot in it, saved by PyTorch's `trace_plot` or `segment_plot`.
+        /// A web page that contains a snapshot, as saved by PyTorch's `trace_plot` or `segment_plot`.
         Page = "html",
         /// A device memory profile of JAX.
         Jax = "jax",
@@ -50,7 +50,7 @@ pub(super) enum Start {
     Gzip,
     /// A pickle of an unsupported protocol.
     Protocol(u8),
-    /// Anything else.
+    /// Unrecognized content.
     Unknown,
 }
 

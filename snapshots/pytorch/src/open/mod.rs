@@ -41,7 +41,7 @@ pub use self::file_format::{FileFormat, FileKind};
 /// A recording and the format of its file.
 #[derive(Clone, Debug)]
 pub struct Opened {
-    /// The recording.
+    /// The recording, read completely.
     pub trace: Trace,
     /// Format of the file.
     pub format: FileFormat,
@@ -61,8 +61,8 @@ const BUFFER: usize = 256 << 10;
 /// Maximum number of bytes of gzip data decompressed after a snapshot's end, in order to verify the checksum.
 const MAX_AFTER: u64 = 1 << 20;
 
-/// Opens the recording at `path`, reporting to `watch` as [`open_bytes`] does. The path may be that of a recording in
-/// several files, as [`Windows::find_rotated`] finds them.
+/// Opens the recording at `path`. `watch` receives the progress, as in [`open_bytes`]. `path` may also be that of a
+/// rotated recording, which consists of several files (see [`Windows::find_rotated`]).
 ///
 /// If another program truncates the file meanwhile, this process is killed, as with any memory mapping. A recorder only
 /// ever appends.
@@ -232,8 +232,8 @@ fn read(kind: FileKind, mut input: Input<'_>, watch: &Watch<'_>, is_gzipped: boo
     Ok(trace_of(raw))
 }
 
-/// Returns the recording embedded in a snapshot if this program wrote it and the events are unchanged; otherwise the
-/// trace assembled from the snapshot.
+/// Returns the recording embedded in a snapshot, if this program wrote the snapshot and its events are unchanged;
+/// otherwise the trace assembled from the snapshot.
 fn trace_of(mut raw: RawSnapshot) -> Trace {
     match recover(&raw) {
         Some(Ok(trace)) => return trace,
@@ -243,7 +243,7 @@ fn trace_of(mut raw: RawSnapshot) -> Trace {
     assemble(raw)
 }
 
-/// Reads JSON text, which may begin with a byte order mark.
+/// Reads a recording in JSON, which may begin with a byte order mark.
 fn read_text(input: &mut impl BufRead, watch: &Watch<'_>) -> Result<RawSnapshot> {
     let start = input.fill_buf().map_err(Error::from_input)?;
     if start.starts_with(BYTE_ORDER_MARK) {
@@ -252,7 +252,7 @@ fn read_text(input: &mut impl BufRead, watch: &Watch<'_>) -> Result<RawSnapshot>
     read_json(input, &mut |progress| watch.pass_events(progress))
 }
 
-/// Reads a file in a page, if it is a snapshot.
+/// Reads a file within a page; `None` if the file is not a snapshot.
 fn read_within(file: &mut impl BufRead, watch: &Watch<'_>) -> Result<Option<RawSnapshot>> {
     let start = file.fill_buf().map_err(Error::from_input)?;
     match Start::of(start) {
@@ -265,8 +265,8 @@ fn read_within(file: &mut impl BufRead, watch: &Watch<'_>) -> Result<Option<RawS
     }
 }
 
-/// Reads a `.snap`, which needs all its bytes at once. If gzip data is truncated or damaged, the part before the damage
-/// is read.
+/// Reads a `.snap` file, for which all bytes must be in memory. If gzip data is truncated or damaged, reads the data
+/// before the damage.
 fn read_snap(input: Input<'_>, watch: &Watch<'_>, is_gzipped: bool) -> Result<Trace> {
     let (bytes, damage) = read_whole(input, watch, is_gzipped)?;
     let trace = format::read_bytes_with(&bytes, &mut |progress| watch.pass(progress))?;
@@ -295,7 +295,7 @@ fn read_whole(mut input: Input<'_>, watch: &Watch<'_>, is_gzipped: bool) -> Resu
     }
 }
 
-/// Decompresses the rest of the gzip data to verify its checksum. Returns the problem found, if any.
+/// Decompresses the remaining gzip data to verify its checksum. Returns the problem found, if any.
 fn check_rest(input: &mut impl Read) -> Option<Problem> {
     let rest = std::io::copy(&mut input.take(MAX_AFTER), &mut std::io::sink());
     match Error::from_input(rest.err()?) {

@@ -36,8 +36,8 @@ pub(super) struct Division {
 }
 
 impl Division {
-    /// Returns the division for the available threads. A thread of a pool, which reads one of several files, decodes
-    /// alone, because it would begin to read the next file while it waited for others.
+    /// Returns the decoder for the available threads. On a thread of a pool, which reads one of several files, it
+    /// decodes without further threads, because the thread would begin to read the next file while waiting.
     pub(super) fn for_threads() -> Self {
         match rayon::current_num_threads() {
             threads if threads > 1 && rayon::current_thread_index().is_none() => {
@@ -54,7 +54,7 @@ pub(super) struct ParallelDecoder<'a> {
     division: Division,
     known: Option<MemoSnapshot>,
     news: MemoDelta,
-    /// Memo numbers below this were copied to `known` if events may refer to them.
+    /// Number of memo entries already copied to `known`.
     memos: usize,
     /// The position at which to look for events again.
     next_try: usize,
@@ -63,7 +63,7 @@ pub(super) struct ParallelDecoder<'a> {
     lookup: Lookup,
 }
 
-/// The references of the rows of a portion that were resolved so far.
+/// The references of a portion's rows that have been resolved.
 #[derive(Debug, Default)]
 struct Lookup {
     /// Number of events at the end of the current batch that are not on the stack.
@@ -164,7 +164,7 @@ impl<'a> ParallelDecoder<'a> {
     }
 }
 
-/// Divides the bytes from `start` on, where an event begins, into portions. Returns the end of the last portion.
+/// Divides the bytes from `start`, where an event begins, into portions. Returns the end of the last portion.
 fn divide(
     bytes: &[u8],
     mut start: usize,
@@ -198,8 +198,8 @@ fn end_of(bytes: &[u8], start: usize, beginning: &Beginning, division: Division)
 }
 
 impl Machine<InMemory<'_>> {
-    /// Returns the list of events to which the values above the last mark will be appended, if there is one and the
-    /// last value is an event just read.
+    /// Returns the list of events to which the values above the last mark will be appended. `None` unless the last
+    /// value is an event that was just read.
     fn open_batch(&self) -> Option<u32> {
         let (row, mark) = self.batch_list()?;
         let last = *self.stack.get(mark..)?.last()?;
@@ -275,7 +275,7 @@ impl Machine<InMemory<'_>> {
         are_few && number.is_none_or(|number| number == next && number + values <= self.source.position() as usize)
     }
 
-    /// Takes events until one refers to something other than a stack. Returns the number of events taken.
+    /// Takes events until one has a reference that is not a stack. Returns the number of events taken.
     fn take_events(
         &mut self,
         portion: &Chunk,
@@ -356,7 +356,7 @@ impl Machine<InMemory<'_>> {
         Some(stack)
     }
 
-    /// Appends the current batch to its list, if all of it is pending and the list contains the events before it.
+    /// Appends the current batch to its list, if the whole batch is pending and the list contains the events before it.
     fn append_batch(&mut self, lookup: &mut Lookup) -> bool {
         let Some((row, mark)) = self.batch_list() else { return false };
         let events = self.store.events.len() as u32;

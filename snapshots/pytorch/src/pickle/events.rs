@@ -18,7 +18,7 @@ use crate::raw::Action;
 /// The first bytes of a file's events, used to find the start of an event from any position.
 #[derive(Clone, Debug)]
 pub(super) struct Beginning {
-    /// The instruction after the dict that stores it in the memo, if there is one.
+    /// The instruction after the dict that stores the dict in the memo; `None` without one.
     store: Option<u8>,
     /// The mark and the lookup of the first key.
     key: Vec<u8>,
@@ -85,7 +85,7 @@ pub(super) struct EventReader<'a> {
     /// Whether the portion is the last.
     is_last: bool,
     at: usize,
-    /// The memo index of the first value of the current step, if the file states it, and the row of that value in
+    /// The memo index of the first value of the current step (if the file contains one), and the row of this value in
     /// [`Chunk::stored`].
     number: Option<usize>,
     first_stored: usize,
@@ -282,7 +282,7 @@ impl<'a> EventReader<'a> {
         Some(true)
     }
 
-    /// Decodes a lookup, given its instruction.
+    /// Decodes a memo lookup, given its instruction.
     #[inline]
     fn looked_up(&mut self, code: u8) -> Option<usize> {
         match code {

@@ -1,4 +1,4 @@
-//! A copy of the memo's values at one moment, for threads that decode events while the memo grows.
+//! A copy of the memo at one moment, for threads that decode events while the memo grows.
 
 use hashbrown::HashMap;
 use highwater_snapshots::ids::StringId;
@@ -29,7 +29,7 @@ pub(super) struct MemoSnapshot {
 #[derive(Clone, Debug, Default)]
 pub(super) struct MemoDelta {
     facts: Vec<(usize, Fact)>,
-    /// Bytes of runs, concatenated, with the end of each and its stack.
+    /// Concatenated bytes of runs of memo lookups, with the end of each run and its stack.
     bytes: Vec<u8>,
     runs: Vec<(usize, u32)>,
 }

@@ -343,7 +343,7 @@ impl<S: Source> Machine<S> {
         }
     }
 
-    /// Remembers the run just appended to `target`, if it is one and makes a stack.
+    /// Stores the bytes of the memo lookups just appended to `target` with their stack, if they are the frames of one.
     #[cold]
     fn close_run(&mut self, target: Value) {
         if let Some((list, run)) = self.open_run.take()

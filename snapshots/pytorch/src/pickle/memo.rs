@@ -7,9 +7,9 @@ use highwater_snapshots::ids::StringId;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Memo {
     Value(Value),
-    /// A dict that is the event in this row, and has no row of its own yet.
+    /// A dict that became the event in this row, and was not stored as a dict.
     Event(u32),
-    /// A list that was used as this stack, and has no row of its own yet.
+    /// A list that became this stack, and was not stored as a list.
     Stack(u32),
 }
 

@@ -1,4 +1,4 @@
-//! The opcodes of Python's pickle format, protocols 2 to 5, and which of them only build values.
+//! The opcodes of Python's pickle format, protocols 2 to 5. Marks those that only build values.
 //!
 //! See the module `pickletools` of CPython 3.14, which documents each opcode.
 
@@ -65,9 +65,9 @@ opcodes! {
 
 /// Returns the reason that an opcode is rejected, as its name and effect, or `None` for a byte that is not an opcode.
 pub(super) fn refusal(code: u8) -> Option<(&'static str, &'static str)> {
-    const CALLS: &str = "would run code from the file";
+    const CALLS: &str = "would run code in the file";
     const NAMES: &str = "would import code that the file names";
-    const OUTSIDE: &str = "asks for an object from outside the file";
+    const OUTSIDE: &str = "loads an object from outside the file";
     const OLD: &str = "belongs to pickle protocols 0 and 1, which PyTorch does not write";
     Some(match code {
         b'c' => ("GLOBAL", NAMES),

@@ -8,7 +8,7 @@ use highwater_snapshots::ids::StringId;
 
 use crate::raw::Action;
 
-/// An event whose stack and rare fields have not been looked up yet.
+/// An event with a stack and rare fields that have not been looked up yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) address: u64,
@@ -101,7 +101,7 @@ pub(super) struct Chunk {
     /// Distinct combinations of rare fields.
     pub(super) extras: Vec<ExtrasOf>,
     extras_index: HashMap<ExtrasOf, u32>,
-    /// Distinct runs of memo lookups whose stacks are unknown.
+    /// Distinct runs of memo lookups that are not known to be stacks yet.
     runs: Texts,
     /// Distinct strings.
     texts: Texts,

@@ -10,7 +10,7 @@ use super::opcode as op;
 /// Maximum number of bytes cached. The cache is cleared when full, so that distinct stacks do not use more memory.
 const MAX_BYTES: usize = 16 << 20;
 
-/// Maps runs of memo lookups to stacks.
+/// Maps runs of memo lookups, each of which stands for the frames of a stack, to stacks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runs {
     /// The bytes of all runs, concatenated.
@@ -26,7 +26,7 @@ struct Run {
     stack: u32,
 }
 
-/// Returns the length of the memo lookups at the start of `bytes`, if they are directly followed by `APPENDS`.
+/// Returns the number of bytes of memo lookups at the start of `bytes`; `None` unless `APPENDS` follows directly.
 #[inline]
 pub(super) fn run_length(bytes: &[u8]) -> Option<usize> {
     let mut length = 0;

@@ -10,7 +10,7 @@ pub(super) trait Source {
     /// Returns the next `count` bytes.
     fn bytes(&mut self, count: usize) -> Option<&[u8]>;
 
-    /// Returns the buffered bytes ahead without consuming them. More bytes may follow.
+    /// Returns the buffered bytes without consuming them. More bytes may follow.
     fn ahead(&self) -> &[u8];
 
     /// Returns whether the bytes ahead begin with `text`.

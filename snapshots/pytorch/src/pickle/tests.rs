@@ -281,7 +281,7 @@ fn claims_of_length_depth_and_number_take_no_memory() {
     assert!(read(&far).unwrap_err().to_string().contains("invalid memo index 4294967295"));
     let deep =
         Pickle([&[opcode::PROTO, 4][..], &[opcode::EMPTY_LIST; 100_000], &[opcode::APPEND; 99_999], b"."].concat());
-    assert!(read(&deep.0).unwrap_err().to_string().contains("pickled list of other things"));
+    assert!(read(&deep.0).unwrap_err().to_string().contains("pickled list of other values"));
     let marks = Pickle([&[opcode::PROTO, 4][..], &[opcode::MARK; 100_000], &[opcode::POP_MARK; 100_001]].concat());
     assert!(matches!(read(&marks.0), Err(Error::Damaged { .. })));
 }

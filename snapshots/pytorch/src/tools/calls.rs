@@ -77,8 +77,8 @@ impl Calls {
         self.rows.scope(self.builder.tables(), parent, name)
     }
 
-    /// Builds the trace. A block whose address is first named by its free was live before the first call; one whose
-    /// address range is allocated again was freed before, by a call that is not recorded.
+    /// Builds the trace. A block whose address first occurs in a free was live before the first call. A block whose
+    /// address range is allocated again was freed before, by a call that is missing.
     pub(super) fn finish(mut self, header: Header, devices: Vec<DeviceFacts>, called: Called) -> Trace {
         self.set_devices(devices, called);
         let notes = header.facts.clone();
@@ -94,7 +94,7 @@ impl Calls {
         if baseline > 0 {
             let what = ["was live before the first event: it is", "were live before the first event: they are"];
             let what = sentence(baseline, "block", what);
-            let note = format!("{what} known from the frees; those that were never freed are missing");
+            let note = format!("{what} known only from the frees; blocks that were never freed are missing");
             builder.add_facts([(NOTE.to_owned(), note)]);
         }
         let failed = self.calls.iter().filter(|call| call.outcome == Outcome::Failed).count() as u64;
@@ -138,7 +138,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Sets the blocks that are known to be live before the first call; returns their number.
+    /// Sets the blocks that were live before the first call. Returns their number.
     fn set_baseline(&mut self, calls: &[Call]) -> u64 {
         let mut named = HashSet::new();
         let mut states: BTreeMap<DeviceId, StartingState> = BTreeMap::new();

@@ -26,7 +26,7 @@ use highwater_snapshots::trace::{DeviceFacts, Header, NOTE, PINNED_DRIVER, Trace
 use highwater_snapshots::units::format_count;
 use highwater_snapshots::{Category, Pool, StartingBlock, StartingState, TraceBuilder};
 
-/// The fields of a profile, by their numbers.
+/// Numbers of the fields of a profile.
 const SAMPLE_TYPE: u32 = 1;
 const SAMPLE: u32 = 2;
 const LOCATION: u32 = 4;
@@ -54,8 +54,8 @@ const FIRST_ADDRESS: u64 = 1 << 62;
 /// Alignment of artificial addresses.
 const ALIGNMENT: u64 = 512;
 
-/// Returns whether a file begins like a pprof profile, that is, with a message of at most two small string indices, the
-/// sample type, followed by another such message or by a sample.
+/// Returns whether a file begins like a pprof profile: with a message of at most two small string indices (the sample
+/// type), followed by another such message or by a sample.
 pub(crate) fn is_profile(bytes: &[u8]) -> bool {
     let first = match bytes {
         [0x0a, length @ 2..=12, rest @ ..] => rest.split_at_checked(usize::from(*length)),
@@ -94,7 +94,7 @@ pub(crate) fn read(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<
 /// A field of a message.
 #[derive(Clone, Copy)]
 struct Field<'a> {
-    /// The field number, or 0 for fields without a length, none of which is needed.
+    /// The field number; 0 for fields without a length, which are not needed.
     number: u32,
     content: &'a [u8],
     /// Offset of the content.
@@ -230,7 +230,7 @@ impl<'a> Profile<'a> {
         Err(Error::NotRecording { found, advice })
     }
 
-    /// Returns the string index of the sample's label `key`, or `None` if it has no such label or an empty one.
+    /// Returns the string index of the sample's label `key`; `None` if the label is missing or empty.
     fn label(&self, sample: &Sample, key: &str) -> Option<i64> {
         let label = sample.label.iter().find(|label| self.string_bytes(label.key) == key.as_bytes());
         label.map(|label| label.str).filter(|row| !self.string_bytes(*row).is_empty())
@@ -294,7 +294,7 @@ impl Writer {
         }
     }
 
-    /// Returns the row in `devices` of the device whose name has string index `name`, adding the device if it is new.
+    /// Returns the row in `devices` of the device with the name `name`, a string index. Adds the device if it is new.
     fn device(&mut self, profile: &Profile<'_>, name: Option<i64>) -> usize {
         let Self { devices, devices_by_name, devices_by_row, .. } = self;
         *devices_by_row.entry(name).or_insert_with(|| {
@@ -342,7 +342,7 @@ impl Writer {
                 states.push(StartingState::default());
             }
             let note = format!(
-                "JAX's profiles have no devices of executables: they are assigned to device {}",
+                "JAX's profiles do not name the devices of executables: these are assigned to device {}",
                 states[0].device.0
             );
             facts.push((NOTE.to_owned(), note));

@@ -28,7 +28,7 @@ pub(crate) fn is_database(bytes: &[u8]) -> bool {
 
 const EVENTS: &str = "CUDA_GPU_MEMORY_USAGE_EVENTS";
 
-/// Labels of the kinds of memory, by their value in `ENUM_CUDA_MEM_KIND`.
+/// Labels of the kinds of memory, by value in `ENUM_CUDA_MEM_KIND`.
 const KINDS: [&str; 8] =
     ["Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static", "Unknown"];
 const PAGEABLE: i64 = 0;
@@ -70,7 +70,7 @@ struct MemoryEvent {
     kind: i64,
     stream: u64,
     correlation: Option<i64>,
-    /// Name of the variable that the memory belongs to, if any.
+    /// Name of the variable in this memory, if any.
     name: Option<Box<str>>,
 }
 
@@ -109,7 +109,8 @@ fn pid_of(process: i64) -> i64 {
 }
 
 impl Export<'_, '_> {
-    /// Calls `take` with each row of `table` and the positions of `columns` in it. Does nothing if there is no table.
+    /// Passes each row of `table` to `take`, with the positions of `columns` in the row. Does nothing if the table does
+    /// not exist.
     fn scan<const N: usize>(
         &mut self,
         table: &str,
@@ -271,7 +272,7 @@ impl Export<'_, '_> {
         }
         if causes.failed > 0 {
             let calls = count_of(causes.failed, "call");
-            notes.push(format!("{calls} failed for lack of memory: exports do not have the sizes of failed requests"));
+            notes.push(format!("{calls} failed for lack of memory: exports do not contain their sizes"));
         }
         let recorder = format!("Nsight Systems {version}").trim_end().to_owned();
         let facts = notes.into_iter().map(|note| (NOTE.to_owned(), note)).collect();
@@ -341,8 +342,8 @@ impl Recording<'_> {
         rows.stack(tables, &frames)
     }
 
-    /// Returns the scope of an event, which is the called function or else the kind of memory, followed by the variable
-    /// if there is one.
+    /// Returns the scope of an event: the called function, or otherwise the kind of memory, followed by the variable if
+    /// there is one.
     fn scope(&mut self, event: &MemoryEvent, function: Option<i64>) -> ScopeId {
         if event.outcome == Outcome::Freed {
             return ScopeId::NONE;

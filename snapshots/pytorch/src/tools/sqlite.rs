@@ -17,7 +17,7 @@ const MAX_COLUMNS: usize = 256;
 /// Maximum depth of a table's tree. With the smallest pages and two rows in each, this is more rows than any file has.
 const MAX_DEPTH: usize = 40;
 
-/// An SQLite database file, whose tables are read page by page.
+/// An SQLite database file that is read page by page.
 #[derive(Clone, Debug)]
 pub(super) struct Database<'a> {
     bytes: &'a [u8],
@@ -130,13 +130,13 @@ impl<'a> Database<'a> {
         self.visited.get().saturating_mul(self.page_bytes as u64)
     }
 
-    /// Calls `take` with each row of `table`, in order of row ids.
+    /// Passes each row of `table` to `take`, in order of row ids.
     pub(super) fn scan(&self, table: &Table, take: &mut dyn FnMut(&Row<'_>) -> Result<()>) -> Result<()> {
         let mut scan = Scan { database: self, table, pages_left: self.bytes.len() / self.page_bytes + 1, take };
         scan.tree(table.root, 0)
     }
 
-    /// Returns the bytes of a page, and their offset in the file.
+    /// Returns the bytes of a page, and the offset of the page in the file.
     fn page(&self, number: u32) -> Result<(&'a [u8], usize)> {
         let offset = (number as usize).checked_sub(1).and_then(|before| before.checked_mul(self.page_bytes));
         let page = offset.and_then(|offset| Some((self.bytes.get(offset..)?.get(..self.page_bytes)?, offset)));
@@ -303,8 +303,8 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Returns the names of the columns in a `CREATE TABLE` statement, and the position of the column that is an alias of
-/// the row id.
+/// Returns the names of the columns in a `CREATE TABLE` statement, and the index of the column that is an alias of the
+/// row id.
 fn columns_of(sql: &str) -> (Vec<String>, Option<usize>) {
     let text: Vec<&str> = sql.lines().map(|line| line.split_once("--").map_or(line, |(code, _)| code)).collect();
     let text = text.join("\n");

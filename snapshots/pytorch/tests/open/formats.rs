@@ -132,8 +132,8 @@ fn files_that_are_opened_by_mistake_are_named_with_what_to_do() {
 fn pickles_of_other_things_are_named_by_what_they_hold() {
     use serde_json::json;
     let cases = [
-        (json!([1, 2]), "a pickled list of other things, the first of which is an integer"),
-        (json!([{"loss": 1}]), "a pickled list of other things, the first of which is a dict"),
+        (json!([1, 2]), "a pickled list of other values, the first of which is an integer"),
+        (json!([{"loss": 1}]), "a pickled list of other values, the first of which is a dict"),
         (json!(["a"]), "the first of which is a string"),
         (json!([[1]]), "the first of which is a list"),
         (
@@ -144,10 +144,10 @@ fn pickles_of_other_things_are_named_by_what_they_hold() {
         (json!([snapshot(), snapshot()]), "a pickled list of snapshots, each of which must be saved alone"),
         (
             json!({"text": "hello", "segments": [{"id": 0, "start": 0.5}]}),
-            "whose 'segments' are a list of other things",
+            "whose 'segments' are a list of other values",
         ),
-        (json!({"action": "left", "reward": 1}), "a pickled dict with one part of a snapshot, or of something else"),
-        (json!([{"action": "left", "reward": 1}]), "a pickled list of parts of a snapshot, or of other things"),
+        (json!({"action": "left", "reward": 1}), "a pickled dict that may be one part of a snapshot"),
+        (json!([{"action": "left", "reward": 1}]), "a pickled list of values that may be parts of a snapshot"),
         (json!({}), "an empty pickled dict"),
         (json!("text"), "a pickle of a string"),
         (json!(3), "a pickle of an integer"),

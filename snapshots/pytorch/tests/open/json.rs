@@ -257,7 +257,7 @@ fn json_of_something_else_is_recognized_by_its_keys() {
     assert!(
         read(r#"[{"a": 1}, {"b": 2}]"#)
             .unwrap_err()
-            .contains("a JSON list of other things, the first of which is a dict")
+            .contains("a JSON list of other values, the first of which is a dict")
     );
     assert!(read("{}").unwrap_err().contains("an empty JSON dict"));
 }

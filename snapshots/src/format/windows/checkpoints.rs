@@ -26,7 +26,7 @@ pub(super) struct Checkpoints {
 struct Place {
     /// Number of events before the checkpoint.
     events: u64,
-    /// The offsets of the checkpoint's parts, in the file or in `computed`.
+    /// The offsets of the parts of the checkpoint, in the file or in `computed`.
     parts: Vec<u64>,
     /// The index of the file that contains it.
     file: usize,
@@ -174,8 +174,8 @@ impl Checkpoints {
         Ok(parts)
     }
 
-    /// Returns whether checkpoint `number` does not list the blocks that died since the previous one, which is true of
-    /// the first checkpoint of a file that continues another.
+    /// Returns whether checkpoint `number` omits the list of blocks that died since the previous checkpoint. True for
+    /// the first checkpoint of a file that continues another file.
     pub(super) fn names_no_deaths(&self, files: &Files, number: usize) -> bool {
         let (place, before) = (&self.places[number], number.checked_sub(1).map(|before| &self.places[before]));
         let is_first = before.is_some_and(|before| before.is_computed || before.file != place.file);

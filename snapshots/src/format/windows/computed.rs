@@ -42,7 +42,7 @@ const SECTION_ROWS: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Computed {
     pub(super) summaries: Vec<Summary>,
-    /// For each checkpoint, the number of events before it, and the offsets of its parts in `bytes`.
+    /// For each checkpoint, the number of events before it and the offsets of its parts in `bytes`.
     pub(super) checkpoints: Vec<(u64, Vec<u64>)>,
     pub(super) bytes: Vec<u8>,
 }
@@ -107,7 +107,7 @@ impl Computed {
     }
 }
 
-/// Returns one past the last event summarized by `rows`, which start at event `first`; `None` if they are invalid.
+/// Returns one past the last event of the summaries `rows`, which start at event `first`; `None` if they are invalid.
 pub(super) fn end_of(rows: &[Summary], first: u64) -> Option<u64> {
     rows.iter().try_fold(first, |next, row| {
         (row.first == next && row.is_plausible()).then(|| next.saturating_add(u64::from(row.events)))

@@ -33,7 +33,7 @@ struct EventSection {
 /// Callback with a run of events and the index of the first event.
 pub(super) type TakeRun<'a> = dyn FnMut(u64, &[Event]) -> ControlFlow<()> + Send + 'a;
 
-/// Callback that modifies a run of decoded events, given the index of the first event.
+/// Callback that modifies decoded events. Receives consecutive events and the index of the first.
 pub(super) type Rename<'a> = dyn Fn(u64, &mut [Event]) + Sync + 'a;
 
 impl EventSections {
@@ -47,13 +47,13 @@ impl EventSections {
             return Err(damaged("the first events are missing"));
         }
         let count = last.checked_add(u64::from(sections.header(offset)?.count));
-        let count = count.ok_or_else(|| damaged("it claims more events than can be counted"))?;
+        let count = count.ok_or_else(|| damaged("it declares more events than can be counted"))?;
         let ends = places.iter().skip(1).map(|(first, _)| *first).chain([count]);
         let rows = places.iter().zip(ends).map(|(&(first, offset), end)| EventSection { first, end, offset });
         Ok(Self { rows: rows.collect(), count })
     }
 
-    /// Calls `take` with the events of `range`, in order and after applying `rename`, until it breaks.
+    /// Passes the events of `range` to `take`, in order and modified by `rename`, until `take` breaks.
     pub(super) fn read(
         &self,
         sections: &Sections,

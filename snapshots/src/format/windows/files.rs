@@ -71,7 +71,7 @@ struct Later {
 /// The state at the start of a file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Boundary {
-    /// The step and phase.
+    /// The step and phase in which the file starts.
     pub(super) stage: Stage,
     /// The allocation of each live block; `None` for blocks from before the recording.
     pub(super) births: HashMap<(DeviceId, BlockKey), Outside>,
@@ -135,7 +135,7 @@ impl Files {
                 Some(_) => return Err(damaged("it belongs to another recording")),
             }
             let counted = files.count.checked_add(part.events.count).zip(next_op.checked_add(operations));
-            (files.count, next_op) = counted.ok_or_else(|| damaged("it claims more events than can be counted"))?;
+            (files.count, next_op) = counted.ok_or_else(|| damaged("it declares more events than can be counted"))?;
             part.shapes.iter_mut().for_each(|(_, value)| *value = rows.string(*value));
             part.rows = Some(rows);
             files.parts.push(part);
@@ -145,7 +145,7 @@ impl Files {
         Ok((files, base.finish(), starting))
     }
 
-    /// The files.
+    /// The files of the recording, in order.
     pub(super) fn parts(&self) -> &[FilePart] {
         &self.parts
     }
@@ -165,7 +165,7 @@ impl Files {
         self.parts.iter().map(|part| part.sections.length).sum()
     }
 
-    /// Calls `take` with the events of `range`, in order, until it breaks.
+    /// Passes the events of `range` to `take`, in order, until `take` breaks.
     pub(super) fn read(&self, range: Range<u64>, take: &mut TakeRun<'_>) -> Result<()> {
         let is_touched = |part: &&FilePart| part.first < range.end && part.first + part.events.count > range.start;
         for part in self.parts.iter().filter(is_touched) {

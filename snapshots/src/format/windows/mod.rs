@@ -68,7 +68,7 @@ pub struct Windows {
     device_uses: Vec<DeviceUse>,
 }
 
-/// Callback with the progress of a long pass over the file, which can stop it.
+/// Callback that receives the progress of a long pass over the file and can stop the pass.
 type Watch<'a> = &'a mut (dyn FnMut(Progress) -> ControlFlow<()> + Send);
 
 impl Windows {
@@ -126,7 +126,7 @@ impl Windows {
         EventSections::find(&sections).ok().map(|events| events.count)
     }
 
-    /// Calls `take` with the events of `range` in order, in runs with the index of their first event, until it breaks.
+    /// Passes the events of `range` to `take` in order, in batches with the index of their first, until `take` breaks.
     ///
     /// # Errors
     /// Fails if the file cannot be read, or if the part that is read is damaged.

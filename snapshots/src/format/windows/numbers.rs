@@ -11,9 +11,9 @@ use crate::ids::{BlockId, DeviceId};
 use crate::trace::Trace;
 
 impl Windows {
-    /// Assigns the blocks of a window their ids in the whole recording, which count the blocks of the baseline first,
-    /// then the others in allocation order. For blocks allocated before the window, reads the sections with their
-    /// allocations.
+    /// Replaces the block ids of a window by the ids in the whole recording, which number the baseline blocks first and
+    /// then the others in allocation order. For blocks allocated before the window, reads the sections that contain
+    /// their allocations.
     ///
     /// # Errors
     /// Fails if the file cannot be read, or if the part that is read is damaged.

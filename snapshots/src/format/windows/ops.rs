@@ -31,7 +31,7 @@ struct OpSection {
 }
 
 impl OpSections {
-    /// Adds to `trace` the operations to which its blocks and failed requests refer, ordered by id.
+    /// Adds to `trace` the operations of its blocks and failed requests, ordered by id.
     pub(super) fn localize(&self, files: &Files, trace: &mut Trace) -> Result<()> {
         let blocks = trace.blocks.op.iter().copied();
         let named = blocks.chain(trace.ooms.iter().map(|oom| oom.op)).filter(|op| op.is_some());

@@ -49,8 +49,8 @@ impl Windows {
         Some(summarizer)
     }
 
-    /// Restores the last checkpoint up to which there are summaries, and removes later ones. Starts at the first event
-    /// if there is none.
+    /// Restores the state at the last checkpoint up to which summaries exist, and removes later checkpoints. If there
+    /// is none, starts at the first event.
     fn restore_last(&mut self) -> Summarizer {
         while let Some(events) = self.checkpoints.last_events() {
             let kept = self.summaries.partition_point(|row| row.first < events);

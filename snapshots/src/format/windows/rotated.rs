@@ -14,13 +14,13 @@ use crate::rotation::{PART, RotatedFiles};
 use crate::trace::Header;
 
 impl Windows {
-    /// Finds the files of the rotation that `path` names, like [`RotatedFiles::find`]. A folder is accepted only if its
-    /// files belong to a single run; otherwise they may be of several ranks.
+    /// Finds the files of the rotation at `path`, like [`RotatedFiles::find`]. A folder is accepted only if its files
+    /// belong to a single run, since otherwise they may be of several ranks.
     pub fn find_rotated(path: &Path) -> Option<RotatedFiles> {
         RotatedFiles::find(path).filter(|files| !path.is_dir() || is_one_run(files))
     }
 
-    /// Returns the path of the recording whose files are exactly `files`; `None` if they do not belong to a single run.
+    /// Returns the path of the rotated recording with exactly these `files`; `None` if they are not from a single run.
     pub fn rotated_of(files: &[PathBuf]) -> Option<PathBuf> {
         let recording = RotatedFiles::all_of(files)?;
         let found = RotatedFiles::find(&recording)?;
@@ -62,9 +62,9 @@ impl Windows {
 struct Run {
     /// The files, each with its name.
     sources: Vec<NamedSource>,
-    /// Number of earlier files, which belong to other runs.
+    /// Number of files of earlier runs.
     others: usize,
-    /// The names of later files, which have no complete header.
+    /// The names of the files at the end that have no complete header.
     empty: Vec<String>,
     /// Whether the first of these files is the first of its run.
     begins_run: bool,
@@ -102,12 +102,12 @@ fn last_run(files: &RotatedFiles) -> Result<Run> {
     Ok(Run { sources, others, empty, begins_run })
 }
 
-/// Returns the number of a file within its run; `None` for the first file of a run.
+/// Returns the number of a file within its run; `None` for the first file.
 fn part_of(header: &Header) -> Option<u32> {
     header.facts.iter().find(|(name, _)| name == PART).and_then(|(_, number)| number.parse().ok())
 }
 
-/// Returns the header of a file; `None` if it is not complete yet.
+/// Returns the header of a file; `None` if the header is incomplete.
 fn header_of(source: &Arc<dyn ByteSource>) -> Result<Option<Header>> {
     let sections = match Sections::locate(Arc::clone(source)) {
         Err(Error::Empty) => return Ok(None),

@@ -1,4 +1,4 @@
-//! Locates the sections of a file, by its index or by scanning it, and reads individual sections.
+//! Finds the sections of a file, with its index or by a scan, and reads individual sections.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Tensor shapes, which are the only attribute supported when a recording is read in parts.
+//! Reads tensor shapes, which are the only supported attribute of recordings that are read in windows.
 
 use super::Windows;
 use crate::builder::StartingState;
@@ -7,7 +7,7 @@ use crate::event::BlockKey;
 use crate::ids::{BlockId, DeviceId, EventId, StringId};
 use crate::trace::{Attribute, Owner, SHAPE, Trace};
 
-/// The allocation of a block, which identifies it in every window.
+/// The allocation of a block. Identifies the block in every window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Origin {
     /// The index of the event that allocated the block.
@@ -70,7 +70,7 @@ impl Windows {
         Ok(())
     }
 
-    /// Adds the shapes of a window's blocks, whose keys are `keys`.
+    /// Adds the shapes of a window's blocks. `keys` are the keys of these blocks.
     pub(super) fn add_shapes(&self, trace: &mut Trace, keys: &[BlockKey]) {
         let Some(name) = self.shape_name() else { return };
         for id in trace.blocks.ids() {

@@ -20,7 +20,7 @@ use crate::transition::{Named, Transition, transition};
 /// Maximum number of events for which memory is reserved in advance, since a malicious file may claim any number.
 const MAX_ROOM: u64 = 1 << 21;
 
-/// The blocks that are live at the end of a window, by device and key.
+/// The blocks that are live at the end of a window, by device and block key.
 type Open = HashMap<(DeviceId, BlockKey), BlockId>;
 
 impl Windows {

@@ -21,8 +21,8 @@ impl DebugInfo {
         Ok(Self { file: file::DebugFile::open(path)? })
     }
 
-    /// Returns the source lines of an address, innermost first, so that inlined functions precede the function that
-    /// contains them. Empty if nothing is known.
+    /// Returns the source lines of an address, innermost first: inlined functions precede the function that contains
+    /// them. Empty if there is no debug information.
     pub(super) fn lines(&self, address: u64) -> Vec<Line> {
         let (mut out, full_name) = self.file.frames(address);
         let symbol = self.file.symbol(address);

@@ -1,4 +1,4 @@
-//! CUDA arrays. The stand-in only accounts for their memory.
+//! CUDA arrays. The stand-in only counts their memory.
 #![cfg_attr(not(test), expect(unsafe_code, reason = "functions that C calls"))]
 
 use std::ffi::c_uint;
@@ -27,7 +27,8 @@ pub(crate) struct Array3d {
     flags: c_uint,
 }
 
-/// Whole numbers and fractions of 8, 16 and 32 bits: what tests use.
+/// Returns the size of an element in bytes. Supports integers and floating-point numbers of 8, 16 and 32 bits, as used
+/// by tests.
 fn element_bytes(format: c_uint) -> Result<usize> {
     match format {
         0x01 | 0x08 => Ok(1),

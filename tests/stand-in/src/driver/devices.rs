@@ -8,7 +8,7 @@ use crate::functions::{Out, functions};
 use crate::machine::{current, current_context, machine, set_current, start};
 use crate::programs::MAX_THREADS;
 
-/// Multiprocessors of a device: few, so that the loops of kernels go round.
+/// Number of multiprocessors of a device. It is small, so that loops over a grid have several iterations.
 const PROCESSORS: c_int = 4;
 
 functions! {
@@ -103,7 +103,7 @@ functions! {
         machine.release_context(device)
     }
 
-    /// Destroys everything in a device's context, although it may still be retained.
+    /// Destroys everything in a device's context, even if the context is still retained.
     fn cuDevicePrimaryCtxReset_v2(device: c_int) {
         let mut machine = machine()?;
         let device = machine.device(device)?;

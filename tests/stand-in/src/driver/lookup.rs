@@ -1,4 +1,4 @@
-//! Functions of the driver by their documented names, as CUDA's runtime requests them.
+//! Looks up functions of the driver by their documented names, as CUDA's runtime does.
 #![expect(unsafe_code, reason = "functions that C calls")]
 
 use std::ffi::{CStr, c_char, c_int, c_ulonglong, c_void};
@@ -10,7 +10,7 @@ use crate::functions::{Out, functions};
 /// `CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM`.
 const PER_THREAD: c_ulonglong = 2;
 
-/// Returns the function of this name in a version of CUDA, if the stand-in has it.
+/// Returns the function with this name in a CUDA version; `None` if the stand-in does not define it.
 fn meant(short: &str, version: c_int, is_per_thread: bool) -> Option<*mut c_void> {
     macro_rules! first {
         ($($name:literal $since:literal => $($function:ident)::+,)+) => {

@@ -61,7 +61,7 @@ functions! {
         Ok(())
     }
 
-    /// Copies from pinned memory in stream order; from other host memory at once.
+    /// Copies from pinned memory in stream order; from other host memory before this returns.
     fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, stream: u64) {
         let (mut machine, device) = current()?;
         let stream = machine.streams.find(stream, device)?;

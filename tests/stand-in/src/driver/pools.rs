@@ -7,13 +7,13 @@ use crate::failure::{Code, Result, answer, fail, put};
 use crate::functions::{Out, functions};
 use crate::machine::{current, machine};
 
-/// The handles of devices' own pools.
+/// The handles of the default pools of devices.
 const POOLS: u64 = 0x5000_0000_0000;
 
-/// `CU_STREAM_PER_THREAD`, which the stand-in takes for the one default stream that it has.
+/// `CU_STREAM_PER_THREAD`, which the stand-in treats as its single default stream.
 const PER_THREAD: u64 = 2;
 
-/// Converts a stream handle to the stand-in's.
+/// Converts a stream handle of CUDA to that of the stand-in.
 fn known(stream: u64) -> u64 {
     if stream == PER_THREAD { 0 } else { stream }
 }
@@ -29,7 +29,7 @@ fn ask(address: Out<'_, u64>, bytes: usize, pool: Option<u64>, stream: u64) -> R
     put(address, block as u64)
 }
 
-/// Waits for the stream, and frees memory.
+/// Waits for the stream's work, then frees memory.
 fn give_back(address: u64, stream: u64) -> Result<()> {
     let (mut guard, device) = current()?;
     let machine = &mut *guard;

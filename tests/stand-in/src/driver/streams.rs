@@ -12,7 +12,7 @@ use crate::machine::{current, machine};
 const NON_BLOCKING: c_uint = 1;
 const WITHOUT_TIME: c_uint = 2;
 
-/// Captures of streams into graphs. The stand-in has no graphs: the work runs, and there is nothing to query.
+/// Captures of streams into graphs. Graphs are unsupported: the work runs at once, and queries return no graph.
 static CAPTURED: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
 
 functions! {

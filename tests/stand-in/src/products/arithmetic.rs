@@ -14,7 +14,7 @@ trait Number: Copy {
     fn nearest(real: Self::Real) -> Self;
 }
 
-/// The types in which products are computed.
+/// The types in which products are accumulated.
 trait Real: Copy + Default + 'static + std::ops::Mul<Output = Self> + std::ops::Add<Output = Self> + PartialEq {
     const ONE: Self;
     fn of(factor: f64) -> Self;
@@ -56,8 +56,8 @@ number!(f16, f32, f16::to_f32, f16::from_f32);
 /// Computes `D = alpha · A · B + beta · C + bias` for each matrix of the batch. `C` is not read where beta is 0.
 ///
 /// # Safety
-/// At the addresses lie matrices, and a bias, as the problem describes them; nothing else reads `D` or writes any of
-/// them meanwhile. `D` overlaps `C` only where they are the same, and none of the others.
+/// The addresses must point to matrices and a bias with the layouts in the problem. During the call, no other code may
+/// read `D` or write any of them. `D` may be the same matrix as `C`, but must not overlap the others.
 pub(super) unsafe fn compute(problem: &Problem, addresses: [u64; 4], factors: [f64; 2]) {
     let [a, _, _, d] = problem.layouts.map(|layout| layout.element);
     // SAFETY: as promised by the caller, with the types that the problem names.
@@ -144,10 +144,10 @@ unsafe fn batch<I: Number, O: Number<Real = I::Real>>(problem: &Problem, address
     }
 }
 
-/// Reads a matrix, column after column.
+/// Reads a matrix, column by column.
 ///
 /// # Safety
-/// It lies at `address` as its layout says.
+/// `address` must point to a matrix with this layout.
 unsafe fn gather<N: Number>(layout: &Layout, address: usize, into: &mut Vec<N::Real>) {
     let [row, column] = layout.strides().map(|stride| stride as usize);
     let start = std::ptr::with_exposed_provenance::<N>(address);

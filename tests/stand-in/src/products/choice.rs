@@ -22,7 +22,7 @@ const SINGLE_FAST: [i32; 3] = [74, 75, 77];
 const NAMES: [&str; 4] = ["A", "B", "C", "D"];
 
 impl Problem {
-    /// Fails unless the four fit together and the types are ones that GPUs multiply.
+    /// Checks that the four layouts fit together, and that GPUs can multiply the types.
     pub(super) fn new(operation: Operation, layouts: [Layout; 4]) -> Result<Self> {
         layouts.iter().zip(NAMES).try_for_each(|(layout, name)| layout.check(name))?;
         let [a, b, c, d] = &layouts;
@@ -90,7 +90,7 @@ impl Problem {
     }
 }
 
-/// The way in which a product is computed: `cublasLtMatmulAlgo_t`, which callers only keep and hand back.
+/// The algorithm of a product: `cublasLtMatmulAlgo_t`, which is opaque to callers.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Choice {
@@ -98,14 +98,15 @@ pub(crate) struct Choice {
     digest: u64,
     workspace_bytes: u64,
     alignments: [u32; 4],
-    /// 1 if it is refused when it is run, as cuBLASLt does with some of its own proposals.
+    /// 1 if running the algorithm fails, as cuBLASLt does with some of its own proposals.
     is_refused: u64,
     unused: [u64; 2],
 }
 
 const MARK: u64 = u64::from_le_bytes(*b"HWchoice");
 
-/// What larger products ask for, if they may, so that a workspace that is somebody else's shows.
+/// Size in bytes of the workspace that larger products request, if permitted, to detect a workspace that is in use
+/// elsewhere.
 const WORKSPACE_BYTES: u64 = 256 << 10;
 const SMALL: u64 = 1 << 12;
 
@@ -124,17 +125,17 @@ impl Choice {
         }
     }
 
-    /// Returns this algorithm, but refused when it is run.
+    /// Returns this algorithm, but with an error when it is run.
     pub(super) const fn refused(self) -> Self {
         Self { is_refused: 1, ..self }
     }
 
-    /// Bytes of workspace that it needs.
+    /// Size of the required workspace in bytes.
     pub(super) fn workspace_bytes(&self) -> u64 {
         self.workspace_bytes
     }
 
-    /// Fails unless it was chosen for this problem, and for matrices with these alignments.
+    /// Checks that the algorithm was chosen for this problem, and for matrices with these alignments.
     pub(super) fn check(&self, problem: &Problem, addresses: [u64; 4]) -> Result<()> {
         if self.mark != MARK || self.digest != problem.digest() {
             return refuse(Status::InvalidValue, "the algorithm was chosen for another product");

@@ -1,4 +1,4 @@
-//! Matrices, products and preferences, as callers describe them attribute by attribute.
+//! Matrices, products and preferences, which callers describe attribute by attribute.
 
 use super::{Result, Status, refuse};
 
@@ -63,13 +63,13 @@ pub(super) trait Described {
     fn set(&mut self, attribute: i32, value: &[u8]) -> Result<()>;
 }
 
-/// The memory layout of a matrix, and of the further ones of its batch.
+/// The memory layout of a matrix, and of the other matrices in its batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     pub(super) element: Element,
     pub(super) rows: u64,
     pub(super) columns: u64,
-    /// Elements from one column to the next, or from row to row where rows lie together.
+    /// Number of elements from one column to the next; for row-major matrices, from one row to the next.
     pub(super) leading: i64,
     pub(super) has_rows_together: bool,
     pub(super) batch: i32,
@@ -106,7 +106,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Whether the matrices of a batch have no element in common: they lie one behind another, or side by side.
+    /// Returns whether the matrices of a batch do not overlap: each follows the previous one, or they are side by side.
     pub(super) fn is_apart(&self) -> bool {
         let (between, batch) = (self.batch_stride as u64, self.batch as u64);
         let together = if self.has_rows_together { self.columns } else { self.rows };
@@ -120,7 +120,7 @@ impl Layout {
         self.extent() == self.rows * self.columns * self.batch as u64 * self.element.size()
     }
 
-    /// Bytes from its first element to behind its last.
+    /// Returns the number of bytes from the first element to the end of the last.
     pub(super) fn extent(&self) -> u64 {
         let [row, column] = self.strides().map(|stride| stride as u64);
         let batches = (self.batch as u64 - 1).saturating_mul(self.batch_stride as u64);
@@ -160,20 +160,20 @@ pub(super) struct Operation {
     pub(super) bias: Bias,
 }
 
-/// A number for each row of the output that is added to all of that row.
+/// The bias of a product: a number for each row of the output, which is added to all elements of the row.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bias {
     pub(super) is_added: bool,
     /// Address of the first number.
     pub(super) address: u64,
-    /// Elements from one matrix's numbers to those of the next.
+    /// Number of elements between the biases of two consecutive matrices.
     pub(super) batch_stride: i64,
-    /// The type, if it was said: that of the output.
+    /// The type of the numbers; `None` for the type of the output.
     pub(super) element: Option<Element>,
 }
 
 impl Operation {
-    /// A product of two matrices as they are.
+    /// Creates a product of two matrices without transposition.
     pub(super) fn new(compute: i32, scale: Element) -> Self {
         Self { compute, scale, transposed: [false; 2], bias: Bias::default() }
     }

@@ -15,7 +15,7 @@ use crate::functions::{Out, functions};
 use crate::machine::current;
 use crate::mapping::FRESH;
 
-/// Everything that callers have described.
+/// The descriptors that callers have created.
 #[derive(Default)]
 struct Known {
     next: u64,
@@ -30,7 +30,7 @@ fn known() -> MutexGuard<'static, Known> {
     KNOWN.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a call; no panic leaves it. cuBLASLt reports no texts of errors, so they are printed.
+/// Runs a call, and catches panics. Prints errors, because cuBLASLt does not report messages.
 #[expect(clippy::print_stderr, reason = "the only way to say more than a number")]
 fn answer(name: &str, call: impl FnOnce() -> Result<()>) -> i32 {
     let outcome = catch_unwind(AssertUnwindSafe(call));
@@ -52,7 +52,7 @@ fn enter<D>(place: Out<'_, u64>, table: fn(&mut Known) -> &mut HashMap<u64, D>, 
     Ok(())
 }
 
-/// What a table has under a handle.
+/// Returns `entry`, or an error that names the handle if there is none.
 fn found<D>(entry: Option<D>, handle: u64) -> Result<D> {
     entry.map_or_else(|| refuse(Status::InvalidValue, format!("there is no handle {handle}")), Ok)
 }
@@ -98,10 +98,10 @@ pub(crate) struct Chosen {
     reserved: [c_int; 4],
 }
 
-/// Reads a factor of the type that the operation names.
+/// Reads a factor of the type that the operation requires.
 ///
 /// # Safety
-/// At `place` lies such a number.
+/// `place` must point to a number of this type.
 unsafe fn factor(place: *const c_void, element: Element) -> Result<f64> {
     if place.is_null() {
         return refuse(Status::InvalidValue, "no factor");

@@ -7,7 +7,7 @@ pub(crate) mod functions;
 
 use crate::failure::Failure;
 
-/// `cublasStatus_t`, as far as the stand-in answers with it.
+/// `cublasStatus_t`, with the values that the stand-in returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 enum Status {

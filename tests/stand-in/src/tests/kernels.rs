@@ -1,4 +1,4 @@
-//! Tests of how kernels run: small programs, compiled and launched without the driver around them.
+//! Tests of kernel execution: small programs, compiled and launched without the driver.
 #![expect(unsafe_code, reason = "launches kernels by addresses")]
 
 use std::ffi::CString;
@@ -7,7 +7,7 @@ use crate::compiler::compile_text;
 use crate::failure::{Code, Failure};
 use crate::programs::{Programs, Shape};
 
-/// A program, loaded, and one of its kernels at a time to launch.
+/// A loaded program whose kernels can be launched.
 struct Trial {
     programs: Programs,
     module: u64,
@@ -22,7 +22,7 @@ impl Trial {
         Self { programs, module, seed: 0 }
     }
 
-    /// Runs a kernel of one pointer with `blocks` × `threads`.
+    /// Launches a kernel whose only parameter is a pointer, with `blocks` × `threads`.
     fn run<V>(&mut self, kernel: &str, [blocks, threads]: [u32; 2], memory: &mut [V]) -> Result<(), Failure> {
         self.run_with_shared(kernel, [blocks, threads], 0, memory)
     }

@@ -1,4 +1,4 @@
-//! Tests of the stand-in by itself; other crates' tests check how it replaces CUDA.
+//! Tests of the stand-in itself. Tests of other crates check it in place of CUDA.
 
 mod kernels;
 mod products;

@@ -107,7 +107,7 @@ impl Drop for Matrix {
     }
 }
 
-/// What a call writes, which succeeds.
+/// Calls a function with an output parameter, and returns the value that it writes.
 fn given<V>(call: impl FnOnce(Out<'_, V>) -> i32) -> V {
     let mut place = MaybeUninit::uninit();
     assert_eq!(call(Some(&mut place)), 0);
@@ -115,7 +115,7 @@ fn given<V>(call: impl FnOnce(Out<'_, V>) -> i32) -> V {
     unsafe { place.assume_init() }
 }
 
-/// The library, with a context to use it in.
+/// Returns a handle of the library and a context for it.
 fn library() -> u64 {
     assert_eq!(devices::cuInit(0), 0);
     assert_eq!(devices::cuCtxSetCurrent(given(|context| devices::cuDevicePrimaryCtxRetain(context, 0))), 0);
@@ -142,7 +142,7 @@ fn wish(workspace_bytes: u64, alignment: i32) -> u64 {
     wish
 }
 
-/// Asks for an algorithm.
+/// Requests an algorithm.
 fn choose(library: u64, operation: u64, layouts: [u64; 4], wish: u64) -> Result<Chosen, i32> {
     let (mut chosen, mut count) = (MaybeUninit::uninit(), MaybeUninit::uninit());
     let ([a, b, c, d], place) = (layouts, chosen.as_mut_ptr());
@@ -193,7 +193,7 @@ impl Product {
     }
 }
 
-/// m, n and k, and which of the two are transposed, and which of the four have their rows together.
+/// The size m, n and k; which of the two inputs are transposed; and which of the four matrices are row-major.
 fn product(kinds: [Kind; 2], [m, n, k]: [usize; 3], choices: u64, batch: usize, factors: [f64; 2]) -> Product {
     let is = |bit: u32| choices >> bit & 1 == 1;
     let library = library();

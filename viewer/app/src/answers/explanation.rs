@@ -48,7 +48,7 @@ pub fn explain(
     Ok(explanation)
 }
 
-/// Adds to each item of `advice` the peak that remains if it is followed, from `peaks`.
+/// Adds the remaining peak, from `peaks`, to each item of `advice`.
 fn add_peaks(advice: &mut Advice, peaks: &AdvicePeaks, [requested, reserved]: [u64; 2]) {
     let text = match advice.remedy {
         Remedy::Checkpoint => {
@@ -89,8 +89,8 @@ fn is_worth_it(source: &Source<'_>, device: DeviceId, advice: &mut Advice) -> bo
     }
 }
 
-/// Returns the peak of reserved bytes as recorded and with `settings`, as computed by `highwater whatif`, and the part
-/// of the run that they cover.
+/// Returns the peak of reserved bytes as recorded and with `settings`, computed as in `highwater whatif`, and the part
+/// of the run that these figures cover.
 fn reserved_with(source: &Source<'_>, device: DeviceId, settings: &str) -> Result<([u64; 2], Reach), String> {
     let change = Change { device, alloc_conf: Some(settings.to_owned()), ..Change::default() };
     let prediction = predict(source, &change).map_err(|why| why.to_string())?;

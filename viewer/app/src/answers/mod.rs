@@ -1,4 +1,4 @@
-//! Analyses that need more than the analysis crate: what-if replays, out-of-memory analysis, plans, outliers among
+//! Analyses that need more than the analysis crate: what-if replays, out-of-memory analysis, plans, and outliers among
 //! ranks.
 
 pub mod request_failure;

@@ -15,10 +15,10 @@ const TOP_HOLDERS: usize = 5;
 /// Maximum number of groups in the list of blocks to free.
 const TOP_EVICTED: usize = 8;
 
-/// If live blocks take at least this percentage of the device, the success of a single request means little.
+/// Percentage of the device that live blocks must fill for the success of a single request to mean little.
 const FULL_PERCENT: u64 = 97;
 
-/// The percentage of a device of `all` bytes that live blocks take; `None` if that is not nearly all of it.
+/// Returns the percentage of a device of `all` bytes that live blocks fill; `None` below [`FULL_PERCENT`].
 pub(crate) fn full_percent(allocated: u64, all: u64) -> Option<u64> {
     allocated.saturating_mul(100).checked_div(all).filter(|percent| *percent >= FULL_PERCENT)
 }
@@ -42,7 +42,7 @@ pub enum Remedy {
     EmptyCache,
     /// The blocks in [`OomAnalysis::smallest_eviction`] are freed first.
     FreeSmallestSet,
-    /// All blocks of one group of [`OomAnalysis::holders`], given by index, are freed first.
+    /// All blocks of one group of [`OomAnalysis::holders`] are freed first. Contains the index of the group.
     FreeHolder(usize),
     /// The device has this many bytes more.
     MoreMemory(u64),
@@ -73,12 +73,12 @@ pub struct Trial {
 pub struct Trials {
     /// The outcome of each remedy that was tested.
     pub results: Vec<Trial>,
-    /// The first event at which the unchanged replay differs from the recording; `None` if it never does.
+    /// The first event at which the unchanged replay differs from the recording; `None` if there is no difference.
     pub divergence: Option<EventId>,
 }
 
 impl Trials {
-    /// Returns the remedies with which the request succeeds.
+    /// Returns the remedies that let the request succeed.
     fn met(&self) -> impl Iterator<Item = &Remedy> {
         self.results.iter().filter(|trial| trial.outcome == Outcome::Met).map(|trial| &trial.remedy)
     }
@@ -131,7 +131,7 @@ pub struct OomAnalysis {
     pub smallest_eviction: Option<LiveGroups>,
     /// The optimizer state, if the request was for more of it.
     pub state: Option<String>,
-    /// The results of the replays, or the reason none could be made.
+    /// The results of the replays, or the reason that no replay was possible.
     pub trials: Result<Trials, String>,
     /// Whether PyTorch made the recording, so that advice on settings names its environment variable.
     pub is_pytorch: bool,
@@ -140,7 +140,7 @@ pub struct OomAnalysis {
 }
 
 impl OomAnalysis {
-    /// Analyses `request` on `device`; `test` replays remedies for it.
+    /// Analyses `request` on `device`. `test` replays the remedies for the request.
     pub fn of(
         trace: &Trace,
         (device, live): (DeviceId, &LiveIndex),
@@ -167,7 +167,7 @@ impl OomAnalysis {
         self.events_before + u64::from(event.0)
     }
 
-    /// Returns the cause confirmed by a replay, else the suspected one.
+    /// Returns the cause confirmed by a replay, otherwise the suspected one.
     pub fn cause(&self) -> Verdict {
         self.trials.as_ref().ok().and_then(Trials::cause).unwrap_or(self.request.suspected)
     }
@@ -258,8 +258,8 @@ impl OomAnalysis {
         self.state.as_ref().map(|state| format!("{state}."))
     }
 
-    /// Returns the changes that let the request succeed as a sentence, the easiest first; `None` if there are none or
-    /// none were tested. For a PyTorch recording, the first settings are given with their environment variable.
+    /// Returns a sentence with the changes that let the request succeed, the easiest first; `None` if no change helps
+    /// or none was tested. For a PyTorch recording, includes the environment variable for the first settings.
     pub fn helps(&self) -> Option<String> {
         let trials = self.trials.as_ref().ok()?;
         let mut met: Vec<&Remedy> = trials.met().filter(|remedy| is_listed(remedy)).collect();
@@ -275,7 +275,7 @@ impl OomAnalysis {
             .then(|| format!("Would have let the request succeed{}: {}.{next}", trials.in_replay(), listed.join("; ")))
     }
 
-    /// Returns the remedies with which the request still fails, as a sentence.
+    /// Returns a sentence with the remedies that do not let the request succeed.
     pub fn does_not_help(&self) -> Option<String> {
         let trials = self.trials.as_ref().ok()?;
         let failed = trials.results.iter().filter(|trial| trial.outcome != Outcome::Met && is_listed(&trial.remedy));
@@ -375,8 +375,7 @@ fn is_listed(remedy: &Remedy) -> bool {
     !matches!(remedy, Remedy::FreeHolder(_))
 }
 
-/// Returns the keys by which users of memory are grouped: category, and the module if all are known, else the source
-/// line.
+/// Returns the keys for grouping blocks: category, and the module if all modules are known, otherwise the source line.
 fn holder_keys(trace: &Trace, blocks: &[BlockId]) -> Vec<GroupKey> {
     let with_stack = blocks.iter().filter(|id| trace.blocks.stack[id.0 as usize].is_some()).count();
     let second = match () {

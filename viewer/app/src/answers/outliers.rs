@@ -9,7 +9,7 @@ use serde::Serialize;
 pub const RULE: &str = "A rank stands out if its peak differs from the median of the ranks with the same device capacity, \
                         at least 3, by more than 64 MiB, 5% and 5 times the median absolute deviation";
 
-/// The position of a peak among comparable ones.
+/// How a peak compares with similar peaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Not an outlier, or too few peaks to compare.
@@ -35,8 +35,8 @@ pub struct Middle {
 }
 
 impl Standing {
-    /// Returns a phrase for an outlier, such as `812 MiB above the median of 8 ranks`, or `None` for other peaks.
-    /// `what` names the compared items, in the plural.
+    /// Returns a phrase for an outlier, such as `812 MiB above the median of 8 ranks`; `None` for other peaks. `what`
+    /// is the plural name of the compared items.
     pub fn words(self, what: &str) -> Option<String> {
         let Self::Out { by, of } = self else { return None };
         let side = if by > 0 { "above" } else { "below" };
@@ -53,8 +53,8 @@ const MIN_BYTES: u64 = 64 << 20;
 /// Minimum number of peaks required to detect outliers.
 const MIN_PEAKS: usize = 3;
 
-/// Compares each peak with those of the same kind. Each peak is given as its kind (such as the device's capacity) and
-/// its bytes.
+/// Compares each peak with the peaks of the same kind. `peaks` has the kind (such as the device's capacity) and the
+/// bytes of each peak.
 pub fn standings(peaks: &[(u64, u64)]) -> Vec<Standing> {
     let middles = middles(peaks);
     let standing = |(&(_, bytes), middle): (&(u64, u64), &Middle)| {
@@ -69,7 +69,7 @@ pub fn standings(peaks: &[(u64, u64)]) -> Vec<Standing> {
     peaks.iter().zip(&middles).map(standing).collect()
 }
 
-/// Returns, for each peak, the median and deviation of those of the same kind. Peaks are given as in [`standings`].
+/// Returns, for each peak, the median and deviation of the peaks of the same kind. `peaks` is as in [`standings`].
 pub(crate) fn middles(peaks: &[(u64, u64)]) -> Vec<Middle> {
     let mut of_kind: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for (kind, bytes) in peaks {

@@ -40,7 +40,7 @@ pub fn suggested_capacity(prediction: &Prediction) -> Option<&'static str> {
 /// A share of a block's size, such as one half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizePart {
-    /// The numerator.
+    /// The numerator of the fraction.
     pub numerator: u32,
     /// The denominator; not 0.
     pub denominator: u32,
@@ -88,9 +88,9 @@ impl SizePart {
 /// A change to apply to a recording.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Change {
-    /// The device.
+    /// The device to replay.
     pub device: DeviceId,
-    /// Allocator settings, added to the recorded ones, or to the defaults if they start with `default`.
+    /// Allocator settings. They are added to the recorded settings, or to the defaults if they start with `default`.
     pub alloc_conf: Option<String>,
     /// The size of the device in bytes.
     pub capacity: Option<u64>,
@@ -107,7 +107,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// Returns whether anything is changed.
+    /// Returns whether the change is not empty.
     pub(crate) fn changes_anything(&self) -> bool {
         self.alloc_conf.is_some() || self.capacity.is_some() || self.changes_blocks()
     }
@@ -128,7 +128,7 @@ impl Change {
     }
 }
 
-/// Describes a change by the values of its options: settings, bytes of memory, modules to recompute, conditions for
+/// Describes a change by the values of its options: settings, bytes of memory, modules to recompute, and conditions for
 /// blocks to omit, to free after their last use, and to scale.
 pub fn in_words(
     alloc_conf: Option<&str>,
@@ -221,7 +221,7 @@ pub struct Deviation {
 pub struct Concerned {
     /// Number of blocks affected.
     pub blocks: u64,
-    /// Sum of their requested bytes.
+    /// Sum of the requested bytes of these blocks.
     pub bytes: u64,
 }
 
@@ -242,15 +242,15 @@ pub struct Changed {
     pub capacity_from: String,
     /// The request that fails in the replay; `None` if all requests succeed.
     pub oom: Option<Failed>,
-    /// The indices of the events whose requests fail in the recording but not in the replay.
+    /// The indices of the events whose requests fail in the recording but succeed in the replay.
     pub rescued: Vec<u64>,
     /// The event index of the failed request with which the recording ends, on any device: later requests are unknown.
     pub ends_in_oom: Option<u64>,
-    /// The reason the run may need more than the recording shows, apart from failed requests.
+    /// The reason that the run may need more than the recording shows, apart from failed requests.
     pub doubt: Option<Doubt>,
-    /// A device size that suffices for every recorded request: the smallest one found by replays. Searched only if a
-    /// request fails in this replay, or if one that failed in the recording succeeds; otherwise, and if no size
-    /// suffices, `None`.
+    /// The size of a device that suffices for every recorded request, the smallest one found by replays. `None` if no
+    /// size suffices. Searched only if a request fails in this replay, or if a request that failed in the recording
+    /// succeeds; otherwise also `None`.
     pub suffices: Option<u64>,
     /// Maximum bytes in live blocks and in use by other processes: a lower bound for the memory that the recorded
     /// requests need.
@@ -264,8 +264,8 @@ pub struct Changed {
 }
 
 impl Changed {
-    /// Returns whether the program fits; `None` if the recording does not show everything that it needs, or if a
-    /// request succeeds that failed in the recording, since the program would then have continued differently.
+    /// Returns whether the program fits; `None` if the recording may not show everything that the program needs, or if
+    /// a request succeeds that failed in the recording, since the program would then have continued differently.
     pub fn fits(&self) -> Option<bool> {
         let is_whole = self.ends_in_oom.is_none() && self.rescued.is_empty() && self.doubt.is_none();
         match self.oom {
@@ -294,7 +294,7 @@ pub struct Failed {
     pub report: String,
 }
 
-/// Settings that are tried if no change is given, and their result.
+/// Settings that are tried without a given change, and their result.
 #[derive(Clone, Debug)]
 pub struct Tried {
     /// The settings that are added to the recorded ones.
@@ -309,10 +309,10 @@ pub struct Tried {
     pub gets_past_failure: bool,
 }
 
-/// The answer of `highwater whatif`: the recorded figures, and those of replays with and without changes.
+/// The report of `highwater whatif`: the recorded figures, and those of replays with and without changes.
 #[derive(Clone, Debug)]
 pub struct Prediction {
-    /// The device.
+    /// The replayed device.
     pub device: DeviceId,
     /// The totals and peaks as recorded.
     pub measured: Figures,
@@ -324,7 +324,7 @@ pub struct Prediction {
     pub unchanged: Unchanged,
     /// The replay with the change, if there is one.
     pub changed: Option<Changed>,
-    /// The results with some common settings, if no change is given.
+    /// The results with some common settings, without a given change.
     pub tried: Vec<Tried>,
 }
 

@@ -12,7 +12,7 @@ pub struct Recomputation {
     pub patterns: Vec<ScopePattern>,
     /// Number of modules that match.
     pub modules: usize,
-    /// Number of recomputed calls; modules that save nothing for backward have none.
+    /// Number of recomputed calls. Modules that save nothing for backward have none.
     pub calls: usize,
     /// The evidence in the recording for when forward no longer needs a block.
     pub evidence: Evidence,

@@ -40,7 +40,7 @@ pub(crate) fn check_settings(trace: &Trace, device: DeviceId, settings: &str) ->
     changed_config(&recorded_config(trace.device_facts(device)).0, settings).map(|_| ())
 }
 
-/// Applies `settings` to the `recorded` ones, or to the defaults if they start with `default`.
+/// Adds `settings` to the `recorded` ones, or to the defaults if they start with `default`.
 fn changed_config(recorded: &AllocConfig, settings: &str) -> Result<AllocConfig, String> {
     let (first, rest) = settings.split_once(',').unwrap_or((settings, ""));
     let config = match (first.trim(), rest.trim()) {
@@ -69,7 +69,7 @@ pub fn analyse(trace: &Trace, request: FailedRequest, live: &LiveIndex) -> Optio
 /// The reason why there is no prediction.
 #[derive(Debug, thiserror::Error)]
 pub enum NoPrediction {
-    /// The question cannot be answered, with a sentence for the user.
+    /// The question cannot be answered. Contains a sentence for the user.
     #[error("{0}")]
     Refused(String),
     /// The recording cannot be read.
@@ -150,8 +150,8 @@ fn check_events(trace: &Trace) -> Result<(), String> {
     Err(format!("{}: there is nothing to replay, so record the program's events", Doubt::NoEvents.text(trace)))
 }
 
-/// Runs replays without changes with each tie-break rule, and chooses the rule with which the replay agrees with the
-/// recording longest; `run` makes a replay, and `end` returns the point from which it differs.
+/// Replays without changes, with each tie-break rule, and chooses the rule whose replay agrees with the recording
+/// longest. `run` makes a replay, and `end` returns the point of the first difference.
 fn follow_longest<R, E>(
     run: impl Fn(TieBreak) -> Result<R, E>,
     end: impl Fn(&R) -> Option<u64>,
@@ -166,8 +166,8 @@ fn follow_longest<R, E>(
     Ok((chosen, TieBreak::OldestSegment))
 }
 
-/// Replays without changes, with the tie-break rule for which the replay agrees with the recording longest; with
-/// `target`, only up to that request.
+/// Replays without changes, with the tie-break rule whose replay agrees with the recording longest. With `target`,
+/// replays only up to that request.
 fn follow(trace: &Trace, device: DeviceId, config: &AllocConfig, target: Option<Target>) -> (Replay, TieBreak) {
     let device_total = recorded_total(trace, device);
     let run = |tie_break: TieBreak| {
@@ -206,7 +206,7 @@ fn replay_unchanged(
     Ok((unchanged, tie_break, outcome.cache_flushes))
 }
 
-/// Returns the known reasons why a replay of `trace` may differ from it.
+/// Returns the known reasons that a replay of `trace` may differ from the recording.
 fn causes(trace: &Trace, problems: Vec<String>) -> Vec<String> {
     let mut causes = problems;
     causes.extend(trace.trust_sentences());
@@ -216,7 +216,7 @@ fn causes(trace: &Trace, problems: Vec<String>) -> Vec<String> {
 
 /// The inputs shared by all replays of a recording.
 struct Base<'a> {
-    /// The recording; if it is not in memory, a window of it before its first event.
+    /// The recording; for a recording that is too long for memory, a window before its first event.
     trace: &'a Trace,
     device: DeviceId,
     recorded: &'a AllocConfig,
@@ -253,7 +253,7 @@ impl Base<'_> {
     }
 }
 
-/// A recording and the change for which a prediction is made.
+/// A recording, and the change to predict.
 struct Predicting<'a> {
     base: Base<'a>,
     replays: Replays<'a>,

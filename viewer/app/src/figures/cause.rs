@@ -10,8 +10,8 @@ use crate::figures::requests::source_line;
 /// Maximum length of an operation or line.
 const MAX_NAME: usize = 40;
 
-/// Describes the cause of `peak`, with one line for leaked blocks (with their bytes at the peak) and one for blocks
-/// that the peak's step allocated, the larger first; the latter only if it is larger. `None` if nothing is known.
+/// Describes the cause of `peak`, in one line for leaked blocks and one line for blocks that the step of the peak
+/// allocated, the larger first. The second line is included only if it is the larger. `None` if the cause is unknown.
 pub(crate) fn cause_text(
     trace: &Trace,
     peak: &Moment,

@@ -7,7 +7,7 @@ use highwater_snapshots::{count_of, format_bytes};
 /// Maximum number of leaks listed per device.
 const SHOWN_LEAKS: usize = 5;
 
-/// Returns a sentence for each of the largest `leaks` found over `window`, and one for the rest.
+/// Returns a sentence for each of the largest `leaks` over `window`, and one for the others.
 pub fn leak_texts(leaks: &[Leak], window: &StepWindow) -> Vec<String> {
     let unit = window.between.unit();
     let all = count_of(window.steps.len() as u64, unit);
@@ -25,13 +25,13 @@ pub fn leak_texts(leaks: &[Leak], window: &StepWindow) -> Vec<String> {
 /// Returns the sentence for several steps or bursts without a leak.
 pub fn no_leak_text(between: Between) -> &'static str {
     match between {
-        Between::Steps => "No leak: no source line leaves memory in every step.",
-        Between::Idle => "No leak: no source line leaves memory in bursts throughout.",
+        Between::Steps => "No leak: no source line leaves memory live after every step.",
+        Between::Idle => "No leak: no source line leaves memory live after every burst.",
     }
 }
 
-/// Lists the largest `leaks` with their bytes per step (named by `unit`), and the sum of the rest, as sentences without
-/// full stops.
+/// Lists the largest `leaks` with their bytes per step, and the sum of the others, as sentences without full stops.
+/// `unit` is the name of a step.
 pub fn leak_lines(leaks: &[Leak], unit: &str) -> Vec<String> {
     let names = unique_suffixes(&leaks.iter().map(|leak| leak.line.as_str()).collect::<Vec<_>>());
     let leak = |(leak, name): (&Leak, String)| format!("{name} leaks {} a {unit}", format_bytes(leak.bytes_per_step));

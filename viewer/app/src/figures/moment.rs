@@ -16,7 +16,7 @@ pub fn peak_facts(header: &Header, moment: &Moment) -> Vec<(&'static str, Field)
     vec![("bytes", moment.bytes.into()), ("event", moment.number().into()), ("time_us", time_us.into())]
 }
 
-/// Returns a moment as fields of a JSON object: those of [`peak_facts`], the step and the phase.
+/// Returns the JSON fields for a moment: those of [`peak_facts`], the step and the phase.
 pub fn moment_facts(header: &Header, moment: &Moment) -> Vec<(&'static str, Field)> {
     let place = [("step", moment.step.into()), ("phase", moment.phase.name().into())];
     peak_facts(header, moment).into_iter().chain(place).collect()
@@ -33,7 +33,7 @@ pub fn peak_name(peak: &Moment) -> &'static str {
     if peak.is_state { "State at the dump" } else { "Peak" }
 }
 
-/// Formats the position of a moment, such as `at event 12,345, step 1, optimizer`; without a phase if the recording has
+/// Formats the position of a moment, such as `at event 12,345, step 1, optimizer`. Omits the phase if the recording has
 /// none.
 pub fn when(moment: &Moment) -> String {
     match moment.number() {
@@ -51,7 +51,7 @@ pub fn at_event(event: u64, step: Option<u32>, phase: Option<Phase>) -> String {
 }
 
 /// Formats a total and the moment at which it is reached, such as `5.67 GiB requested, at event 12,345, step 1,
-/// optimizer`; only the total for a recording without events.
+/// optimizer`. Without events, formats only the total.
 pub fn how_much_and_when(moment: &Moment) -> String {
     let metric = total_name(moment.metric);
     let when = if moment.is_state { String::new() } else { format!(", {}", when(moment)) };

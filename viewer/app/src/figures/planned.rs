@@ -40,7 +40,7 @@ impl Budget {
 /// Returns a sentence that states that `bytes` of a budget are in use outside of the allocator; `None` if `bytes` is 0.
 pub fn counted_outside(bytes: u64) -> Option<String> {
     let used = format_bytes(bytes);
-    (bytes > 0).then(|| format!("Others use {used} of the budget, according to the recording's samples."))
+    (bytes > 0).then(|| format!("Other processes use {used} of the budget, according to the recording's samples."))
 }
 
 /// Returns the result of a search for plans as a sentence.
@@ -109,12 +109,12 @@ pub(crate) fn up_to(reach: &Reach) -> &'static str {
     }
 }
 
-/// Returns a sentence that states that a step that fits could fit with less work; `None` if it could not.
+/// Returns a sentence with a plan that needs less work, for a step that already fits; `None` if there is none.
 pub fn less_work(search: &Search) -> Option<String> {
     let plan = search.best().filter(|_| search.fits_as_is)?;
     let also = match search.reach {
         Reach::End => "It would also fit",
-        Reach::FailedRequest => "It would also get there",
+        Reach::FailedRequest => "It would also get past that request",
         Reach::Recorded(_) => "The recorded requests would also fit",
     };
     Some(format!("{also} with less work: {}.", name(&plan.setup)))
@@ -194,8 +194,8 @@ pub fn costs(proof: Proof, class: Class, [flops, moved]: [Option<f64>; 2]) -> St
     }
 }
 
-/// Returns a table of the changes of a plan in order, with the memory used with each; printed tables include times if
-/// these are estimated.
+/// Returns a table of the changes of a plan in order, each with the resulting memory use. Printed tables include
+/// estimated times.
 pub fn changes_table(lines: &[PlanLine], proof: Proof, has_times: bool) -> Table<'_> {
     let trial = |row: usize| &lines[row].trial;
     let times = Column::number("estimated_us", "estimated", |row| lines[row].estimated_us.map(i128::from))

@@ -12,13 +12,13 @@ use crate::report::{Column, Rows, Table};
 pub const NO_BLOCK: &str = "No block matches the conditions: nothing is changed.";
 
 /// A sentence printed if the replay uses the tie-break rule of older versions.
-pub const LOWEST_ADDRESS: &str = "Of free ranges of equal size the replay takes the one at the lowest address (PyTorch up to about version 2.6), \
+pub const LOWEST_ADDRESS: &str = "Among free ranges of equal size, the replay takes the one at the lowest address (as PyTorch up to about version 2.6), \
      because this reproduces the recorded addresses.";
 
 /// Maximum number of settings named in addition to the best.
 const MAX_OTHERS: usize = 2;
 
-/// Names the settings that help: those with which the last failed request succeeds, or else those that lower the peak
+/// Names the settings that help: those that let the last failed request succeed, or otherwise those that lower the peak
 /// of reserved memory.
 pub fn what_helps(prediction: &Prediction) -> String {
     let Prediction { measured, unchanged, tried, .. } = prediction;
@@ -239,7 +239,7 @@ pub fn compared(measured: &Figures, changed: &Figures) -> Vec<Compared> {
     peaks.into_iter().chain([unused]).collect()
 }
 
-/// Returns a table of the peaks; if a request failed, of the peaks before it.
+/// Returns a table of the peaks. If a request failed, these are the peaks before the failure.
 pub fn compared_table(rows: Vec<Compared>, failed: bool) -> Table<'static> {
     let rows: Rows<Compared> = rows.into_iter().collect();
     let place = |one: &Compared| {
@@ -260,7 +260,7 @@ pub fn compared_table(rows: Vec<Compared>, failed: bool) -> Table<'static> {
     Table::new(rows.count(), columns.into_iter().flatten())
 }
 
-/// Settings, with the result of a replay with them.
+/// Settings, and the result of a replay with them.
 #[derive(Clone, Debug)]
 pub struct TriedSettings<'a> {
     /// The name of the settings in the table.

@@ -108,7 +108,7 @@ pub struct Caveat {
     /// Whether the note reports a loss or an error; limits that apply to every recording of its kind, such as guessed
     /// categories, are not warnings.
     pub is_warning: bool,
-    /// The sentence, with the ranks that it concerns.
+    /// The sentence, which names the ranks that it concerns.
     pub text: String,
 }
 
@@ -189,8 +189,8 @@ pub fn passed_by(skipped: usize) -> String {
     }
 }
 
-/// Describes the totals in which a rank is an outlier: `Rank 1 stands out: it peaks at 39.62 GiB allocated (median of 8
-/// ranks: 11.61 GiB) and 40.17 GiB reserved (median: 12.37 GiB).`
+/// Describes the totals in which a rank is an outlier, such as `Rank 1 stands out: it peaks at 39.62 GiB allocated
+/// (median of 8 ranks: 11.61 GiB) and 40.17 GiB reserved (median: 12.37 GiB).`
 fn outlier_text(rank: &[&Outlier]) -> String {
     let part = |(row, outlier): (usize, &&Outlier)| {
         let of = if row == 0 { format!(" of {} ranks", outlier.middle.of) } else { String::new() };

@@ -35,8 +35,8 @@ pub(crate) struct ComputedCache {
 }
 
 impl ComputedCache {
-    /// Locates the cache entry in `folder` for the recording in `files`. The cache is used if computing the summaries
-    /// takes more than `most_events` events.
+    /// Finds the cache entry in `folder` for the recording in `files`. The cache is used if summaries of more than
+    /// `most_events` events have to be computed.
     ///
     /// # Errors
     /// Fails if a file cannot be read.
@@ -139,8 +139,7 @@ pub fn cache_folder() -> Option<PathBuf> {
 }
 
 /// Opens a `.snap` file, or the files of a rotation, with more than `most` events; `None` for a shorter recording or
-/// another format. If the summaries of more than `most` events have to be computed, they are kept in the user's cache
-/// folder.
+/// another format. Stores summaries of more than `most` computed events in the user's cache folder.
 ///
 /// # Errors
 /// Fails if the recording cannot be read in parts. Returns [`Error::Cancelled`] if `watch` breaks.

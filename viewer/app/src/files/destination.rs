@@ -122,8 +122,8 @@ impl Destination {
     }
 }
 
-/// Calls `write` to write the file `path`, under a temporary name in the same folder; it is renamed when complete.
-/// Returns the result of `write`, and the file's length.
+/// Calls `write` to write the file `path` under a temporary name in the same folder, and renames the file when it is
+/// complete. Returns the result of `write`, and the length of the file.
 ///
 /// # Errors
 /// Fails if `write` does, if the file cannot be written, or if the user stops the program; no partial file is left
@@ -310,7 +310,7 @@ fn builder() -> tempfile::Builder<'static, 'static> {
     builder
 }
 
-/// A file whose writes fail once the user has stopped the program.
+/// A file whose writes fail after the user has stopped the program.
 struct Watched<'a> {
     file: &'a mut File,
     stop: &'a Stop,
@@ -330,7 +330,7 @@ impl Write for Watched<'_> {
     }
 }
 
-/// The signal by which the user stopped the program, while signals are watched.
+/// The signal with which the user stopped the program during an export.
 #[derive(Clone, Debug, Default)]
 struct Stop {
     signal: Arc<AtomicUsize>,

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 /// Maximum time to wait until other threads have dropped the value. Drawing a picture takes less time.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Time after which memory is returned again; freeing the largest recording takes less.
+/// Time after which memory is returned to the system again. Freeing the largest recording takes less time.
 const AFTERWARDS: Duration = Duration::from_secs(1);
 
-/// Drops `thing` on a separate thread, waits there until no references to the target of `owner` remain, and returns the
+/// Drops `thing` on a separate thread, waits there until no reference to the target of `owner` remains, and returns the
 /// memory to the operating system.
 pub(crate) fn discard<T: Send + 'static, H: Send + Sync + 'static>(thing: T, owner: Weak<H>) {
     let work = move || {
@@ -32,8 +32,8 @@ pub(crate) fn discard<T: Send + 'static, H: Send + Sync + 'static>(thing: T, own
     let _ = std::thread::Builder::new().name("highwater-discard".to_owned()).spawn(work);
 }
 
-/// Makes the C library return unused memory to the operating system. Without it, the process keeps 300 to 400 MiB from
-/// the second time on that a recording of 10 million events is closed, since the library's own threshold grows.
+/// Makes the C library return unused memory to the operating system. Otherwise, the process keeps 300 to 400 MiB after
+/// closing a recording of 10 million events for the second time, because the library's threshold grows.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn give_back() {
     // SAFETY: takes no pointer, and may be called at any time from any thread.

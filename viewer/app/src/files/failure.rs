@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// A failure of a command, with a message about the failure, its place and a remedy. The exit status is 2; 128 plus the
-/// signal number, as in shells, if the user stopped the program; and 0 if the reader of the output closed it.
+/// A failure of a command, with a message that states the problem, its location and a remedy. The exit status is 2; 128
+/// plus the signal number, as in shells, if the user stopped the program; and 0 if the reader of the output closed it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
@@ -31,7 +31,7 @@ pub enum Failure {
     /// A file could not be written; no incomplete file is left.
     #[error("{0}")]
     Write(String),
-    /// A file could not be written because the recording from which it is made is damaged; no incomplete file is left.
+    /// A file could not be written because the original recording is damaged. No incomplete file remains.
     #[error("{0}")]
     Damaged(String),
     /// The user stopped the program; no incomplete file is left.

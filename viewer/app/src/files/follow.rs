@@ -56,7 +56,7 @@ enum Input {
 }
 
 impl Following {
-    /// Starts following the file of `recording`, which is read in parts once it has more than `most_resident` events.
+    /// Starts following the file of `recording`. With more than `most_resident` events, the recording is read in parts.
     /// `wake` is called on the following thread when there is an update. `None` if the recording has no file.
     pub(crate) fn start(recording: &Recording, most_resident: u64, wake: impl Fn() + Send + 'static) -> Option<Self> {
         let events = recording.trace.events.len();

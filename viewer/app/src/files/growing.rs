@@ -4,7 +4,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// Length of the start of the file by which the file is recognized.
+/// Number of bytes at the start of a file that identify the file.
 const START: u64 = 4096;
 
 /// The reason a file cannot be read further.

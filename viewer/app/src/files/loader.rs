@@ -112,7 +112,7 @@ pub enum Loaded {
 }
 
 impl Loading {
-    /// Starts reading `source`; of a recording with more than `most_resident` events, reads only a part. `wake` is
+    /// Starts reading `source`. Reads only a part of a recording with more than `most_resident` events. `wake` is
     /// called on the reading thread when there is an update.
     pub fn start(source: Source, most_resident: u64, wake: impl Fn() + Send + Sync + 'static) -> Self {
         let (state, path, wake) = (Arc::new(State::new()), source.path().to_owned(), Arc::new(wake));
@@ -139,7 +139,7 @@ impl Loading {
         (format!("{stage}{counted}"), self.state.permille.load(Ordering::Relaxed) as f32 / 1000.0)
     }
 
-    /// Returns the preview of the part that has been read; `None` while nothing has been read.
+    /// Returns the preview of the data read up to now; `None` before any data has been read.
     pub fn preview(&self) -> Option<Preview> {
         let preview = self.state.preview.lock().unwrap_or_else(PoisonError::into_inner);
         (!preview.points.is_empty()).then(|| preview.clone())
@@ -197,8 +197,8 @@ fn load(source: Source, most: u64, state: &State, wake: &(dyn Fn() + Sync)) -> R
     recording.map(|recording| Loaded::Recording(Box::new(recording)))
 }
 
-/// Reads the part around the peak of a `.snap` file that is too long to be in memory. Returns `None` if the file is not
-/// too long, or if it is damaged; the caller then reads it as a whole, which reports its problems.
+/// Reads the part around the peak of a `.snap` file that is too long for memory. Returns `None` if the file is shorter,
+/// or if it is damaged: the caller then reads it as a whole, which reports the problems.
 #[cfg(not(target_family = "wasm"))]
 fn load_part(path: &Path, most: u64, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Option<Recording>, String> {
     state.enter("Reading");

@@ -32,7 +32,7 @@ pub fn is_stdin(file: &Path) -> bool {
     file.as_os_str() == "-"
 }
 
-/// The name of `file` without its folders; the whole path if it has no name, such as `..`.
+/// The name of `file` without its folders. The whole path if it has no name, such as `..`.
 pub fn file_name(file: &Path) -> String {
     file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned()
 }

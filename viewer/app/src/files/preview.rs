@@ -24,7 +24,7 @@ pub struct Preview {
     pub fraction: f32,
     /// Number of events read so far.
     pub events: u64,
-    /// Number of events in the file, if known from its index.
+    /// Number of events in the file; `None` if the file has no index.
     pub events_in_all: Option<u64>,
     /// The points of the curve, in event order.
     pub points: Vec<Point>,
@@ -65,8 +65,8 @@ impl Preview {
         }
     }
 
-    /// Returns the level from which the curve is drawn. It is below 0 if blocks were freed whose allocations the file
-    /// lists only later.
+    /// Returns the lowest level of the curve. It is below 0 if blocks were freed whose allocations come later in the
+    /// file.
     pub(crate) fn floor(&self) -> i64 {
         self.points.iter().map(|point| point.levels.lowest).min().unwrap_or(0).min(0)
     }

@@ -36,7 +36,7 @@ pub struct Entry {
 pub struct Colouring {
     /// The legend, in stacking order.
     pub entries: Vec<Entry>,
-    /// The index of each block's legend entry, by row, combined with [`SECOND_LAYER`].
+    /// For each block, by row, the index of its legend entry, combined with [`SECOND_LAYER`].
     entry_of: Vec<u8>,
     /// The blocks that match the filter.
     matches: Arc<Matches>,
@@ -129,7 +129,7 @@ impl Colouring {
         if self.matches.contains(block) { theme::instance(colour, block.0 as usize) } else { colour }
     }
 
-    /// Returns the legend entry of bytes outside of blocks, which is that of the blocks with which tables group these
+    /// Returns the legend entry of bytes outside of blocks: the entry of the blocks with which tables group these
     /// bytes; `None` if there is no such entry.
     pub(crate) fn entry_beside(&self, trace: &Trace, beside: Beside) -> Option<usize> {
         let label = label_beside(trace, self.by.0, beside);
@@ -149,7 +149,7 @@ impl Colouring {
 }
 
 impl Entry {
-    /// A grey entry of the legend; its blocks cannot be selected by a search condition.
+    /// A grey entry of the legend. Its blocks cannot be selected by a search condition.
     pub(crate) fn neutral(name: String) -> Self {
         Self { label: name.clone(), name, colour: theme::NEUTRAL, rank: usize::MAX, values: 1, condition: None }
     }
@@ -189,7 +189,7 @@ impl Values<'_> {
     }
 }
 
-/// Returns the colour of the value of `key` with this index, if it is the same in all recordings and views.
+/// Returns the fixed colour of the value of `key` with this index; `None` if the colour depends on the view.
 pub(crate) fn fixed_colour(key: GroupKey, number: u64) -> Option<Color32> {
     match key {
         GroupKey::Category => Category::from_code(number as u8).map(theme::category),
@@ -206,7 +206,7 @@ pub(crate) fn fixed_colour(key: GroupKey, number: u64) -> Option<Color32> {
     }
 }
 
-/// For each module path, whether its outermost number is odd: every second layer of a model.
+/// For each module path, whether its outermost number is odd, to distinguish every second layer of a model.
 fn second_layers(trace: &Trace) -> Vec<bool> {
     let is_second = |scope| {
         let names: Vec<&str> = trace.tables.scope_rows(scope).map(|scope| trace.tables.string(scope.name)).collect();

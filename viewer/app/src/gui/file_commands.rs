@@ -40,7 +40,7 @@ fn needs_events(command: Command) -> bool {
 }
 
 impl OpenFile {
-    /// Returns whether `command`, which needs a recording, is currently applicable to this one.
+    /// Returns whether `command`, which needs a recording, is currently possible for this recording.
     pub fn can(&self, command: Command) -> bool {
         let has = |key: GroupKey| self.recording.absent.reason(key).is_none();
         let has_block = self.selection.pin.is_some_and(|pin| pin.block.is_some());
@@ -69,8 +69,8 @@ impl OpenFile {
         }
     }
 
-    /// Returns the reason the recording does not support `command`, as a sentence; `None` if it supports the command,
-    /// or if the command is disabled for another reason.
+    /// Returns a sentence with the reason that the recording does not support `command`; `None` if it does, or if the
+    /// command is disabled for another reason.
     pub fn absence(&self, command: Command) -> Option<String> {
         let lacks = |key: GroupKey| self.recording.absent.reason(key).map(str::to_owned);
         match command {
@@ -111,8 +111,8 @@ impl OpenFile {
         self.note(command.is_movement(), seconds);
     }
 
-    /// Returns the byte offset that a vertical zoom keeps fixed: the middle of the pinned block, else the top of the
-    /// stack.
+    /// Returns the byte offset that stays in place during a vertical zoom: the middle of the pinned block, or otherwise
+    /// the top of the stack.
     fn anchor(&mut self, moment: &Moment) -> f64 {
         let pinned = self.selection.pin.and_then(|pin| pin.block);
         let stack = pinned.and_then(|_| self.timeline.stack(&self.recording, &self.selection, moment.position()));
@@ -267,7 +267,7 @@ impl OpenFile {
     }
 }
 
-/// Returns the element of `all`, which is sorted by moment, directly after or before `position`.
+/// Returns the first element of `all` after `position`, or the last one before it. `all` must be sorted by moment.
 fn beside<T>(all: &[T], moment: impl Fn(&T) -> usize, position: usize, is_forward: bool) -> Option<&T> {
     match is_forward {
         true => all.get(all.partition_point(|one| moment(one) <= position)),

@@ -9,7 +9,7 @@ pub(super) fn dropped_paths(ctx: &egui::Context) -> Vec<PathBuf> {
     ctx.input(|input| input.raw.dropped_files.iter().map(|file| file.path().to_owned()).collect())
 }
 
-/// Returns false, since a window is not part of an editor that can open lines of source code.
+/// Returns false: a window is not part of an editor that can open source files.
 pub(super) fn has_editor() -> bool {
     false
 }

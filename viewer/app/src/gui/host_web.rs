@@ -1,4 +1,4 @@
-//! Services that the app needs from the page that contains it.
+//! Services that the web page provides to the app.
 
 use std::path::{Path, PathBuf};
 
@@ -36,7 +36,7 @@ extern "C" {
     fn show_fragment(text: &str);
 }
 
-/// Returns no paths, since the page reads the files dropped since the last frame, and passes them to the app.
+/// Returns no paths, because the page itself reads dropped files and passes their contents to the app.
 pub(super) fn dropped_paths(ctx: &egui::Context) -> Vec<PathBuf> {
     let dropped = ctx.input(|input| input.raw.dropped_files.clone());
     dropped.iter().filter_map(|file| file.web_file()).for_each(open_file);
@@ -53,7 +53,7 @@ pub(super) fn open_line(file: &str, line: u32) {
     open_in_editor(file, line);
 }
 
-/// Starts following a recording on the page's server, which then sends its bytes.
+/// Starts following a recording on the page's server, which from now on sends its bytes.
 pub(super) fn open_served(path: &Path) {
     follow_served(&path.to_string_lossy());
 }

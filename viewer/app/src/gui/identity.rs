@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 pub(crate) struct Identity<T>(Weak<T>);
 
 impl<T> Identity<T> {
-    /// The identity of `value`, which does not keep it in memory.
+    /// Returns the identity of `value`.
     pub(crate) fn of(value: &Arc<T>) -> Self {
         Self(Arc::downgrade(value))
     }

@@ -1,4 +1,4 @@
-//! The legend of colours, with each colour's share of the total at some moment.
+//! The legend of colours, with the share of the total of each colour at some moment.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::gui::colouring::{Colouring, Entry};
 use crate::gui::widgets::{MEANING_OF_NONE, Query, Shades, capital, computed, fit, fitted, theme, when};
 use crate::{DeviceIndex, Recording, Selection};
 
-/// A moment of a recording for which shares are computed.
+/// The moment of a recording for which shares are requested.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     /// The recording whose blocks are coloured.
@@ -26,7 +26,7 @@ pub(crate) struct Asked {
     pub metric: Metric,
     /// Number of events before the moment.
     pub moment: usize,
-    /// The colours of the blocks and their names.
+    /// The colours of the blocks, and the names of these colours.
     pub colouring: Arc<Colouring>,
 }
 
@@ -39,7 +39,7 @@ impl PartialEq for Asked {
 }
 
 impl Asked {
-    /// The moment after `moment` events of the selected device, in the colours of a timeline.
+    /// Requests the shares after `moment` events of the selected device, in the colours of a timeline.
     pub(crate) fn new(
         recording: &Arc<Recording>,
         selection: &Selection,
@@ -50,8 +50,8 @@ impl Asked {
         Self { recording: Arc::clone(recording), device, metric, moment, colouring: Arc::clone(colouring) }
     }
 
-    /// The legend entries with their bytes, largest at the peak first, followed by entries for bytes outside of blocks;
-    /// they add up to the total.
+    /// Returns the legend entries with their bytes, which add up to the total: the largest at the peak first, and
+    /// entries for bytes outside of blocks last.
     pub(crate) fn entries(&self) -> Vec<(Entry, u64)> {
         let trace = &self.recording.trace;
         let index = &self.recording.devices[self.device];
@@ -201,10 +201,10 @@ pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize,
 const LETTERS: f32 = 13.0;
 /// The name of the entry for all groups without an entry.
 const OTHERS: &str = "others";
-/// The distance of the first entry from the text before it, in points.
+/// Distance of the first entry from the text before it, in points.
 const AFTER_LEAD: f32 = 10.0;
 
-/// The width of the text before a legend, with the distance to the first entry; `None` without text.
+/// Returns the width of the text before a legend, including the distance to the first entry; `None` without text.
 fn lead_width(ui: &Ui, text: &str) -> Option<f32> {
     (!text.is_empty()).then(|| fit::width(ui, text, &FontId::proportional(LETTERS)) + AFTER_LEAD)
 }
@@ -220,7 +220,7 @@ fn lead_ui(ui: &mut Ui, text: &str) {
 #[derive(Default)]
 struct Others {
     bytes: u64,
-    /// The colour and text of each entry, for the tooltip.
+    /// The colour and text of each entry in the tooltip.
     lines: Vec<(Color32, String)>,
 }
 
@@ -230,7 +230,7 @@ impl Others {
         self.lines.push((colour, text));
     }
 
-    /// Shows one entry for all omitted entries, if there are any, and lists them on hover.
+    /// Shows a single entry for all omitted entries, which are listed on hover. Does nothing if none are omitted.
     fn others_ui(&self, ui: &mut Ui, name: &str, amount: &str, sign: impl Fn(&Painter, Rect)) {
         if self.lines.is_empty() {
             return;
@@ -246,8 +246,7 @@ impl Others {
     }
 }
 
-/// Returns, for each entry, whether to show it if there is space only for the entries with the largest `sums`: as many
-/// as possible, but at least one.
+/// Returns, for each entry, whether it is among the largest `sums` that fit. Always shows at least one entry.
 fn largest_that_fit(sums: &[u64], fits: impl Fn(&[bool]) -> bool) -> Vec<bool> {
     let mut shown = vec![true; sums.len()];
     let mut order: Vec<usize> = (0..sums.len()).collect();
@@ -330,7 +329,7 @@ pub(crate) fn lines_ui(
     });
 }
 
-/// A symbol, its meaning and its amount. They are kept together: rows wrap between chips.
+/// A symbol, its meaning and its amount. A line break is possible only between chips.
 pub(crate) struct Chip {
     name: Arc<Galley>,
     amount: Arc<Galley>,

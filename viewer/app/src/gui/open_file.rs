@@ -1,4 +1,4 @@
-//! One open recording: its selection, its timeline and the views around it.
+//! An open recording: its selection, its timeline and the other views.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,18 +32,18 @@ use crate::{ColourBy, Command, Recording, Selection, drawn_metric};
 pub(crate) struct Visit {
     pub(super) selection: Selection,
     pub(super) search: String,
-    /// The indices of the events shown, for a long recording that is shown in parts.
+    /// The indices of the shown events, for a long recording that is shown in parts.
     pub(super) part: Range<u64>,
 }
 
 /// An open recording, with the state of its timeline, its search and its other views.
 #[derive(Debug)]
 pub struct OpenFile {
-    /// The recording.
+    /// The recording, or the loaded part of a long one.
     pub recording: Arc<Recording>,
     /// The selected device, total, visible range, block and marks.
     pub selection: Selection,
-    /// The timeline.
+    /// The timeline of the recording, with its settings.
     pub timeline: Timeline,
     /// The search box.
     pub search: Search,
@@ -55,7 +55,7 @@ pub struct OpenFile {
     pub(super) history: History<Visit>,
     /// A message from a view, shown until the next command.
     pub(super) message: Option<String>,
-    /// The file, if it is being followed while its program writes it.
+    /// The state of following the file while its program writes it; `None` if the file is not followed.
     pub(super) following: Option<Following>,
     /// The local peaks of a device's total.
     pub(super) peaks: Peaks,
@@ -63,7 +63,7 @@ pub struct OpenFile {
     pub(super) run: RunView,
     /// The view that Undo or Redo restores once its part has been read.
     pub(super) returning: Option<Visit>,
-    /// Maximum number of events in memory; a longer recording that is followed is read in parts.
+    /// Maximum number of events in memory. A longer recording that is being followed is read in parts.
     pub(super) most_resident: u64,
 }
 
@@ -146,8 +146,8 @@ impl OpenFile {
         self.views.plan.forget();
     }
 
-    /// Returns the moment of the legend and of the side panels, which do not follow the pointer: the pinned moment,
-    /// else the peak.
+    /// Returns the moment for the legend and the side panels, which do not follow the pointer: the pinned moment, or
+    /// otherwise the peak.
     pub fn moment(&self) -> (Moment, Reason) {
         let trace = &self.recording.trace;
         let index = &self.recording.devices[self.selection.device];
@@ -158,7 +158,7 @@ impl OpenFile {
         }
     }
 
-    /// Returns the moment of commands and of the views below the timeline: the moment under the pointer, else
+    /// Returns the moment for commands and for the views below the timeline: the moment under the pointer, or otherwise
     /// [`Self::moment`].
     pub(super) fn pointed_moment(&self) -> Moment {
         let index = &self.recording.devices[self.selection.device];
@@ -292,7 +292,7 @@ impl OpenFile {
         chosen
     }
 
-    /// Shows the view below the timeline, or the names of the available views if none is open.
+    /// Shows the open view below the timeline, or the names of the available views if none is open.
     fn below_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Vec<Action> {
         let is_state = self.recording.trace.is_state();
         let Some(bottom) = settings.bottom.filter(|bottom| *bottom != Bottom::Segments || !is_state) else {
@@ -361,7 +361,7 @@ impl OpenFile {
         bottom.of(views).view_ui(ui, &context)
     }
 
-    /// Returns a closure that writes the table of a view as CSV on any thread.
+    /// Returns a function that writes the table of a view as CSV and can be called on any thread.
     ///
     /// # Errors
     /// Fails with a message if there is no such view, or if it has no table or has not computed it yet.
@@ -370,7 +370,7 @@ impl OpenFile {
         views.named(view).ok_or_else(|| format!("there is no view {view}"))?.table(&context)
     }
 
-    /// The input of the views at `place`, and the state of all views.
+    /// Returns the input of the views at `place`, and the state of all views.
     fn scene(&mut self, place: Place) -> (ViewContext<'_>, &mut Views) {
         let (moment, reason) = self.moment();
         let moment = if place == Place::Side { moment } else { self.pointed_moment() };
@@ -380,7 +380,7 @@ impl OpenFile {
         (context, views)
     }
 
-    /// The blocks to highlight: those of the group selected in the Moment panel, if that is open.
+    /// Returns the blocks to highlight: those of the group selected in the Moment panel, if the panel is open.
     fn lit(&mut self, ctx: &egui::Context, side: Side) -> Option<Arc<Matches>> {
         let condition = self.views.moment.chosen_condition().filter(|_| side == Side::Moment);
         let filter =
@@ -439,7 +439,7 @@ impl OpenFile {
     }
 }
 
-/// Makes the label at `place` a button. Returns whether it was clicked.
+/// Makes the label at `place` clickable. Returns whether it was clicked.
 fn flag_ui(ui: &Ui, place: Option<egui::Rect>, name: &'static str, hint: &str) -> bool {
     let Some(place) = place else { return false };
     let response = ui.interact(place, ui.scope_id().with(name), egui::Sense::click());

@@ -26,7 +26,7 @@ impl OpenFile {
         }
     }
 
-    /// Shows the requested part once it is read.
+    /// Shows the requested part of the recording after it has been read.
     pub(super) fn take_part(&mut self, ctx: &Context) {
         if let Some(part) = self.run.take() {
             self.show_part(ctx, part);
@@ -86,7 +86,7 @@ impl OpenFile {
         }
     }
 
-    /// Shows these events, given by their indices in the whole recording.
+    /// Shows these events. Indices count from the start of the whole recording.
     fn show_events(&mut self, events: &Range<u64>) {
         let first = self.recording.events().start;
         let local = |event: u64| event.saturating_sub(first).min(u64::from(u32::MAX)) as u32;
@@ -101,7 +101,7 @@ impl OpenFile {
         self.run.ask(ctx, run, wanted);
     }
 
-    /// Restores an earlier view once its part has been read.
+    /// Restores an earlier view after its part of the recording has been read.
     pub(super) fn return_to(&mut self, ctx: &Context, visit: Visit) {
         match self.recording.run.clone().filter(|_| visit.part != self.recording.events()) {
             Some(run) => {
@@ -124,7 +124,7 @@ impl OpenFile {
         self.search_for(ctx, &search);
     }
 
-    /// Switches to showing only the visible part of the recording, which has become too long to be in memory.
+    /// Switches to reading the recording in parts, because it has become too long for memory. Shows the visible part.
     pub(super) fn become_long(&mut self, ctx: &Context, run: &Arc<Run>) {
         let view = self.view_of_run();
         let length = Run::length_around(&view);
@@ -164,7 +164,7 @@ impl OpenFile {
         first + u64::from(view.start)..first + u64::from(view.end)
     }
 
-    /// Shows an event, given by its index in the whole recording.
+    /// Shows an event. Its index counts from the start of the whole recording.
     fn go_to_event(&mut self, event: u64) {
         let Self { recording, selection, .. } = self;
         let moment = (event.saturating_sub(recording.events().start) as usize + 1).min(recording.trace.events.len());
@@ -176,7 +176,7 @@ impl OpenFile {
         }
     }
 
-    /// Shows the step with this number: the first such step in the view or later, else the first one of the recording.
+    /// Shows the step with this number: the first such step at or after the view, or otherwise the first of all.
     pub(crate) fn go_to_step(&mut self, ctx: &Context, number: u32) {
         let seconds = ctx.input(|input| input.time);
         self.note(false, seconds);
@@ -191,7 +191,7 @@ impl OpenFile {
         self.note(false, seconds);
     }
 
-    /// Executes a command that moves to another part of a long recording. Returns whether `command` is such a command.
+    /// Executes a command that moves to another part of a long recording. Returns false for other commands.
     pub(super) fn go_to_part(&mut self, ctx: &Context, command: Command) -> bool {
         let Some(run) = self.recording.run.clone() else { return false };
         let shown = self.recording.events();

@@ -1,4 +1,4 @@
-//! The app in a browser: starts it in a page, and forwards the page's messages. `web/page.js` is the JavaScript side.
+//! Starts the app in a page of a browser, and forwards messages between them. `web/page.js` is the JavaScript side.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ extern "C" {
     fn drop_content(number: u32);
 }
 
-/// A file's content that is stored by the page rather than in the app's memory, which browsers never shrink.
+/// The content of a file. The page stores it outside of the app's memory, which browsers never shrink.
 struct Content {
     number: u32,
     offset: u64,
@@ -81,7 +81,7 @@ pub async fn start(canvas: HtmlCanvasElement) -> Result<Page, JsValue> {
 
 #[wasm_bindgen]
 impl Page {
-    /// Opens the file `name` of `length` bytes, whose content the page stores under the id `number`.
+    /// Opens the file `name` of `length` bytes. The page stores its content under the id `number`.
     pub fn open(&self, name: String, number: u32, length: f64) {
         let content = Box::new(Content { number, offset: 0 });
         self.send(Arrival::File(Source::Content { name: name.into(), length: length as u64, content }));

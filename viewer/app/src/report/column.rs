@@ -41,8 +41,8 @@ impl Unit {
         }
     }
 
-    /// Returns whether the sizes in a column, of which `text` returns the displayed forms, have decimals: all of them
-    /// do if one does. A long column is judged by its first rows.
+    /// Returns whether the sizes of a column have decimals: if one of them has decimals, all do. `text` returns the
+    /// formatted sizes. Looks only at the first rows of a long column.
     pub(crate) fn has_decimals(self, rows: usize, text: impl FnMut(usize) -> String) -> bool {
         self.is_numeric() && (0..rows.min(MAX_ROWS_JUDGED)).map(text).any(|text| text.contains('.'))
     }
@@ -86,7 +86,7 @@ pub fn compared([a, b]: [u64; 2]) -> [String; 3] {
     if texts.iter().any(|text| text.contains('.')) { texts.map(with_decimals) } else { texts }
 }
 
-/// The way in which the cells of a column are shortened if a text table is too wide.
+/// How the cells of a column are shortened if a text table is too wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
     /// Cells are never shortened.
@@ -121,9 +121,9 @@ pub struct Column<'a> {
     pub key: &'static str,
     /// The heading in printed tables.
     pub title: &'static str,
-    /// The unit of the values, which determines how they are formatted.
+    /// The unit of the values. Determines their format.
     pub unit: Unit,
-    /// The way in which the cells are shortened.
+    /// How the cells are shortened if a text table is too wide.
     pub fit: Fit,
     /// Whether a text table omits the column if it is empty or does not fit.
     pub is_optional: bool,
@@ -197,7 +197,7 @@ impl<'a> Column<'a> {
         Self { place: Place::Shown, ..Self::new(unit, ["", title], text) }
     }
 
-    /// Creates a column of values with several parts, for the JSON object only.
+    /// Creates a column of objects or lists, which only the JSON output contains.
     pub fn nested<V: IntoValue>(key: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
         Self { place: Place::Json, ..Self::new(Unit::Text, [key, ""], value) }
     }
@@ -217,7 +217,7 @@ impl<'a> Column<'a> {
         Self { shown: Some(Box::new(text)), ..self }
     }
 
-    /// Formats values by `text` in Markdown, in the rows for which it returns a text.
+    /// Formats a value in Markdown by `text`, if `text` returns a text for the row.
     pub fn in_markdown(self, text: impl Fn(usize) -> Option<String> + 'a) -> Self {
         Self { markdown: Some(Box::new(text)), ..self }
     }
@@ -237,8 +237,8 @@ impl<'a> Column<'a> {
         Self { has_lines: true, ..self }
     }
 
-    /// Drops entries at the end of the lists in the cells, which are separated by `, `, if a text table is wider than
-    /// the page.
+    /// If a text table is wider than the page, shortens the lists in the cells by dropping entries at the end. Entries
+    /// are separated by `, `.
     pub fn entries(self) -> Self {
         Self { fit: Fit::Entries, ..self }
     }

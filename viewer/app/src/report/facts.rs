@@ -1,11 +1,11 @@
-//! The facts of an answer with their names, in the order of its JSON object.
+//! The facts of a report with their names, in the order of its JSON object.
 
 use serde::Serialize;
 use serde::ser::{SerializeMap as _, Serializer};
 
 use super::{Field, IntoValue, Table, Value};
 
-/// A fact of an answer.
+/// A fact of a report.
 #[derive(Debug)]
 pub struct Fact<'a> {
     /// The value, a table or further facts.
@@ -28,7 +28,7 @@ pub enum Content<'a> {
     List(Vec<Facts<'a>>),
 }
 
-/// The facts of an answer, or of a part of it, with their names.
+/// The facts of a report, or of a section of it, with their names.
 #[derive(Debug, Default)]
 pub struct Facts<'a>(pub Vec<(&'static str, Fact<'a>)>);
 

@@ -1,5 +1,5 @@
-//! The answer of a command: named facts and tables of typed columns. An answer is described once, and printed as text,
-//! Markdown, CSV and JSON; the app shows its tables.
+//! The report of a command: named facts and tables of typed columns. A report is built once, and printed as text,
+//! Markdown, CSV or JSON. The app shows its tables.
 
 mod value;
 mod column;

@@ -1,4 +1,4 @@
-//! A table with rows and typed columns, from which all output formats are made.
+//! A table with rows and typed columns. All output formats are made from it.
 
 use std::io::{self, Write};
 use std::rc::Rc;
@@ -36,7 +36,7 @@ impl<'a> Table<'a> {
         &self.columns
     }
 
-    /// All columns, for another table.
+    /// Returns all columns, for use in another table.
     pub(crate) fn into_columns(self) -> Vec<Column<'a>> {
         self.columns
     }

@@ -16,7 +16,7 @@ const LEAST: usize = 12;
 /// Width in characters to which columns are shortened before optional columns are omitted.
 const COMFORTABLE: usize = 24;
 
-/// Maximum number of rows whose cells are all kept in memory; the cells of a longer table are computed twice.
+/// Maximum number of rows of a table whose cells are stored. The cells of a longer table are computed twice.
 const MAX_ROWS_KEPT: usize = 4096;
 
 impl Table<'_> {
@@ -192,8 +192,8 @@ fn cleaned(column: &Column<'_>, cell: &str) -> String {
     if column.has_lines { cell.lines().map(short).collect::<Vec<_>>().join("\n") } else { short(cell) }
 }
 
-/// Returns the width of a source line's file name and line number, which are never truncated; 0 if the text is not a
-/// source line.
+/// Returns the width of the file name and line number of a source line, which are never truncated; 0 if the text is not
+/// a source line.
 fn place_width(text: &str) -> usize {
     match LineText::parse(text) {
         LineText { line: 0, .. } => 0,

@@ -12,10 +12,10 @@ pub trait IntoValue: Into<Value> {
     const IS_OPTIONAL: bool = false;
 }
 
-/// A named value, and whether it may be missing.
+/// A field with its name, and whether it may be missing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
-    /// The value.
+    /// The value of the field.
     pub value: Value,
     /// Whether the value may be missing.
     pub is_optional: bool,
@@ -63,7 +63,7 @@ impl Value {
         }
     }
 
-    /// Returns the value as unformatted text, for files; a size is given in bytes.
+    /// Returns the value as unformatted text, for files. Sizes are in bytes.
     pub fn bare(&self) -> String {
         match self {
             Self::Nothing | Self::Absent => String::new(),

@@ -19,8 +19,8 @@ struct Shown {
 }
 
 impl Selection {
-    /// Shows the next step (or the previous one, for -1), or the nearest one if the view does not show a single step.
-    /// Shows the part of a step within the device's activity; steps outside of that activity are skipped.
+    /// Shows the next step, or the previous one for -1. If the view does not show a single step, shows the nearest one.
+    /// Only the part of a step with activity of the device is shown; steps without such activity are skipped.
     pub(crate) fn go_to_step(&mut self, recording: &Recording, by: i64) {
         let steps = self.steps_on_device(recording);
         let target = self.step_by(&steps, by).clamp(0, (steps.len() as i64 - 1).max(0));
@@ -29,8 +29,8 @@ impl Selection {
         }
     }
 
-    /// Returns the step to search for in other parts, for [`Self::go_to_step`], if this part of a long recording does
-    /// not contain all of it.
+    /// Returns the step that [`Self::go_to_step`] has to search for in other parts of a long recording, because this
+    /// part does not contain all of it.
     pub(crate) fn step_elsewhere(&self, recording: &Recording, by: i64) -> Option<SoughtStep> {
         let shown = recording.events();
         let steps = self.steps_on_device(recording);
@@ -55,15 +55,15 @@ impl Selection {
         }
     }
 
-    /// Shows the step to which event `event` belongs.
+    /// Shows the step that contains event `event`.
     pub(crate) fn show_step(&mut self, recording: &Recording, event: u32) {
         let Some((_, events)) = recording.steps.iter().find(|(_, events)| events.contains(&event)) else { return };
         let x = self.x_of_step(recording, events);
         self.show(recording, View { x, y: self.view.y.clone() });
     }
 
-    /// Shows the next step with number `number` that begins in the view or later, except one that is already shown on
-    /// its own; otherwise the first such step. Returns whether there is one.
+    /// Shows the next step with number `number` that begins in the view or later. Skips a step that is already shown
+    /// alone. If there is none, shows the first such step. Returns whether there is one.
     pub(crate) fn go_to_step_number(&mut self, recording: &Recording, number: u32) -> bool {
         let from = self.first_event_to_search(recording);
         let steps = || recording.steps.iter().filter(|(known, _)| *known == number).map(|(_, events)| events.start);
@@ -79,8 +79,8 @@ impl Selection {
         alone.map_or_else(first, |step| step.events.start + 1)
     }
 
-    /// Returns the index of the step `by` steps after the one shown, or of the nearest step if the view does not show a
-    /// single step. The index may be out of range.
+    /// Returns the index of the step `by` steps after the shown one. If the view does not show a single step, returns
+    /// the index of the nearest step. The index may be out of range.
     fn step_by(&self, steps: &[Shown], by: i64) -> i64 {
         let now = self.row_in_view(steps);
         if self.step_in_view(steps).is_some_and(|step| self.is_alone(step)) { now + by } else { now }

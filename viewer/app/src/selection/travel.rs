@@ -8,8 +8,7 @@ use highwater_snapshots::BlockId;
 use super::{Axis, FLATTEST, HEADROOM, MIN_ROOM, NARROWEST, Pin, Selection, View, within};
 use crate::Recording;
 
-/// Moments are close to the peak if their total differs from it by at most this fraction of the peak (one divided by
-/// this).
+/// A moment is close to the peak if its total differs by at most this fraction of the peak (one divided by this).
 const PEAK_PART: u64 = 50;
 /// Minimum distance from the peak, in moments, that still counts as close to it.
 const MIN_AROUND_PEAK: usize = 8;
@@ -17,7 +16,7 @@ const MIN_AROUND_PEAK: usize = 8;
 const PEAK_ROOM: usize = 4;
 
 impl Selection {
-    /// Shows everything.
+    /// Shows the whole recording.
     pub fn fit(&mut self, recording: &Recording) {
         let whole = self.whole(recording);
         self.show(recording, whole);
@@ -33,8 +32,7 @@ impl Selection {
         self.show(recording, self.view.panned(by));
     }
 
-    /// Centres the peak of the selected total and zooms until it is clearly visible. The peak becomes the moment of the
-    /// panels.
+    /// Centres the peak of the selected total, and zooms until it is clearly visible. The panels then show the peak.
     pub(crate) fn go_to_peak(&mut self, recording: &Recording) {
         let trace = &recording.trace;
         let peak = recording.devices[self.device].peak(trace, self.metric);
@@ -50,7 +48,7 @@ impl Selection {
         self.show(recording, View { x: middle - half..middle + half, y });
     }
 
-    /// Returns the distance from the peak, in moments, at which the total is clearly lower on both sides. Doubles the
+    /// Returns the distance in moments from the peak at which the total is clearly lower on both sides. Doubles the
     /// distance in each step, so that a flat total takes few look-ups.
     fn moments_near_peak(&self, recording: &Recording, peak: usize, bytes: u64) -> usize {
         let index = &recording.devices[self.device];
@@ -111,7 +109,7 @@ impl Selection {
         whole.end - self.view.x.end <= (whole.end - whole.start) * 1e-9
     }
 
-    /// Pins the moment after `moment` events, and brings it into view if necessary.
+    /// Pins the moment after `moment` events, and scrolls to it if necessary.
     pub(crate) fn go_to_moment(&mut self, recording: &Recording, moment: usize) {
         let block = self.pin.and_then(|pin| pin.block);
         self.pin = Some(Pin { block, moment });

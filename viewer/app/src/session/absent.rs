@@ -3,8 +3,8 @@
 use highwater_analysis::GroupKey;
 use highwater_snapshots::Trace;
 
-/// The keys for which no block of a recording has a value, each with the reason, and the keys for which only blocks
-/// from before the recording have no value.
+/// The keys without a value in any block of a recording, each with the reason, and the keys without a value only in
+/// blocks from before the recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Absent {
     reasons: Vec<(GroupKey, &'static str)>,
@@ -64,7 +64,7 @@ impl Absent {
     }
 
     /// The most informative key to start with: the line of code if the recording has only call stacks, like PyTorch's
-    /// snapshots, else the category.
+    /// snapshots, otherwise the category.
     pub(crate) fn leading_key(&self) -> GroupKey {
         let has = |key| self.reason(key).is_none();
         let is_of_lines = has(GroupKey::Frame) && !has(GroupKey::Scope) && !has(GroupKey::Op);

@@ -38,19 +38,19 @@ pub struct Recording {
     pub deepest_scope: usize,
     /// The keys for which no block has a value.
     pub absent: Absent,
-    /// The recording of which this is a part, if the whole is too long to be in memory.
+    /// The long recording that contains this part; `None` if the whole recording is in memory.
     pub run: Option<Arc<Run>>,
 }
 
 /// The indexes of a device: its totals and live blocks, and cached results.
 #[derive(Debug)]
 pub struct DeviceIndex {
-    /// The device.
+    /// The device to which these indexes belong.
     pub device: DeviceId,
     index: Arc<source::DeviceIndex>,
     /// The device's peaks, its totals at the end, and its event counts.
     pub summary: DeviceSummary,
-    /// The moments of its activity: from the one before its first event to the one after its last.
+    /// The moments of the device's activity: from the moment before its first event to the moment after its last.
     pub moments: Range<usize>,
     /// The leaks, and the name of the leaks with most of the bytes of unknown category; computed on first use.
     leaks: OnceLock<Option<(Leaks, Option<String>)>>,
@@ -87,7 +87,7 @@ impl Recording {
         Self::read(run, &run.source(), events)
     }
 
-    /// Reads the last part, of `length` events, of a long recording, and builds its indexes.
+    /// Reads the last `length` events of a long recording, and builds their indexes.
     ///
     /// # Errors
     /// Fails with a sentence if the file cannot be read.
@@ -109,7 +109,7 @@ impl Recording {
         self.run.as_ref().map_or(self.trace.trust.unfinished, |run| run.is_unfinished())
     }
 
-    /// Returns the source of the whole recording, of which this recording may be a part.
+    /// Returns a source for the whole recording, even if this is only a part of it.
     pub fn of_whole(&self) -> Source<'static> {
         self.run.as_ref().map_or_else(|| self.source.clone(), |run| run.source())
     }
@@ -120,8 +120,8 @@ impl Recording {
         first..first + self.trace.events.len() as u64
     }
 
-    /// Returns whether the step with these events, given by their indices within this part, begins before the part or
-    /// may end after it.
+    /// Returns whether a step begins before this part, or may end after it. The events of the step are given by their
+    /// indices in this part.
     pub(crate) fn cuts_off(&self, number: u32, events: &Range<u32>) -> bool {
         let Some(run) = &self.run else { return false };
         let start = &self.trace.start;
@@ -167,8 +167,8 @@ impl DeviceIndex {
         Self { device, summary, index, moments, leaks: OnceLock::new(), causes, leaked }
     }
 
-    /// Returns the leaks of requested memory, as found by `highwater growth`; `None` without complete steps, or in a
-    /// part of a long recording, which may lack steps. Computed once.
+    /// Returns the leaks of requested memory, as found by `highwater growth`. Computed once. `None` without complete
+    /// steps, or in a part of a long recording, which may lack steps.
     pub fn leaks(&self, source: &Source<'_>) -> Option<&Leaks> {
         let find = || {
             let trace = source.facts();
@@ -200,8 +200,7 @@ impl DeviceIndex {
         self.leaks.get()?.as_ref().map(|(leaks, _)| leaks)
     }
 
-    /// Returns the name of the leaks to which nearly all bytes of unknown category at the peak belong, if `category` is
-    /// unknown and leaks are known.
+    /// Returns the name of the leaks if `category` is unknown and nearly all such bytes at the peak are leaked.
     pub(crate) fn leak_of(&self, category: &str) -> Option<&str> {
         self.leaks.get()?.as_ref()?.1.as_deref().filter(|_| category == Category::Unknown.name())
     }
@@ -238,7 +237,7 @@ impl DeviceIndex {
     }
 }
 
-/// Returns the number of parts in the longest module path. Parents come before their children in the table.
+/// Returns the number of names in the longest module path. In the table, parents come before their children.
 fn deepest_scope(trace: &Trace) -> usize {
     let scopes = &trace.tables.scopes;
     let mut depths: Vec<usize> = Vec::with_capacity(scopes.len());

@@ -20,7 +20,7 @@ pub struct Region {
 /// Named ranges, marks and failed requests of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Regions {
-    /// Rows of regions, outer ones first; regions of a row are in order and do not overlap.
+    /// Rows of regions, outer regions first. The regions of a row are in order and do not overlap.
     pub rows: Vec<Vec<Region>>,
     /// Number of regions without a row.
     pub left_out: usize,

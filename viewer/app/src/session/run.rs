@@ -14,7 +14,8 @@ pub const MAX_RESIDENT_EVENTS: u64 = 8 << 20;
 /// Number of events of the part shown first.
 pub const FIRST_EVENTS: u64 = 1 << 19;
 
-/// Minimum number of columns for which each has a summary of its own; below it, more columns share summaries.
+/// Minimum number of columns for which each column has separate summaries. If there are fewer summaries, columns share
+/// them.
 const MANY_COLUMNS: usize = 256;
 
 /// Maximum number of events of a part.
@@ -29,7 +30,7 @@ pub struct Run {
     is_one_file: bool,
 }
 
-/// The largest and the smallest total in a part of a run, for a column of a chart.
+/// The minimum and maximum of a total in one column of a chart of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunColumn {
     /// The largest total in bytes.
@@ -113,13 +114,12 @@ impl Run {
         Ok(self.source().peak(device, metric)?.number().unwrap_or(0))
     }
 
-    /// The part around an event, shown when the recording is opened or when the user goes to the event.
+    /// Returns the part around an event, which is shown when the recording is opened or the user goes to the event.
     pub fn around(&self, event: u64) -> Range<u64> {
         self.within(event.saturating_sub(FIRST_EVENTS / 2)..event.saturating_add(FIRST_EVENTS / 2))
     }
 
-    /// Returns a part with the length of `wanted`, limited to the maximum length and shifted to lie within the
-    /// recording.
+    /// Returns the range `wanted`, limited to the maximum length of a part and shifted to lie within the recording.
     pub fn within(&self, wanted: Range<u64>) -> Range<u64> {
         let events = self.events();
         let length = (wanted.end - wanted.start).clamp(1, MAX_EVENTS).min(events);
@@ -150,7 +150,8 @@ impl Run {
         if half >= MANY_COLUMNS { most.min(half) } else { most }
     }
 
-    /// The largest and the smallest total of a device in each of `count` equal parts of `range`, from the summaries.
+    /// Returns the minimum and maximum of a device's total in each of `count` equal parts of `range`, computed from the
+    /// summaries.
     pub fn columns(&self, device: DeviceId, metric: Metric, range: &Range<u64>, count: usize) -> Vec<RunColumn> {
         let source = self.source();
         let rows = source.windows().map_or(&[][..], Windows::summaries);

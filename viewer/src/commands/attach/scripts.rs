@@ -1,5 +1,5 @@
-//! The scripts by which a program begins and ends its recording, and the program's status messages, in a folder that
-//! both processes use.
+//! The scripts that begin and end a recording in a running program, and the status messages of the program, in a folder
+//! that both processes access.
 
 use std::ffi::OsStr;
 use std::io;
@@ -103,8 +103,8 @@ impl Scripts {
         Notes::of(&std::fs::read_to_string(self.path("notes")).unwrap_or_default())
     }
 
-    /// Withdraws a script that the program has not run yet. Returns false if the script has run; the program then
-    /// removes the folder.
+    /// Withdraws a script that the program has not run yet. Returns false if the program has already run the script; it
+    /// then removes the folder.
     pub(super) fn withdraw(&mut self, name: &str) -> bool {
         let is_withdrawn = std::fs::remove_file(self.path(name)).is_ok();
         if is_withdrawn {
@@ -242,7 +242,7 @@ fn by_python(pid: u32, script: &Path) -> Result<(), String> {
 
 const MAY_NOT: &str = "permission denied: run it as root, or allow it with `sysctl kernel.yama.ptrace_scope=0`";
 
-/// Uses a debugger, which stops the program at a safe point and makes Python call one of its functions.
+/// Makes a debugger stop the program at a safe point and call one of Python's functions.
 fn by_debugger(pid: u32, script: &Path) -> Result<(), String> {
     // Names that the script defines are not left in the program's main module.
     let read = format!("exec(compile(open({}, 'rb').read(), 'highwater attach', 'exec'), {{}})", text(script));
@@ -317,7 +317,7 @@ fn by_gdb(pid: &str, lines: &str, script: &Path) -> io::Result<Output> {
     run("gdb", &[&options, &[commands.as_os_str()][..]].concat())
 }
 
-/// Does the same with lldb, which takes some seconds.
+/// Like [`by_debugger`], with lldb, which takes several seconds.
 fn by_lldb(pid: &str, lines: &str) -> io::Result<Output> {
     let text = lines.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     let map =

@@ -65,7 +65,7 @@ impl Size {
 }
 
 impl Budgets {
-    /// Reads the budget file, if there is one; options on the command line take precedence.
+    /// Reads the budget file, if one is given. Options on the command line take precedence.
     pub fn of(arguments: &CheckArguments) -> Result<Self, Failure> {
         let mut budgets = match &arguments.budgets {
             Some(file) => Self::read(file)?,

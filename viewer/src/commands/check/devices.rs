@@ -9,8 +9,8 @@ use super::budgets::Budgets;
 use crate::input::{Input, covered};
 use crate::output::{Failure, named};
 
-/// Returns the devices on which `metric` is measured: those that a verdict covers. Devices without samples of the
-/// metric are excluded if others have some.
+/// Returns the devices on which `metric` is measured: the devices that a check covers. If only some devices have
+/// samples of the metric, returns only these.
 pub(super) fn measured_devices(input: &Input, wanted: Option<u16>, metric: Metric) -> Result<Vec<DeviceId>, Failure> {
     let covered = covered(input.facts(), wanted)?;
     let has_metric = |device: &DeviceId| input.check_metric(*device, metric).is_ok();
@@ -21,8 +21,8 @@ pub(super) fn measured_devices(input: &Input, wanted: Option<u16>, metric: Metri
     }
 }
 
-/// Returns the device of `baseline` to which `device` of `trace` is compared: the one with the same ordinal, or the
-/// only one if both have just one.
+/// Returns the device of `baseline` to compare with `device` of `trace`: the device with the same ordinal, or the only
+/// device if both recordings have just one.
 ///
 /// # Errors
 /// Returns an error if there is no such device and a budget needs it.

@@ -13,7 +13,7 @@ use crate::commands::check::report::CheckReport;
 use crate::input::on_device;
 use crate::output::Report as _;
 
-/// Returns `report` as Markdown, with a link to a picture, given by its description and its path.
+/// Returns `report` as Markdown. `picture` is the description and the path of a picture to link.
 pub(crate) fn markdown(report: &CheckReport<'_>, picture: Option<(&str, &str)>) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "### Memory: {}\n", if report.has_passed() { "passed" } else { "failed" });

@@ -24,7 +24,7 @@ pub struct CheckReport<'a> {
     pub(super) arguments: &'a CheckArguments,
     pub(super) budgets: &'a Budgets,
     input: &'a Input,
-    /// The recording, or a window of it without events.
+    /// The recording, or an empty window of it.
     pub(super) trace: &'a Trace,
     /// Number of failed requests on the devices.
     failed_requests: u64,
@@ -32,7 +32,7 @@ pub struct CheckReport<'a> {
     pub(super) devices: Vec<DeviceId>,
     /// The result of each budget on each device that has the limited quantity, device by device.
     pub(super) outcomes: Vec<Outcome>,
-    /// Budgets that cannot be measured on a device although they can on others, with the reason.
+    /// Budgets that cannot be measured on a device, although they can on others. Each has the reason.
     unmeasured: Vec<(DeviceId, String)>,
     /// The difference between the peaks of the recording and of the baseline, for each device.
     pub(super) differences: Vec<(DeviceId, Diff)>,
@@ -156,7 +156,8 @@ impl<'a> CheckReport<'a> {
         self.broken().next().is_none() && self.undecided().next().is_none()
     }
 
-    /// Returns the outcomes of budgets that are met so far, but cannot be decided because the recording ends too early.
+    /// Returns the outcomes of budgets that are not exceeded, but cannot be confirmed because the recording ends too
+    /// early.
     pub(super) fn undecided(&self) -> impl Iterator<Item = &Outcome> {
         self.outcomes.iter().filter(|outcome| self.doubt(outcome).is_some())
     }
@@ -172,7 +173,7 @@ impl<'a> CheckReport<'a> {
         self.doubt(outcome).map(|doubt| doubt.text(self.trace) + &on(doubt).unwrap_or_default())
     }
 
-    /// Returns status 1 if a budget is exceeded, else 0.
+    /// Returns status 1 if a budget is exceeded, otherwise 0.
     pub fn status(&self) -> Status {
         if self.has_passed() { Status::Fine } else { Status::Broken }
     }
@@ -214,8 +215,8 @@ impl<'a> CheckReport<'a> {
         format!("Failed: {count} of {budgets} exceeded{}.", named(&broken))
     }
 
-    /// Lists the budgets, each with the devices on which it is met, such as `max-reserved on all 3 devices;
-    /// max-step-growth on devices 0, 2 of 3`. Budgets met on the same devices are listed together.
+    /// Lists the budgets that are met, each with its devices, such as `max-reserved on all 3 devices; max-step-growth
+    /// on devices 0, 2 of 3`. Budgets that are met on the same devices share an entry.
     fn met_by_devices(&self) -> String {
         let mut parts: Vec<(Vec<String>, Vec<DeviceId>)> = Vec::new();
         for budget in &self.budgets.rows {
@@ -265,7 +266,7 @@ impl<'a> CheckReport<'a> {
         self.devices.len() > 1
     }
 
-    /// Returns the default device if it is measured, else the first measured device.
+    /// Returns the default device if it was measured, otherwise the first measured device.
     fn default_device(&self) -> DeviceId {
         let main = self.trace.main_device();
         if self.devices.contains(&main) { main } else { self.devices.first().copied().unwrap_or(main) }
@@ -326,7 +327,8 @@ impl<'a> CheckReport<'a> {
         Table::new(rows.count(), columns)
     }
 
-    /// The groups that differ, the unlisted rest, and the total; `place` is the title of the second key.
+    /// Returns a table of the groups that differ, the unlisted groups, and the total. `place` is the title of the
+    /// second key.
     pub(super) fn differences_table<'t>(&'t self, diff: &'t Diff, place: &'static str) -> Table<'t> {
         let rows = &diff.groups;
         let sums = sum_names(diff.rest_groups);
@@ -377,7 +379,7 @@ impl<'a> CheckReport<'a> {
         }
         match (&self.budgets.baseline, self.has_passed()) {
             (Some(baseline), _) => {
-                let what_for = "for all that differs from the baseline";
+                let what_for = "for all differences from the baseline";
                 given.about(&[baseline, file]).next("diff", &["--by", place], what_for)
             }
             (None, false) if self.broken().any(|outcome| matches!(outcome.budget, Budget::StepGrowth(_))) => {
@@ -471,7 +473,7 @@ fn github_error(rule: &str, text: &str) -> String {
     format!("::error title=highwater check {rule}::{escaped}")
 }
 
-/// Returns the names of a row, with the number of its modules if it combines several.
+/// Returns the names of a row. A row that combines identical modules includes their number.
 fn named(row: &DiffGroup) -> Vec<String> {
     let mut names = row.key.clone();
     if let (Some(last), 2..) = (names.last_mut(), row.members.len()) {

@@ -34,7 +34,7 @@ use crate::output::{Failure, Page, Report as _, Status, caveats};
 
 /// The rows of a table, which are read column by column within a range prepared by `enter`.
 trait Rows {
-    /// Returns the recording to which the rows belong.
+    /// Returns the properties of the recording that its rows contain.
     fn identity(&self) -> &Identity;
     /// Number of rows.
     fn len(&self) -> usize;
@@ -210,7 +210,8 @@ fn parts(fleet: &Fleet) -> Vec<String> {
     fleet.ranks.iter().map(name).collect()
 }
 
-/// Returns the columns of a single file, including the rank, which is otherwise given by the folder.
+/// Returns the columns of a single file. Includes the rank, which for a folder of ranks is in the name of the file's
+/// folder.
 fn with_rank<V: Rows>(mut columns: Vec<Column<V>>) -> Vec<Column<V>> {
     let rank = |rows: &mut V, _: usize| rows.identity().rank.map(|(rank, _)| i64::from(rank));
     columns.insert(0, Column::number("rank", "The rank, if the recording contains it", rank));

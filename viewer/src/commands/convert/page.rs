@@ -13,7 +13,7 @@ use crate::commands::convert::{ConvertArguments, read_and};
 use crate::input::Input;
 use crate::output::{Failure, Page, Report, Status, caveats};
 
-/// Reads one recording, or two to compare, writes a page with them, and prints the result.
+/// Writes a page with one recording, or with two to compare, and prints the result.
 ///
 /// # Errors
 /// Fails if a recording cannot be read or the page cannot be written, and in a build without the app for browsers.

@@ -58,7 +58,7 @@ fn both(bytes: [u64; 2]) -> [(&'static str, Field); 3] {
     [("a_bytes", bytes[0].into()), ("b_bytes", bytes[1].into()), ("delta_bytes", difference(bytes).into())]
 }
 
-/// Returns the facts about a recording and its compared moment.
+/// Returns the facts about one recording and the compared moment in it.
 fn side_facts(trace: &Trace, file: &Path, moment: &Moment) -> Facts<'static> {
     let side = Facts::new([
         ("file", file.into()),

@@ -29,7 +29,8 @@ pub(crate) fn run(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Stat
     }
 }
 
-/// Compares the outlier of a folder, or else the rank with the highest peak, with the rank closest to the median.
+/// Compares the outlier of a folder with the rank closest to the median. Without an outlier, compares the rank with the
+/// highest peak.
 fn within(
     arguments: &DiffArguments,
     open: &(impl Fn(&Path, bool) -> Result<Source<'static>, Error> + Sync),
@@ -74,7 +75,7 @@ fn within(
 struct WithinReport<'a> {
     fleet: &'a Fleet,
     metric: Metric,
-    /// The usual rank, and the rank that is compared with it.
+    /// The reference rank, and the rank to compare with it.
     ranks: [&'a Rank; 2],
     is_outlier: bool,
     /// The introduction, which states how the second rank differs from all ranks.
@@ -202,7 +203,7 @@ impl Report for BetweenReport<'_> {
                 most.rank,
                 format_signed_bytes(most.delta_bytes)
             ),
-            0 => format!("No rank grew: the peaks of {metric} bytes are at most what they were."),
+            0 => format!("No rank grew: no peak of {metric} bytes is above the one before."),
             _ => format!(
                 "Every rank shrank; rank {} least: its peak of {metric} bytes by {}.",
                 most.rank,

@@ -207,7 +207,7 @@ const OF_SEGMENTS: [GroupKey; 2] = [GroupKey::Pool, GroupKey::Frame];
 /// The filter for segments, which has no conditions.
 static NO_FILTER: LazyLock<Filter> = LazyLock::new(Filter::default);
 
-/// Returns the query for the growth of reserved memory, which is measured in addition to that of blocks.
+/// Returns the query for the growth of reserved memory. Blocks have a separate query.
 pub(super) fn reserved_query(arguments: &GrowthArguments) -> Option<GrowthQuery<'static>> {
     let is_asked = arguments.metric != Metric::Reserved && arguments.blocks.filter.filter.is_empty();
     is_asked.then(|| GrowthQuery { metric: Metric::Reserved, keys: &OF_SEGMENTS, top: 0, filter: &NO_FILTER })
@@ -230,7 +230,7 @@ pub(super) fn measured_devices(device: DeviceId, all: Vec<DeviceId>, arguments: 
     std::iter::once(device).chain(all.into_iter().filter(is_measured)).collect()
 }
 
-/// Returns the error for a window of steps that does not exist, with the option that requested it.
+/// Returns the error for a window of steps that does not exist. Names the option that requested the window.
 pub(super) fn refused(refused: &NoWindow, arguments: &GrowthArguments) -> Failure {
     let option = match refused.step {
         Some(Bound::From(step)) => format!("--from-step {step}: "),

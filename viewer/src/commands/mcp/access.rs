@@ -1,11 +1,11 @@
-//! The files that a client may ask about, which are those named when the server was started.
+//! The files that a client may query: those named when the server was started.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use highwater_snapshots::format::Windows;
 
-/// The recordings that a client may ask about.
+/// The recordings that a client may query.
 #[derive(Clone, Debug)]
 pub(super) struct Access {
     /// The files and folders as given by the user, each with its resolved path.
@@ -34,8 +34,8 @@ impl Access {
         Ok(Self { roots: paths.iter().map(root).collect::<Result<_, _>>()? })
     }
 
-    /// Returns the path of the recording that a client calls `name`: a path as given at the start, or the path of a
-    /// file in such a folder. Without a name, returns the only recording.
+    /// Returns the path of the recording that a client calls `name`, which is a path named at the start, or the path of
+    /// a file in a folder named at the start. Without a name, returns the only recording.
     ///
     /// # Errors
     /// Fails if the recording is not allowed.
@@ -87,7 +87,7 @@ pub(super) fn is_rotated(folder: &Path) -> bool {
     Windows::find_rotated(folder).is_some()
 }
 
-/// Returns whether a folder and its subfolders contain no links, which could lead anywhere.
+/// Returns whether a folder and its subfolders contain no links, since a link could lead out of the folder.
 fn is_plain(folder: &Path) -> bool {
     let Ok(entries) = fs::read_dir(folder) else { return false };
     entries.flatten().all(|entry| match entry.file_type() {

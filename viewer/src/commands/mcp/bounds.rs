@@ -8,10 +8,10 @@ const MAX_TEXT: usize = 6 << 10;
 /// Maximum bytes of the JSON object of an answer.
 const MAX_FACTS: usize = 9 << 10;
 
-/// Maximum bytes of the line that names the parts that were cut off.
+/// Maximum length in bytes of the line that lists the truncated parts.
 const MAX_MISSING: usize = 240;
 
-/// Limits of rows, and of characters in a text, in the order in which they are tried.
+/// Limits of rows per list and of characters per text, in the order in which they are tried.
 const LIMITS: [(usize, usize); 8] =
     [(200, 4000), (50, 1000), (20, 600), (10, 400), (5, 300), (3, 200), (1, 120), (0, 80)];
 
@@ -45,8 +45,8 @@ pub(super) fn cut_message(text: &str) -> String {
     cut_line(text, MAX_TEXT / 8)
 }
 
-/// Returns `facts` in at most [`MAX_FACTS`] bytes, with only the first entries of lists and the beginning of texts.
-/// `cut` in the object names the truncated lists with the number of their entries.
+/// Shortens `facts` to at most [`MAX_FACTS`] bytes, by keeping only the first entries of lists and the beginning of
+/// texts. The key `cut` of the result lists the truncated lists with their original lengths.
 pub(super) fn cut_facts(facts: &Value) -> Value {
     for (rows, letters) in LIMITS {
         let mut cut = Map::new();
@@ -61,8 +61,8 @@ pub(super) fn cut_facts(facts: &Value) -> Value {
     json!({"cut": "all: the answer is too large; see the text"})
 }
 
-/// Returns `value` with at most `rows` entries in each list and `letters` in each text; adds the lists that were cut,
-/// by their path, to `cut`.
+/// Returns `value` with at most `rows` entries in each list and `letters` characters in each text. Adds the paths of
+/// truncated lists to `cut`.
 fn bounded(value: &Value, path: &str, limits: (usize, usize), cut: &mut Map<String, Value>) -> Value {
     let (rows, letters) = limits;
     match value {

@@ -1,4 +1,4 @@
-//! Executes a tool: translates its arguments to a command line, and the command's report to an answer.
+//! Executes a tool: converts its arguments to a command line, and the report of the command to a result.
 
 use std::path::{Path, PathBuf};
 
@@ -39,7 +39,7 @@ impl From<String> for Unanswered {
     }
 }
 
-/// Answers a call of the tool `name` with `arguments`.
+/// Executes a call of the tool `name` with `arguments`.
 ///
 /// # Errors
 /// Fails if there is no answer.

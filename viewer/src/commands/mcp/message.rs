@@ -94,8 +94,8 @@ pub(super) fn serve(
     reader.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// Sends the lines of `input` that are not blank, until it ends or the receiver is dropped; `None` stands for a line
-/// that is too long.
+/// Sends the lines of `input` that are not blank, until the input ends or the receiver is dropped. Sends `None` for a
+/// line that is too long.
 fn read_lines(mut input: impl BufRead, lines: &SyncSender<Option<Vec<u8>>>) -> io::Result<()> {
     loop {
         let mut line = Vec::new();
@@ -137,7 +137,7 @@ fn cancels(line: &[u8], id: &Value) -> bool {
     }
 }
 
-/// Returns the answer to a line, which is a request or a batch; `None` if no answer is needed.
+/// Returns the response to a line with a request or a batch of requests; `None` if none is needed.
 fn answer_line(
     line: &[u8],
     answer: &mut impl FnMut(&str, &Value) -> Result<Value, Refusal>,
@@ -162,8 +162,7 @@ fn answer_line(
     }
 }
 
-/// Returns the answer to a message; `None` for a notification, an answer of the client, and a request that it
-/// cancelled.
+/// Returns the response to a message; `None` for a notification, a response of the client, and a cancelled request.
 fn answer_message(
     message: &Value,
     answer: &mut impl FnMut(&str, &Value) -> Result<Value, Refusal>,

@@ -12,20 +12,20 @@ use crate::commands::Arguments;
 /// A tool that a client can call.
 #[derive(Debug)]
 pub(super) struct Tool {
-    /// The name by which clients call it.
+    /// The name of the tool, as used by clients.
     pub(super) name: &'static str,
     /// The command of `highwater` that answers the call.
     pub(super) command: &'static str,
-    /// The question that the tool answers, and when to use it.
+    /// The purpose of the tool, and when to use it.
     about: &'static str,
-    /// The parameters. Files come first, in the order of the command.
+    /// The parameters. Files come first, in the same order as on the command line.
     pub(super) parameters: Vec<Parameter>,
 }
 
 /// A parameter of a tool.
 #[derive(Debug)]
 pub(super) struct Parameter {
-    /// The name, which is that of the option with underscores.
+    /// The name of the parameter: that of the option, with underscores.
     pub(super) name: &'static str,
     /// The kind of the values.
     pub(super) kind: Kind,
@@ -33,7 +33,7 @@ pub(super) struct Parameter {
     pub(super) about: String,
     /// Whether the parameter is required.
     pub(super) is_required: bool,
-    /// The value if the client gives none, unless the command has a default of its own.
+    /// The value that is passed to the command if the client gives none, unless the command has a default.
     pub(super) default: Option<&'static str>,
 }
 
@@ -56,10 +56,10 @@ pub(super) enum Kind {
     Flag,
 }
 
-/// The tool whose answer is a picture.
+/// The tool that returns a picture.
 pub(super) const PICTURE: &str = "picture";
 
-/// Descriptions of parameters that differ from those of the options: files are named differently than on the command
+/// Descriptions of parameters, where those of the options do not fit: files are named differently than on the command
 /// line, and the short help of --where omits the operators.
 const ABOUT: [(&str, &str); 3] = [
     ("file", "The recording, as `summary` lists it; of two that are compared, A."),

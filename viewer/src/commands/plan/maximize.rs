@@ -1,10 +1,10 @@
-//! Finds the largest batch size or sequence length with which a step fits, by bisection.
+//! Finds the largest batch size or sequence length for which a step fits, by bisection.
 
 /// Maximum size that is tried.
 const MOST: usize = 1 << 24;
 
-/// Returns the largest size for which `fits` returns true, found by doubling from `start` and by bisection. A larger
-/// one may exist if `fits` is not monotone; `None` if not even 1 fits.
+/// Returns the largest size for which `fits` returns true, found by doubling from `start` and then by bisection; `None`
+/// if not even 1 fits. If `fits` is not monotone, a larger size may exist.
 ///
 /// # Errors
 /// Returns the first error of `fits`.

@@ -1,5 +1,5 @@
-//! Plans for a PyTorch program that is not edited: simulates it, plans, and simulates it again with the plan's lines on
-//! a device whose size is the budget.
+//! Plans for an unmodified PyTorch program: simulates it, makes a plan, and simulates it again with the lines of the
+//! plan on a device of the budget's size.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -17,10 +17,10 @@ use highwater_app::answers::plan::{Code, Trial};
 /// The file with the lines that the Python package applies.
 const LINES: &str = "HIGHWATER_SIMULATE_LINES";
 
-/// The device memory in the first simulation, in which no request fails: more than any real device has.
+/// Device memory in the first simulation, in bytes. Larger than that of any real device, so that no request fails.
 const UNLIMITED_BYTES: u64 = 1 << 40;
 
-/// A program, and the GPU on which it is simulated.
+/// A program, and the GPU to simulate for it.
 #[derive(Debug)]
 pub(super) struct SimulatedProgram<'a> {
     arguments: &'a PlanArguments,
@@ -28,7 +28,7 @@ pub(super) struct SimulatedProgram<'a> {
 }
 
 impl<'a> SimulatedProgram<'a> {
-    /// Finds the GPU.
+    /// Prepares a program for the GPU in `arguments`.
     pub(super) fn new(arguments: &'a PlanArguments) -> Self {
         Self { arguments, gpu: arguments.gpu.unwrap_or_else(Gpu::unless_named) }
     }
@@ -49,13 +49,13 @@ impl<'a> SimulatedProgram<'a> {
         let simulated = simulate(&self.simulation(memory, 0, None), &[])?;
         match simulated.outcome() {
             Outcome::Fits => Ok(simulated),
-            Outcome::DoesNotFit => Err(Failure::Record("the program ran out of memory by its own limit".to_owned())),
+            Outcome::DoesNotFit => Err(Failure::Record("the program ran out of memory at its own limit".to_owned())),
             Outcome::Unknown(why) => Err(Failure::Record(format!("cannot plan: {why}"))),
         }
     }
 
-    /// Simulates the program with `code` applied, on a device of the budget's size, and compares the result with
-    /// `expected`. Writes a file beside `recorded`, the recording of the unchanged program.
+    /// Simulates the program with the lines `code` on a device of the budget's size, and compares the result with
+    /// `expected`. Writes the new recording next to `recorded`, the recording of the unmodified program.
     ///
     /// # Errors
     /// Fails if nothing was recorded.

@@ -21,13 +21,13 @@ use crate::output::{Page, Report};
 pub(crate) struct PlanReport {
     /// The memory into which the step must fit.
     pub budget: Budget,
-    /// The plans.
+    /// The plans found, and the limits of the search.
     pub search: Search,
     /// The changes of the cheapest plan, one after the other.
     pub lines: Vec<PlanLine>,
-    /// If nothing fits, the composition of the smallest peak.
+    /// The composition of the smallest peak, if nothing fits.
     pub at_minimum: Vec<(String, u64)>,
-    /// The kind of evidence on which the figures are based.
+    /// The evidence for the figures.
     pub proof: Proof,
     /// The command that records the step with the plan.
     pub command: Option<String>,
@@ -37,7 +37,7 @@ pub(crate) struct PlanReport {
     pub assumptions: Vec<String>,
     /// The limits of the answer.
     pub warnings: Vec<String>,
-    /// If nothing fits, the plans that further changes would make possible.
+    /// The plans that additional changes would make possible, if nothing fits.
     pub possible: Vec<(Allowance, Plan)>,
     /// The source of the estimated times, if there are any.
     pub roofline: Option<Roofline>,
@@ -87,7 +87,7 @@ impl PlanReport {
         self.unproven().map_or_else(|| self.search.fits(), |proven| proven.fits)
     }
 
-    /// Returns the result of the program with the plan, if it did not fit or could not be determined to fit.
+    /// Returns the simulated result with the plan, if the program did not fit or its fit could not be determined.
     fn unproven(&self) -> Option<&Proven> {
         self.proven.as_ref().filter(|proven| proven.fits != Some(true))
     }
@@ -122,7 +122,7 @@ impl PlanReport {
         [as_is, with_plan.or(as_is)]
     }
 
-    /// Prints the answer as the headline, unless simulating the program showed otherwise.
+    /// Prints the plan's result as the headline, unless the simulation of the program contradicts it.
     fn lead(&self, page: &mut Page<'_>, text: &str) -> io::Result<()> {
         if self.unproven().is_some() { page.line(text) } else { page.headline(text) }
     }

@@ -26,11 +26,10 @@ use crate::gpu::{Arithmetic, Roofline};
 
 /// A capacity that exceeds the needs of any step.
 const UNLIMITED: u64 = 1 << 50;
-/// Number of steps that are recorded to find the memory of each set of modules. Later steps are like the second one,
-/// and trials run all steps.
+/// Number of steps recorded to measure the memory of each set of modules. Later steps are like the second step. Trials
+/// run all steps.
 const MAX_STEPS: u32 = 2;
-/// Maximum number of steps, layers or parts of a batch that are run although the recording has fewer events because it
-/// ran out of memory early.
+/// Maximum number of steps, layers or micro-batches to run if the recording ended early because it ran out of memory.
 const MAX_UNRECORDED: usize = 128;
 /// Maximum number of ways of splitting a batch that are tried.
 const MAX_SPLITS: usize = 6;
@@ -57,7 +56,8 @@ pub(super) struct Rerun {
 }
 
 impl Rerun {
-    /// Sets up the scenario `name`. Its modules that match `candidates`, or else its blocks, may be recomputed.
+    /// Sets up the scenario `name`. The modules that match `candidates` may be recomputed; without `candidates`, the
+    /// blocks of the scenario.
     ///
     /// # Errors
     /// Returns the reason the scenario cannot be run.
@@ -90,8 +90,8 @@ impl Rerun {
         Ok(step)
     }
 
-    /// Returns the modules that match the candidates, or else the blocks of layers, each with the additional work of
-    /// recomputing it.
+    /// Returns the modules that match the candidates, or otherwise the blocks of layers. Each has the additional work
+    /// of recomputing it.
     fn priced(&self) -> Result<Vec<(String, u64)>, String> {
         let plain = Setup { recomputed: Some(Vec::new()), ..Setup::default() };
         let options = Options { steps: 1, ..self.with(&plain, None) };
@@ -106,7 +106,8 @@ impl Rerun {
         found.into_par_iter().map(priced).collect()
     }
 
-    /// Sets up the scenario of `arguments`. Its modules that match `candidates`, or else its blocks, may be recomputed.
+    /// Sets up the scenario of `arguments`. The modules that match `candidates` may be recomputed; without
+    /// `candidates`, the blocks of the scenario.
     ///
     /// # Errors
     /// Returns the reason the scenario cannot be run.
@@ -122,13 +123,13 @@ impl Rerun {
         Some(step.map(|step| Self { recorded: Some(Arc::clone(trace)), ..step }))
     }
 
-    /// Also estimates the time of a step, if `roofline` is given.
+    /// Enables estimates of the time of a step, if `roofline` is given.
     pub(super) fn timed(self, roofline: Option<Roofline>) -> Self {
         Self { roofline, ..self }
     }
 
-    /// Reads the command line of `highwater record` that made `trace`; `None` if another program made it, or if the
-    /// command would run longer than the recording shows.
+    /// Parses the `highwater record` command line that made `trace`. `None` if another program made the recording, or
+    /// if the command would run longer than the recording shows.
     fn options_of(trace: &Trace) -> Option<(String, Options)> {
         let words = std::iter::once("highwater").chain(record_words(trace)?);
         let Some(Command::Record(arguments)) = Arguments::try_parse_from(words).ok()?.command else { return None };
@@ -139,7 +140,7 @@ impl Rerun {
         Some((arguments.scenario.clone()?, options)).filter(|_| is_recorded)
     }
 
-    /// Returns the size of the step, if it is known.
+    /// Returns the size of the step; `None` if it is unknown.
     pub(super) fn size(&self, which: Maximize) -> Option<usize> {
         match which {
             Maximize::Batch => self.options.sizes.batch.or(self.batch),

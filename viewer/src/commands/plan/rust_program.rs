@@ -68,7 +68,7 @@ impl Rerun {
     }
 }
 
-/// Returns the outermost module that contains `path` and none of `trained`, or else `path` itself.
+/// Returns the outermost module that contains `path` but none of `trained`; `path` itself if there is none.
 fn outermost(path: &str, trained: &BTreeSet<String>) -> String {
     let ends = path.match_indices('.').map(|(end, _)| end);
     let is_frozen = |module: &str| !trained.iter().any(|other| other.starts_with(module));

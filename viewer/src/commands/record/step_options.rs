@@ -51,7 +51,7 @@ pub struct StepArguments {
     pub seed: u64,
 }
 
-/// A scenario and its options, in place of a recording.
+/// A scenario and its options, given instead of a recording.
 #[derive(Clone, Debug, Args)]
 pub struct ScenarioArguments {
     /// Built-in training step, with the options of `record`, in place of a recording

@@ -76,13 +76,13 @@ pub(crate) struct Drawing<'a> {
 /// The content of a picture.
 #[derive(Debug)]
 enum Content {
-    /// A view of one recording, with the grouping keys of a view of a single moment.
+    /// A view of one recording. `keys` are the grouping keys of a view that shows a single moment.
     One { view: SheetView, keys: Vec<GroupKey> },
     /// Two recordings, or two moments of one, side by side.
     Two { keys: Vec<GroupKey>, at: Option<DiffAt> },
 }
 
-/// The facts about a written picture, for the answer.
+/// Facts about a written picture, for the report.
 #[derive(Debug)]
 pub(crate) struct Written {
     /// The drawn devices of A and B; for one recording, the same device twice.
@@ -128,7 +128,7 @@ impl<'a> Drawing<'a> {
     }
 }
 
-/// The answer of `highwater render`.
+/// The report of `highwater render`.
 struct RenderReport<'a> {
     drawing: &'a Drawing<'a>,
     recordings: &'a [Arc<Recording>],
@@ -210,7 +210,7 @@ fn by_of(arguments: &RenderArguments) -> PictureBy {
     arguments.by.clone().unwrap_or_default()
 }
 
-/// Returns the keys by which a view of a single moment groups blocks; empty for the view's default keys, and for other
+/// Returns the keys by which a view of a single moment groups blocks. Empty for the view's default keys, and for other
 /// views.
 fn keys_of(arguments: &RenderArguments, view: SheetView) -> Result<Vec<GroupKey>, Failure> {
     let Some(by) = arguments.by.as_ref().filter(|_| view.is_of_moment()) else { return Ok(Vec::new()) };
@@ -315,7 +315,7 @@ fn events_of(arguments: &RenderArguments, count: u64) -> Result<Range<u64>, Fail
     range.ok_or_else(|| Failure::Usage("--from, --to: the recording has no events; omit them".to_owned()))
 }
 
-/// Returns the colours in `recording`, with the depth of module paths limited to that of its deepest module.
+/// Returns the colours for `recording`. Limits the depth of module paths to that of the deepest module.
 fn colours_in(recording: &Recording, colours: ColourBy) -> Result<ColourBy, Failure> {
     match colours.0 {
         GroupKey::Scope | GroupKey::ScopeTo(_) if recording.deepest_scope == 0 => {

@@ -28,7 +28,7 @@ const BESIDE: &str = "libhighwater_inject_library.so";
 #[derive(Debug)]
 pub(super) struct Library {
     path: PathBuf,
-    /// Keeps the file until the program ends, if it is not in a cache.
+    /// The temporary folder of the file; `None` if the file is in a cache. Dropping it removes the folder.
     _folder: Option<tempfile::TempDir>,
 }
 
@@ -50,7 +50,7 @@ impl Library {
             let beside = std::env::current_exe().ok().map(|own| own.with_file_name(BESIDE));
             return beside.as_deref().and_then(Self::at).ok_or_else(|| {
                 Failure::Record(format!(
-                    "this build does not carry the library that records programs, and {BESIDE} is not beside it: build \
+                    "this build does not include the library that records programs, and {BESIDE} is not beside it: build \
                      highwater with its default feature 'run', or name the library in {VARIABLE}"
                 ))
             });

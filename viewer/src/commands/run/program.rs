@@ -1,4 +1,4 @@
-//! The program to run, and the reasons the loader may not have preloaded the library into it.
+//! The program to run, and the reasons that the loader may not have preloaded the library into it.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _};
@@ -9,10 +9,10 @@ use crate::output::Failure;
 /// Shells. A recording is named after the program that the shell runs.
 const SHELLS: [&str; 6] = ["sh", "bash", "dash", "zsh", "ksh", "fish"];
 
-/// Commands that run another program, after which the recording is named.
+/// Commands that run another program. A recording is named after that program.
 const LAUNCHERS: [&str; 6] = ["env", "nice", "nohup", "numactl", "taskset", "timeout"];
 
-/// Launchers of ranks that accept `-m MODULE` as Python does, and the names of such modules.
+/// Launchers of ranks that accept `-m MODULE` as Python does, and their own module names.
 const MODULE_LAUNCHERS: [&str; 3] = ["torchrun", "accelerate", "deepspeed"];
 const LAUNCHER_MODULES: [&str; 4] =
     ["torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "deepspeed.launcher.runner"];
@@ -57,7 +57,7 @@ impl Program {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// Returns whether the program is a shell or a command that runs the program named in its arguments.
+    /// Returns whether the program is a shell or a command that runs another program named in its arguments.
     pub(crate) fn starts_others(&self) -> bool {
         SHELLS.iter().chain(&LAUNCHERS).any(|known| *known == self.name())
     }
@@ -127,7 +127,7 @@ enum Loader {
     Foreign,
 }
 
-/// Returns the loader of the program whose file begins with `start`; `None` if the file is not a binary, such as a
+/// Returns the loader of a program whose file begins with `start`; `None` if the file is not a binary, such as a
 /// script.
 fn loaded_by(start: &[u8]) -> Option<Loader> {
     let number = |at: usize, bytes: usize| {

@@ -48,8 +48,8 @@ pub(super) fn files_of_run(file: &Path, claims: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The notes with this ending that processes have left: `.begun` of one whose recording has not ended, which is empty
-/// or the path of what was saved of it.
+/// Returns the notes of the processes with this ending. A `.begun` note belongs to a process whose recording has not
+/// ended, and is empty or contains the path of its last save.
 fn notes(claims: &Path, ending: &str) -> Vec<String> {
     let entries = std::fs::read_dir(claims).into_iter().flatten().flatten();
     let notes = entries.filter(|entry| entry.file_name().to_string_lossy().ends_with(ending));
@@ -64,15 +64,15 @@ fn report_lost(notes: &[String], page: &mut Page<'_>) -> io::Result<()> {
         let file = shortened(Path::new(file));
         let saved = std::fs::metadata(&file).and_then(|facts| facts.modified()).ok();
         let seconds = saved.and_then(|saved| saved.elapsed().ok()).map_or(0, |age| age.as_secs());
-        let why = "its process ended before it could be written again, as after SIGKILL or a crash";
-        page.headline(&format!("highwater: {} is as it was saved {seconds} s ago: {why}.", file.display()))?;
+        let why = "its process ended before it was written again, for example by SIGKILL or a crash";
+        page.headline(&format!("highwater: {} contains the state saved {seconds} s ago: {why}.", file.display()))?;
     }
     let which = match lost.len() {
         0 => return Ok(()),
-        1 => "the recording of a process is lost: it".to_owned(),
-        count => format!("the recordings of {count} processes are lost: they"),
+        1 => "the recording of a process is lost: the process".to_owned(),
+        count => format!("the recordings of {count} processes are lost: the processes"),
     };
-    page.headline(&format!("highwater: {which} ended before it could be written, as after SIGKILL or a crash."))
+    page.headline(&format!("highwater: {which} ended before it was written, for example by SIGKILL or a crash."))
 }
 
 fn report_driver(is_asked: bool, files: &[PathBuf], page: &mut Page<'_>) -> io::Result<()> {

@@ -20,7 +20,7 @@ static IS_IDLE: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 /// Signals that do not terminate this process while the program runs, until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Signals {
-    /// Signals that are passed on, with a flag for each that is set when it is received.
+    /// Signals to pass on. The flag of a signal is set when the signal is received.
     passed_on: Vec<(i32, Arc<AtomicBool>)>,
     /// Whether an interrupt was received.
     interrupt: Arc<AtomicBool>,

@@ -23,11 +23,10 @@ use crate::output::Failure;
 /// Recordings with more events are summarized in parts, since several are read at once and repeatedly.
 const MAX_RESIDENT_EVENTS: u64 = 1 << 20;
 
-/// The header field with the version of the summaries, by which the page detects changes.
+/// The header field with the version of the summaries. The page compares it to detect changes.
 const VERSION: &str = "Highwater-Version";
 
-/// The header field that tells the page that it has received all of a file of a rotation, and that there is a later
-/// file.
+/// The header field that tells the page that it has received all of a rotated file, and that a later file exists.
 const NEXT: &str = "Highwater-Next";
 
 /// The recordings in the served folders. Recordings may grow, and more may be added.
@@ -116,7 +115,7 @@ impl Folder {
         Some(self.send(&file, number, request).unwrap_or_else(|why| Response::failed(&why)))
     }
 
-    /// Returns the summaries, unless the page already has them.
+    /// Returns the summaries; `None` if the page already has this version.
     fn ranks(&self, known: &str) -> Response {
         let is_due = Instant::now() >= self.state().due;
         if is_due {
@@ -131,8 +130,8 @@ impl Folder {
         Response::new(200, "application/json", Body::Bytes(state.json.clone())).with(VERSION, version)
     }
 
-    /// Sends the bytes of a recording. For a rotation, these are from the file with which the page has started, or else
-    /// from the newest file, which starts with the live blocks; from all files if no more data is expected.
+    /// Sends the bytes of a recording. For a rotation, starts with the file that the page already reads, or otherwise
+    /// with the newest file, which starts with the live blocks. If no more data is expected, sends all files.
     fn send(&self, path: &Path, number: usize, request: &Request) -> io::Result<Response> {
         let Some(rotated) = RotatedFiles::find(path) else {
             let is_as_stored = self.categories.categories.is_none() && begins_as_snap(path)?;

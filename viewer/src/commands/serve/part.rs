@@ -60,7 +60,7 @@ fn bytes_of(known: &str) -> u64 {
     known.split('-').nth(2).and_then(|bytes| bytes.parse().ok()).unwrap_or(START)
 }
 
-/// Identifies the file by device and inode number, if the system has them, and by the checksum of its first bytes, at
+/// Identifies the file: by device and inode number, if the system has them, and by the checksum of its first bytes, at
 /// most `most`.
 fn identity_of(file: &mut File, most: u64) -> io::Result<String> {
     let mut start = Vec::new();
@@ -92,8 +92,8 @@ pub(super) fn is_being_written(path: &Path) -> bool {
     is_fresh(path) && is_finished(path).is_ok_and(|is_finished| !is_finished)
 }
 
-/// Returns whether the file of a rotation is unfinished, and its recorder, which is already writing the next file, may
-/// still complete it.
+/// Returns whether the recorder may still complete this file of a rotation, although it is already writing the next
+/// file.
 pub(super) fn is_being_completed(path: &Path) -> bool {
     was_changed_within(path, COMPLETION) && is_finished(path).is_ok_and(|is_finished| !is_finished)
 }

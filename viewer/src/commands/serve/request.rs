@@ -23,7 +23,7 @@ pub(super) struct Request {
     pub(super) range: Option<(u64, Option<u64>)>,
     /// The field `Highwater-File`: identifies the file of earlier parts, as returned by the server.
     pub(super) file: Option<String>,
-    /// The field `Sec-Fetch-Site`, which states whether another site made the browser send the request.
+    /// The header `Sec-Fetch-Site`, which states whether another site caused the request.
     pub(super) fetch_site: Option<String>,
 }
 

@@ -5,13 +5,13 @@ use std::io::{self, BufWriter, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// The time in which a client must receive the response, in addition to the time for its length.
+/// The time limit for sending the response to a client, in addition to the time for its length.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The minimum rate at which a client must receive the response, in bytes per second.
+/// Minimum rate at which a client must receive the response, in bytes per second.
 const MIN_RATE: u64 = 50_000;
 
-/// The content security policy of the page: it may run its own scripts, and read from this server.
+/// The content security policy of the page. Permits its own scripts, and requests to this server.
 const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'unsafe-inline'; \
                       connect-src 'self'; img-src data: blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 

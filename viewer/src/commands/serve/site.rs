@@ -1,4 +1,4 @@
-//! The served content: the page, its scripts, the recordings by index, and the ranks of folders; and access control.
+//! The served content, and access control: the page, its scripts, the recordings by index, and the ranks of folders.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -108,7 +108,7 @@ impl Site {
     }
 }
 
-/// Number of random bytes from which a token is made.
+/// Number of random bytes in a token.
 const BYTES: usize = 16;
 
 /// Returns a new token, which consists of letters and digits.

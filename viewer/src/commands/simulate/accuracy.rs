@@ -30,11 +30,11 @@ pub(super) enum Values {
     NotRead,
     /// Values were read as zeros; no other values were tried.
     Untried,
-    /// With ones instead of zeros, the allocations were the same.
+    /// The allocations with ones were the same as with zeros.
     SameWithOnes,
-    /// With ones, the allocations differed, first after the read at this line, if known.
+    /// The allocations with ones differed. Contains the line of the last read before the first difference, if known.
     OtherWithOnes(Option<Box<Called>>),
-    /// With ones, the program ended differently, with this status.
+    /// The program ended differently with ones. Contains its exit status.
     OtherEnd(u8),
 }
 
@@ -105,7 +105,7 @@ fn values_of(recorded: &Recorded, with_ones: &Trace) -> Values {
     Values::OtherWithOnes(line.cloned().map(Box::new))
 }
 
-/// The requested bytes of all blocks, in the order of their allocation.
+/// Returns the requested bytes of all blocks, in order of allocation.
 fn requests(trace: &Trace, device: DeviceId) -> Vec<u64> {
     let blocks = &trace.blocks;
     let rows = (0..blocks.len()).filter(|row| blocks.device[*row] == device && blocks.alloc[*row].is_some());

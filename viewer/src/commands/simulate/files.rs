@@ -13,7 +13,7 @@ static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/simulate.so"))
 #[cfg(not(feature = "simulate"))]
 const LIBRARY: &[u8] = &[];
 
-/// The names by which programs and libraries open the driver and NVML; the first is the actual file.
+/// The names under which programs and libraries open the driver and NVML. The first is the name of the actual file.
 const NAMES: [&str; 3] = ["libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"];
 
 /// The code that Python runs at startup.
@@ -23,12 +23,13 @@ const START: &str = "from highwater import _simulated\n_simulated.start()\n";
 #[derive(Debug)]
 pub(super) struct Files {
     folder: PathBuf,
-    /// The handle of the folder if it is temporary, which removes the folder when dropped.
+    /// The temporary folder, if there is one. Dropping it removes the folder.
     _temporary: Option<tempfile::TempDir>,
 }
 
 impl Files {
-    /// Writes all files that programs need into `folder`, or else into a temporary folder, which is removed at the end.
+    /// Writes all files for the program into `folder`, or by default into a temporary folder, which is removed at the
+    /// end.
     ///
     /// # Errors
     /// Fails if this build has no simulated GPU, or if the folder cannot be written to.
@@ -40,7 +41,7 @@ impl Files {
         }
         if LIBRARY.is_empty() {
             let text =
-                "this build does not carry the simulated GPU: build highwater with its default feature 'simulate'";
+                "this build does not include the simulated GPU: build highwater with its default feature 'simulate'";
             return Err(Failure::Record(text.to_owned()));
         }
         let cannot = |why: io::Error| Failure::Record(format!("cannot create a folder for the simulation: {why}"));
@@ -87,22 +88,22 @@ impl Files {
         entries.into_iter().any(|entry| entry.file_name().to_string_lossy().ends_with(".begun"))
     }
 
-    /// The folder for the recordings of a first run of the program, which are not used.
+    /// Returns the folder for the recordings of a first run of the program, which are discarded.
     pub(super) fn first_recordings(&self) -> PathBuf {
         self.folder.join("first")
     }
 
-    /// The folder for the recordings of the run that reads unknown values as ones instead of zeros.
+    /// Returns the folder for the recordings of the run in which unknown values are ones instead of zeros.
     pub(super) fn other_recordings(&self) -> PathBuf {
         self.folder.join("other")
     }
 
-    /// The file in which a first run of the program stores values for the second one.
+    /// Returns the file in which a first run of the program stores values for the second run.
     pub(super) fn answers(&self) -> PathBuf {
         self.folder.join("answers")
     }
 
-    /// Creates a folder for the caches of one run, which is removed when the result is dropped.
+    /// Creates a folder for the caches of one run. The folder is removed when the result is dropped.
     ///
     /// # Errors
     /// Fails if the folder cannot be created.
@@ -116,7 +117,7 @@ impl Files {
         self.folder.join("caches")
     }
 
-    /// The environment variables by which programs find the files.
+    /// Returns the environment variables with the locations of the files.
     pub(super) fn environment(&self) -> Vec<(&'static str, OsString)> {
         let mut variables = vec![
             ("HIGHWATER_SIMULATE_LIBRARY", self.libraries().join(NAMES[0]).into()),
@@ -127,8 +128,8 @@ impl Files {
     }
 }
 
-/// The environment variables for the caches of Inductor and Triton, unless the user sets them. Otherwise, their default
-/// caches would store kernels chosen by simulated times, which would change the allocations of later runs.
+/// Returns the environment variables for the caches of Inductor and Triton, unless the user has set them. Otherwise,
+/// the default caches would store kernels chosen by simulated times, which would change the allocations of later runs.
 pub(super) fn variables_of_caches(folder: &Path) -> Vec<(&'static str, OsString)> {
     let names = [("TORCHINDUCTOR_CACHE_DIR", "inductor"), ("TRITON_CACHE_DIR", "triton")];
     let unset = names.into_iter().filter(|(name, _)| std::env::var_os(name).is_none());

@@ -22,7 +22,7 @@ use crate::output::Failure;
 /// A function that was called, or a value that was read, and the line of the program that did so.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct Called {
-    /// The name of the function; for values, their size.
+    /// The name of the function. For a read value, its size.
     pub(super) name: String,
     /// The file; `None` if no line of the program was running.
     pub(super) file: Option<String>,
@@ -69,8 +69,8 @@ pub(super) struct Recorded {
     pub(super) trace: Arc<Trace>,
     pub(super) summary: DeviceSummary,
     pub(super) noted: Noted,
-    /// The totals with other orders of addresses, or the reason they are unknown. `None` if a request failed, after
-    /// which the program may have continued differently.
+    /// The totals with other orders of addresses, or the reason that they are unknown. `None` if a request failed,
+    /// because the program may have continued differently after it.
     pub(super) orders: Option<Result<Orders, String>>,
 }
 
@@ -86,10 +86,10 @@ impl Recorded {
     }
 }
 
-/// A run of the program in which unknown values were ones.
+/// A run of the program in which unknown values are ones.
 #[derive(Debug)]
 pub(super) struct WithOnes {
-    /// The recordings of its processes, in the order of [`Simulated::recorded`].
+    /// The recordings of the processes, in the order of [`Simulated::recorded`].
     pub(super) traces: Vec<Trace>,
     /// The program's exit status.
     pub(super) status: u8,
@@ -100,7 +100,7 @@ pub(super) struct WithOnes {
 pub(crate) enum Outcome {
     Fits,
     DoesNotFit,
-    /// It is unknown whether the program fits, for this reason.
+    /// Contains the reason that it is unknown whether the program fits.
     Unknown(String),
 }
 
@@ -116,13 +116,13 @@ pub(crate) struct Simulated {
     pub(super) reserve_bytes: u64,
     /// Whether small tensors were computed on the host.
     pub(super) has_values: bool,
-    /// The run with ones, if it was requested and unknown values were read.
+    /// The run with ones; `None` unless it was requested and unknown values were read.
     pub(super) with_ones: Option<WithOnes>,
 }
 
 impl Simulated {
-    /// Returns the recording that determines the result: that of the process that ran out of memory, else that with the
-    /// highest peak.
+    /// Returns the recording that determines the result: of the process that ran out of memory, or otherwise of the
+    /// process with the highest peak.
     pub(super) fn main(&self) -> &Recorded {
         let peak =
             |one: &&Recorded| (one.summary.oom_events > 0, one.summary.peaks.iter().map(|moment| moment.bytes).max());
@@ -271,8 +271,8 @@ pub(super) fn read_traces(folder: &Path) -> Result<Vec<Trace>, Failure> {
     Ok(find(folder)?.into_iter().map(|(_, _, trace, _)| trace).collect())
 }
 
-/// Reads the recordings in a folder, by rank, and moves them to `out`, or to files next to it if there are several.
-/// `capacity` is the memory for PyTorch's allocator, in bytes.
+/// Reads the recordings in a folder, by rank, and moves them to `out`; several recordings are moved to files next to
+/// `out`. `capacity` is the memory for PyTorch's allocator, in bytes.
 ///
 /// # Errors
 /// Fails if a recording cannot be read or moved.
@@ -324,7 +324,7 @@ impl Interval {
     }
 }
 
-/// The totals for which bounds are computed, in the order of [`Metric::ALL`].
+/// The totals with bounds, in the order of [`Metric::ALL`].
 pub(super) const BOUNDED: [Metric; 4] = [Metric::Requested, Metric::Allocated, Metric::Active, Metric::Reserved];
 
 /// The peaks of the recorded requests with every order of addresses, including the recorded one.

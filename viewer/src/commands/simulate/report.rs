@@ -73,7 +73,7 @@ impl<'a> SimulateReport<'a> {
                 format!("Does not fit {device}: {failed}.")
             }
             Outcome::Unknown(why) => {
-                format!("Could not determine whether it fits {device}: {why}. Until then: {reserved}.")
+                format!("Could not determine whether it fits {device}: {why}. Before that: {reserved}.")
             }
         }
     }

@@ -30,7 +30,7 @@ pub struct Choice {
 /// Everything that is shown on the screen.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The choices for which this answer was computed.
+    /// The settings for which this answer was computed.
     pub choice: Choice,
     /// One line per recording.
     pub recordings: Vec<RecordingLine>,
@@ -43,13 +43,13 @@ pub struct Answer {
 pub struct RecordingLine {
     /// The recording's name.
     pub name: String,
-    /// The rank of its process.
+    /// The rank of the recorded process.
     pub rank: Option<u32>,
     /// Whether more data is expected.
     pub state: State,
     /// The current value of the selected total.
     pub now: u64,
-    /// The moment at which the selected total was largest.
+    /// The moment of the maximum of the selected total.
     pub peak: PeakMoment,
     /// The current step and phase.
     pub stage: Stage,
@@ -70,7 +70,7 @@ pub struct Detail {
     pub device_count: usize,
     /// The device's name; empty if unknown.
     pub device_name: String,
-    /// The memory of the device, if it was recorded.
+    /// The memory of the device in bytes; `None` if it was not recorded.
     pub capacity: Option<u64>,
     /// Whether more data is expected.
     pub state: State,
@@ -110,7 +110,7 @@ pub struct Groups {
 /// A group of blocks that share a value of the grouping key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupRow {
-    /// The value that its blocks share, as text.
+    /// The common value of the group's blocks, as text.
     pub label: String,
     /// Bytes in the group's blocks at the peak.
     pub peak: u64,
@@ -161,18 +161,18 @@ fn first(key: &mut Vec<String>) -> String {
     if key.is_empty() { String::new() } else { key.swap_remove(0) }
 }
 
-/// Shown for PyTorch recordings, whose steps and phases are annotations of the whole recording.
+/// A note for PyTorch recordings, whose steps and phases are annotations of the whole recording.
 const NO_STAGES: &str = "steps and phases of PyTorch programs are not shown here: see highwater phases";
 
 /// The key of the detail: the choice, the number of restarts of the recording, its events, whether it is complete, and
 /// its note.
 type DetailOf = (Choice, u64, u64, bool, Option<String>);
 
-/// The index of a recording, its number of restarts, a device, the number of events before its peak, and whether the
-/// recording is complete, in which case its stacks are symbolized.
+/// Identifies a peak: the index of the recording, its number of restarts, the device, the number of events before the
+/// peak, and whether the recording is complete. The stacks of complete recordings are symbolized.
 type PeakOf = (usize, u64, DeviceId, u64, bool);
 
-/// Cached results of the last answer, which can often be reused for the next.
+/// Cached results of the last answer, for reuse in the next one.
 #[derive(Debug, Default)]
 pub struct Computed {
     detail: Option<(DetailOf, Detail)>,
@@ -180,7 +180,7 @@ pub struct Computed {
 }
 
 impl Computed {
-    /// Answers from the recordings.
+    /// Computes the answer from the recordings.
     pub fn answer(&mut self, watched: &mut [Watched], choice: Choice) -> Answer {
         let recordings = watched.iter().map(|one| line(one, choice.metric)).collect();
         let detail = watched.get_mut(choice.row).map(|one| {

@@ -18,13 +18,13 @@ use super::curve::Curve;
 /// Minimum number of events to keep before the state is copied again.
 const SPAN_EVENTS: usize = 1 << 16;
 
-/// Minimum number of events to keep per live block before the state, which contains all blocks, is copied again.
+/// Minimum number of events per live block before the live state is copied again.
 const EVENTS_A_BLOCK: usize = 4;
 
-/// Maximum number of steps whose totals are kept.
+/// Maximum number of steps with totals in memory.
 const MAX_STEPS: usize = 64;
 
-/// The moment at which a total is largest.
+/// The moment of the maximum of a total.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeakMoment {
     /// The total in bytes.
@@ -44,7 +44,7 @@ pub struct StepTotals {
     pub step: u32,
     /// The largest value of each total within the step.
     pub peak: Totals,
-    /// The totals after the last event of the step so far.
+    /// The totals after the latest event of the step.
     pub end: Totals,
     /// The times of the first and the last event of the step, in nanoseconds.
     pub times_ns: (u64, u64),
@@ -54,7 +54,7 @@ pub struct StepTotals {
 #[derive(Clone, Debug, Default)]
 pub struct Device {
     live: LiveState,
-    /// The moment at which each total is largest, in the order of [`Metric::ALL`].
+    /// The moment of the maximum of each total, in the order of [`Metric::ALL`].
     pub peaks: [PeakMoment; Metric::ALL.len()],
     /// The totals over time.
     pub curve: Curve,
@@ -73,7 +73,7 @@ impl Device {
         self.live.totals()
     }
 
-    /// The moment at which `metric` is largest.
+    /// Returns the moment of the maximum of `metric`.
     pub fn peak(&self, metric: Metric) -> PeakMoment {
         self.peaks[metric as usize]
     }
@@ -142,7 +142,7 @@ pub struct LiveThen {
     pub stage: Stage,
 }
 
-/// The state of a growing recording after the events so far.
+/// The state of a growing recording after the latest event.
 #[derive(Clone, Debug, Default)]
 pub struct Running {
     devices: BTreeMap<DeviceId, Device>,
@@ -168,7 +168,7 @@ impl Running {
         devices.any(|device| device.has(EventKind::Step) || device.has(EventKind::Phase))
     }
 
-    /// Returns the device with this ordinal, if it has events.
+    /// Returns the device with this ordinal; `None` if it has no events.
     pub fn device(&self, id: DeviceId) -> Option<&Device> {
         self.devices.get(&id)
     }
@@ -290,7 +290,7 @@ impl Running {
         }
     }
 
-    /// Copies the current live state, and drops the events that led to it.
+    /// Copies the current live state, and drops the events before it.
     fn begin_span(&mut self) {
         let live = self.devices.iter().map(|(id, device)| (*id, device.live.clone())).collect();
         self.span = Span { first: self.events, stage: self.stage, live, events: Vec::new() };

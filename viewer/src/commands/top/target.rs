@@ -23,7 +23,7 @@ pub(super) enum Target {
 }
 
 impl Target {
-    /// Determines whether `given` names a file, a folder or a process.
+    /// Determines whether `given` is a file, a folder or a process.
     ///
     /// # Errors
     /// Fails if there is no such file, folder or process, or if the process writes no recording.

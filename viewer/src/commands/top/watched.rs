@@ -19,10 +19,10 @@ use super::running::Running;
 use crate::args::CategoryChoice;
 use crate::input::reader;
 
-/// Number of bytes to read at a time; decompressed, they are considerably more.
+/// Number of bytes to read at a time, before decompression.
 const PORTION: usize = 1 << 18;
 
-/// Time after which a file that does not grow is reported as idle.
+/// Time without growth after which a file is reported as idle.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// The start of the note of a recording that its program saved, and may save again.
@@ -61,7 +61,7 @@ pub struct Watched {
     pub name: String,
     reading: Option<GrowingFile>,
     follower: Follower,
-    /// The recording so far.
+    /// The recording read up to now.
     pub running: Running,
     /// Identifies the run of the program that wrote the file: its start time, process and machine.
     run: Option<(u64, u32, String)>,
@@ -80,7 +80,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Starts watching the file at `path`, or the rotation that it names.
+    /// Starts watching the file at `path`, or the rotated recording at that path.
     pub fn new(path: &Path, name: &str) -> Self {
         Self {
             path: path.to_owned(),
@@ -119,7 +119,7 @@ impl Watched {
         window(&mut self.follower, running, &running.live(), running.events, running.stage)
     }
 
-    /// The recording at a peak of `device`, without its events; `None` if it is no longer known.
+    /// Returns the recording at a peak of `device`, without its events; `None` if that state is no longer in memory.
     pub fn at_peak(&mut self, device: DeviceId, position: u64) -> Option<Source<'static>> {
         if let Some(source) = self.earlier.get(&(device, position)) {
             return Some(source.clone());
@@ -309,7 +309,7 @@ impl Watched {
     }
 }
 
-/// The recording at a moment, without its events.
+/// Returns the recording at a moment, without its events.
 fn window(
     follower: &mut Follower,
     running: &Running,

@@ -27,7 +27,7 @@ const MAX_CAUSES: usize = 6;
 pub struct WhatIfReport<'a> {
     trace: &'a Trace,
     arguments: &'a WhatIfArguments,
-    /// The prediction for the default device; of several devices, for the first one that does not fit.
+    /// The prediction for the default device. With several devices, for the first one that does not fit.
     prediction: Prediction,
     /// The predictions for the other requested devices.
     others: Vec<Prediction>,
@@ -262,8 +262,8 @@ impl Report for WhatIfReport<'_> {
 }
 
 impl WhatIfReport<'_> {
-    /// Returns the command that made the recording, with the change added, if it is `highwater record` and the change
-    /// is one of its options.
+    /// Returns the command that made the recording, with the change as an additional option. `None` unless the command
+    /// is `highwater record` and supports the change.
     fn rerun(&self) -> Option<String> {
         let WhatIfArguments { capacity, alloc_conf, without, until_last_use, scale, checkpoint, zero, .. } =
             self.arguments;

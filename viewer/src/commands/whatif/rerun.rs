@@ -1,4 +1,4 @@
-//! Rewrites the command that made a recording so that it runs again with changes.
+//! Rewrites the command that made a recording into one that makes it again with changes.
 
 use highwater_snapshots::format_exact_bytes;
 

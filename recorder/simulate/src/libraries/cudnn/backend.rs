@@ -1,5 +1,5 @@
-//! cuDNN's graph interface, which convolutions and attention use. The real library chooses engines and workspaces for
-//! the described device, and nothing is executed. If the library is too old for that, there is exactly one engine
+//! cuDNN's graph interface, used for convolutions and attention. The real library chooses engines and workspaces for
+//! the described device, but nothing is executed. If the library is too old to do so, there is exactly one engine
 //! without a workspace, and its execution is reported.
 #![expect(unsafe_code, reason = "calls NVIDIA's library, and exports functions under its names")]
 
@@ -30,7 +30,7 @@ fn device_attribute(kind: c_int) -> Option<c_int> {
     }
 }
 
-/// Descriptors to which the device must be passed before they are finalized, with the corresponding attribute.
+/// Descriptors that need the device before they are finalized, each with the attribute for the device.
 static NEED_DEVICE: LazyLock<Mutex<HashMap<usize, c_int>>> = LazyLock::new(Mutex::default);
 
 fn need_device(descriptor: usize) -> Option<c_int> {

@@ -1,5 +1,5 @@
-//! cuDNN, whose real library describes operations and returns their workspace sizes for the described device.
-//! Operations on the device do nothing.
+//! cuDNN. The real library describes operations and computes their workspace sizes for the described device; operations
+//! on the device do nothing.
 #![cfg_attr(not(test), expect(unsafe_code, reason = "exports functions under NVIDIA's names"))]
 
 use std::ffi::{c_char, c_int};

@@ -39,7 +39,7 @@ const DEVICE_PROPERTIES: c_int = 38;
 const JSON_REPRESENTATION: c_int = 2702;
 const TYPE_CHAR: c_int = 24;
 
-/// Returns a function of the library if it is loaded, otherwise null.
+/// Returns a function of the library; null if the library is not loaded.
 pub(super) fn function(name: &CStr) -> *mut c_void {
     // SAFETY: the name ends with a zero, and nothing is loaded.
     let library = unsafe { libc::dlopen(NAME.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };

@@ -73,7 +73,7 @@ impl Recurrent {
         self.layers * self.directions
     }
 
-    /// Number of elements of the biases of a pseudo-layer, for the input and the hidden state.
+    /// Number of elements of a pseudo-layer's biases for the input and the hidden state.
     fn bias_elements(&self) -> usize {
         if self.has_bias { 2 * self.gates() * self.hidden } else { 0 }
     }
@@ -83,8 +83,8 @@ impl Recurrent {
         elements * self.element_bytes()
     }
 
-    /// Offset in elements, and number of rows and columns, of a matrix of a pseudo-layer. Matrices are ordered by gate,
-    /// first those of the input, then those of the hidden state, then the projection.
+    /// Offset in elements, and number of rows and columns, of a matrix of a pseudo-layer. Matrices are ordered by gate:
+    /// the input matrices, then those of the hidden state, then the projection.
     fn matrix(&self, number: usize, linear: usize) -> Option<(usize, usize, usize)> {
         let (gates, input) = (self.gates(), self.input_of(number));
         let start = self.matrices_before(number);
@@ -221,7 +221,7 @@ functions! {
     fn cudnnRNNBackwardData_v8() { contents::kernel_ran() }
     fn cudnnRNNBackwardWeights_v8() { contents::kernel_ran() }
 
-    /// Returns the presumed size, which is that of one random number generator state for each thread of the device.
+    /// Returns the presumed size: one random number generator state for each thread of the device.
     fn cudnnDropoutGetStatesSize(_handle: usize, bytes: Out<'_, usize>) {
         let gpu = &settings().gpu;
         give(bytes, gpu.multiprocessors as usize * gpu.architecture().threads_per_multiprocessor as usize * 8);

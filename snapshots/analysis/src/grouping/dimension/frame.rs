@@ -1,4 +1,4 @@
-//! The innermost source line of an allocation that belongs neither to an allocator nor to a framework.
+//! The innermost source line of an allocation that is in neither an allocator nor a framework.
 
 use super::stack::STACK;
 use super::{Dimension, Values};

@@ -46,11 +46,11 @@ keys! {
     Step = super::step::STEP,
     /// The whole stack of the allocation.
     Stack = super::stack::STACK,
-    /// The innermost source line that belongs neither to an allocator nor to a framework.
+    /// The innermost source line that is in neither an allocator nor a framework.
     Frame = super::frame::FRAME,
     /// The exact requested size.
     Size = super::size::SIZE,
-    /// The stream.
+    /// The stream for which the block was allocated.
     Stream = super::stream::STREAM,
     /// The allocator's pool.
     Pool = super::pool::POOL,

@@ -14,7 +14,6 @@ pub(super) static LIFETIME: Dimension = Dimension {
     ..Dimension::new("lifetime", Values::Words(|| Lifetime::ALL.iter().map(|life| life.word()).collect()))
 };
 
-/// The lifetime with a code.
 fn lifetime(code: u64) -> Lifetime {
     Lifetime::ALL.get(code as usize).copied().unwrap_or(Lifetime::Kept)
 }

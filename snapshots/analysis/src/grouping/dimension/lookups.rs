@@ -20,7 +20,6 @@ impl<'a> Lookups<'a> {
         Self { trace, origins: Origins::new(trace), pools: None }
     }
 
-    /// The block `id`.
     pub(super) fn block(&self, id: BlockId) -> Block {
         self.trace.blocks.get(id)
     }

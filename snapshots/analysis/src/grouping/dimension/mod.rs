@@ -33,7 +33,7 @@ pub(crate) use lookups::Lookups;
 pub(crate) use scope::layer_pattern;
 pub(crate) use size::free_in;
 
-/// The kind of a dimension's values, which determines their meaning, accepted conditions, and display in trees.
+/// The kind of a dimension's values. Determines the accepted conditions and the display in trees.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Values {
     /// Codes of words from a list, which conditions use.
@@ -122,7 +122,7 @@ pub(crate) struct Dimension {
     pub(crate) of_segment: fn(&SegmentValues) -> Option<u64>,
     /// Returns the text of a number in conditions; empty for a row that does not exist.
     pub(crate) word: fn(&Tables, u64) -> Cow<'_, str>,
-    /// Returns the text for tables and legends, if it differs from the text in conditions.
+    /// Formats a value for tables and legends; `None` if the text is the same as in conditions.
     pub(crate) label: Option<fn(u64) -> String>,
     /// Whether conditions also accept a text that is not in the list of words.
     pub(crate) is_other_word: Option<fn(&str) -> bool>,
@@ -164,7 +164,7 @@ impl Dimension {
     }
 }
 
-/// Dimensions are equal if their names are.
+/// Dimensions with the same name are equal.
 impl PartialEq for Dimension {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name

@@ -17,8 +17,8 @@ pub(super) fn cut(trace: &Trace, scope: u64, depth: u8) -> u64 {
     u64::from(trace.tables.scope_to_depth(ScopeId(scope as u32), usize::from(depth)).0)
 }
 
-/// Replaces the name of a module by a star if it consists only of digits, as the names of layers do. Names that contain
-/// other characters may differ in meaning.
+/// Replaces the name of a module by `*` if the name consists only of digits, such as that of a layer. Other names may
+/// differ in meaning and are unchanged.
 pub(crate) fn layer_pattern(name: &str) -> &str {
     let is_number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
     if is_number { "*" } else { name }

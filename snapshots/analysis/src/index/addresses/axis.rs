@@ -13,11 +13,12 @@ use highwater_snapshots::trace::Trace;
 /// A range of addresses, and its position on the axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lane {
-    /// The addresses.
+    /// The address range of the lane.
     pub addresses: Range<u64>,
     /// The start on the axis, in bytes.
     pub start: u64,
-    /// The pool and stream of its first segment; `None` if it contains blocks outside of all recorded segments.
+    /// The pool and stream of the first segment of these addresses; `None` if blocks there are outside of all recorded
+    /// segments.
     pub home: Option<PoolAndStream>,
 }
 
@@ -41,7 +42,7 @@ pub struct LaneAxis {
     bytes: u64,
 }
 
-/// Ranges that have already been assigned, with their pool and stream.
+/// Address ranges that are already assigned to a pool and stream.
 type Claimed = Ranges<Option<PoolAndStream>>;
 
 impl LaneAxis {
@@ -87,7 +88,7 @@ impl LaneAxis {
         Some((lane, lane.addresses.start + place.checked_sub(lane.start)?))
     }
 
-    /// The positions of `addresses` on the axis: one range per lane that they overlap.
+    /// Returns the positions of `addresses` on the axis: one range for each lane that overlaps them.
     pub fn places(&self, addresses: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let first = self.lanes.partition_point(|lane| lane.addresses.end <= addresses.start);
         let touched = self.lanes[first..].iter().take_while(move |lane| lane.addresses.start < addresses.end);
@@ -99,14 +100,14 @@ impl LaneAxis {
     }
 }
 
-/// Assigns to `home` the parts of `addresses` that are not assigned yet.
+/// Assigns to `home` the addresses that are not assigned yet.
 fn claim(claimed: &mut Claimed, addresses: Range<u64>, home: Option<PoolAndStream>) {
     for free in claimed.gaps(addresses) {
         claimed.insert(free.start, free.end, home);
     }
 }
 
-/// The ranges of blocks outside all segments, merged where they touch.
+/// The ranges of blocks outside all segments, with adjacent ranges merged.
 fn unplaced(trace: &Trace, index: &AddressIndex, claimed: &Claimed) -> Vec<Range<u64>> {
     let mut known: Vec<Range<u64>> = Vec::new();
     for (start, end, _) in claimed.iter() {

@@ -31,13 +31,13 @@ pub enum Freed {
         segments: u64,
         /// Number of pages.
         pages: u64,
-        /// Total bytes of both.
+        /// Total bytes of the segments and pages.
         bytes: u64,
     },
 }
 
 impl Freed {
-    /// Returns the addresses, if they form a single range.
+    /// Returns the addresses as a range; `None` if they are not contiguous.
     pub fn range(&self) -> Option<Range<u64>> {
         match self {
             Self::Range(range) => Some(range.clone()),
@@ -68,8 +68,8 @@ impl fmt::Display for Freed {
     }
 }
 
-/// Returns the set of adjacent blocks with the fewest bytes such that a range of `needed` bytes becomes free, searched
-/// in `segments` of `map`; `None` if no segment is that long. An expandable segment may grow by `tail` bytes.
+/// Returns the adjacent blocks with the fewest bytes whose frees would make a range of `needed` bytes free. Searches in
+/// `segments` of `map`; `None` if no segment is that long. An expandable segment may grow by `tail` bytes.
 pub fn eviction_window<'a>(
     map: &'a AddressMap,
     segments: impl Iterator<Item = &'a ReservedSegment>,

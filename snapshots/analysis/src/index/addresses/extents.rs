@@ -8,7 +8,7 @@ use highwater_snapshots::ids::{DeviceId, EventId, SegmentId, StreamId};
 use highwater_snapshots::ranges::Ranges;
 use highwater_snapshots::trace::{Owner, SegmentRole, Trace};
 
-/// A range that was reserved for some time without a change, which is a whole segment or a part of a mapping.
+/// A range that was reserved without a change for some time: a whole segment, or part of a mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// The address range.
@@ -37,7 +37,7 @@ pub struct PoolAndStream {
     pub private: Option<(u64, u64)>,
     /// The pool for small or large requests.
     pub pool: Pool,
-    /// The stream.
+    /// The stream whose blocks the segment contains.
     pub stream: StreamId,
 }
 
@@ -62,7 +62,7 @@ impl PoolAndStream {
 pub struct Growing {
     /// The range of all addresses that were ever mapped.
     pub addresses: Range<u64>,
-    /// The moments at which any part was mapped.
+    /// The moments at which any part of the range was mapped.
     pub moments: Vec<Range<usize>>,
 }
 
@@ -84,12 +84,12 @@ impl AddressIndex {
         Self { device, extents, growing, ooms: trace.failed_requests_on(device).collect() }
     }
 
-    /// The device.
+    /// The device whose reserved ranges are indexed.
     pub fn device(&self) -> DeviceId {
         self.device
     }
 
-    /// All ranges ever reserved, in order of reservation.
+    /// Returns all ranges that were ever reserved, in order of reservation.
     pub(crate) fn extents(&self) -> &[Extent] {
         &self.extents
     }

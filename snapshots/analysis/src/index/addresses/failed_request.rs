@@ -72,8 +72,8 @@ pub struct FailedRequest {
     pub rounded: u64,
     /// The pool that serves requests of this size.
     pub pool: Pool,
-    /// The stream of the request. If it was not recorded, it is guessed to be that of the last allocation with the same
-    /// call stack, else of the last allocation before the request. `None` if there was no allocation before.
+    /// The stream of the request. If it was not recorded, the stream of the last allocation with the same call stack,
+    /// or otherwise of the last allocation before the request, as a guess. `None` if there was no allocation before.
     pub stream: Option<StreamId>,
     /// Whether the stream is a guess.
     pub stream_is_guessed: bool,
@@ -89,7 +89,7 @@ pub struct FailedRequest {
     pub limit: Option<u64>,
     /// The allocator that failed to serve the request.
     pub allocator: Allocator,
-    /// Bytes that the allocator had reserved on the device, or the bytes of its blocks if it does not use segments.
+    /// Bytes that the allocator had reserved on the device. For an allocator without segments, the bytes of its blocks.
     pub obtained: u64,
     /// Bytes reserved from the driver.
     pub reserved: u64,
@@ -111,11 +111,11 @@ pub struct FailedRequest {
     pub reason: String,
     /// Other facts that may matter, one clause each.
     pub notes: Vec<String>,
-    /// The adjacent live blocks with the fewest bytes that have to be freed so that the request fits into one segment
-    /// of its pool; `None` if no segment is large enough, or nothing needs to be freed.
+    /// The adjacent live blocks with the fewest bytes whose frees would let the request fit into one segment of its
+    /// pool. `None` if no segment is large enough, or if no block needs to be freed.
     pub eviction_window: Option<EvictionSet>,
-    /// The live blocks with the fewest bytes that have to be freed so that enough whole segments can be released to the
-    /// driver for the request; `None` if that is impossible, or nothing needs to be freed.
+    /// The live blocks with the fewest bytes whose frees would let the allocator release enough whole segments to the
+    /// driver for the request. `None` if that is impossible, or if no block needs to be freed.
     pub release: Option<EvictionSet>,
 }
 
@@ -192,7 +192,7 @@ impl FailedRequest {
         }
     }
 
-    /// Returns the number of bytes by which the largest free range is too small for the request.
+    /// Returns the number of bytes that the largest free range lacks for the request.
     pub fn lacking(&self) -> u64 {
         self.rounded.saturating_sub(self.holes.first().map_or(0, |hole| hole.bytes))
     }
@@ -387,8 +387,8 @@ fn longest_idle(map: &AddressMap, segment: &ReservedSegment) -> u64 {
     longest
 }
 
-/// Returns the stream that probably made the request at event `row`: the stream of the last allocation on the device
-/// with the same call stack, else of the last allocation.
+/// Returns the stream that probably made the request at event `row`: that of the last allocation on the device with the
+/// same call stack, or otherwise of the last allocation.
 fn stream_before(trace: &Trace, index: &AddressIndex, row: usize) -> Option<StreamId> {
     let events = &trace.events;
     let is_alloc = |row: &usize| events.kind[*row] == EventKind::Alloc && events.device[*row] == index.device();

@@ -42,9 +42,9 @@ impl LaneRaster {
 /// The visible part of a drawing of addresses over time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneWindow {
-    /// The moment of each column, in order. These are the timeline's columns, so that both drawings agree.
+    /// The moment shown in each column, in order. The timeline uses the same columns.
     pub moments: Vec<usize>,
-    /// The visible part of the axis, in bytes.
+    /// The visible range of the axis, in bytes.
     pub places: Range<u64>,
     /// Pixels per column.
     pub height: usize,

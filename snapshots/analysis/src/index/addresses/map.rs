@@ -17,7 +17,7 @@ pub enum Content {
     Live(BlockId),
     /// The bytes added to a live block by rounding.
     Rounding(BlockId),
-    /// A block awaiting free: its free was requested, but another stream may still use it.
+    /// A block that the program freed but that another stream may still use.
     Waiting(BlockId),
     /// Free memory.
     Hole,
@@ -26,7 +26,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// Returns the block to which the content belongs, if any.
+    /// Returns the block at these addresses, if there is one.
     pub fn block(self) -> Option<BlockId> {
         match self {
             Self::Live(block) | Self::Rounding(block) | Self::Waiting(block) => Some(block),
@@ -73,7 +73,7 @@ pub struct Usage {
     pub waiting: u64,
     /// Bytes in holes, which are free.
     pub free: u64,
-    /// Bytes of address space to which no memory is mapped.
+    /// Bytes of address space without mapped memory.
     pub unmapped: u64,
     /// Bytes of the largest hole.
     pub largest_hole: u64,
@@ -131,16 +131,16 @@ pub struct ReservedSegment {
     pub home: PoolAndStream,
     /// Whether the segment is mapped page by page.
     pub is_expandable: bool,
-    /// The row of the segment, or of its first part, in the trace's table of segments.
+    /// The row of the segment in the trace's table of segments. For a segment with several rows, the first.
     pub row: SegmentId,
-    /// The range of its pieces in [`AddressMap::pieces`], which cover its addresses exactly.
+    /// The range of the segment's pieces in [`AddressMap::pieces`]. The pieces cover the segment's addresses exactly.
     pub pieces: Range<usize>,
     /// The use of the segment's bytes. [`Usage::reserved`] is its part of the device's total.
     pub usage: Usage,
 }
 
 impl ReservedSegment {
-    /// Returns whether the segment is entirely free, so that the allocator releases it before a request fails.
+    /// Returns whether the segment is entirely free. The allocator releases such segments before a request fails.
     pub fn is_returnable(&self) -> bool {
         self.usage.free == self.usage.reserved() && !self.is_expandable && self.home.private.is_none()
     }
@@ -149,7 +149,7 @@ impl ReservedSegment {
 /// A block that could not be placed in the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnplacedBlock {
-    /// The block.
+    /// The block outside of all segments.
     pub block: BlockId,
     /// The bytes after rounding.
     pub bytes: u64,
@@ -212,7 +212,7 @@ impl AddressMap {
         self.usage.reserved() == self.totals.reserved
     }
 
-    /// The piece that covers `address`, and its segment.
+    /// Returns the piece that contains `address`, and its segment.
     pub fn piece_at(&self, address: u64) -> Option<(&ReservedSegment, &Piece)> {
         let segment = &self.segments[self.segment_at(address)?];
         let pieces = &self.pieces[segment.pieces.clone()];
@@ -230,7 +230,8 @@ impl AddressMap {
         self.pieces.get(segment.pieces.clone()).unwrap_or_default()
     }
 
-    /// Returns the bytes of unplaced blocks, live ones and ones awaiting free.
+    /// Returns the bytes of blocks outside of segments: of live blocks, and of freed blocks that another stream still
+    /// uses.
     pub fn stray_bytes(&self) -> (u64, u64) {
         self.strays.iter().fold((0, 0), |(live, waiting), stray| match stray.is_waiting {
             true => (live, waiting + stray.bytes),
@@ -238,7 +239,7 @@ impl AddressMap {
         })
     }
 
-    /// Sorts active `blocks` by address, and keeps those within one of `runs` and not covered by a later block.
+    /// Sorts active `blocks` by address. Removes blocks that are outside of `runs`, or covered by a later block.
     fn place(&mut self, trace: &Trace, mut blocks: Vec<BlockId>, runs: &[Range<u64>]) -> Vec<BlockId> {
         blocks.retain(|id| trace.blocks.allocated[id.0 as usize] > 0);
         blocks.sort_unstable_by_key(|id| (trace.blocks.address[id.0 as usize], id.0));

@@ -13,7 +13,7 @@ use highwater_snapshots::alloc_rules::AllocRules;
 use highwater_snapshots::ids::BlockId;
 use highwater_snapshots::trace::Trace;
 
-/// Maximum number of table entries; beyond it, the result may not be the smallest.
+/// Maximum number of table entries. For larger tables, the result may not be the smallest.
 const MAX_STEPS: u64 = 1 << 26;
 
 /// A unit of memory that is released to the driver as a whole.
@@ -22,7 +22,7 @@ struct Cell {
     gain: u64,
     /// Bytes of the live blocks that overlap the cell.
     alone: u64,
-    /// The part of `alone` in blocks that do not also overlap the previous cell.
+    /// The bytes of `alone` in blocks that do not overlap the previous cell.
     after: u64,
     is_page: bool,
     /// Whether blocks of the previous cell may extend into this one.
@@ -37,8 +37,8 @@ struct Cells {
     blocks: Vec<BlockId>,
 }
 
-/// Returns the blocks to free so that `short` bytes can be released; `None` if no bytes are missing, or if releasing
-/// everything would not suffice. Private pools release nothing.
+/// Returns the blocks to free so that `short` bytes can be released. `None` if no bytes are missing, or if freeing all
+/// blocks would not suffice. Private pools release no memory.
 pub fn release(trace: &Trace, map: &AddressMap, rules: &AllocRules, short: u64) -> Option<EvictionSet> {
     let mut cells = Cells::default();
     for segment in map.segments.iter().filter(|segment| segment.home.private.is_none()) {

@@ -11,7 +11,7 @@ pub(super) struct BlockStack {
     chunks: Vec<Vec<StackedBlock>>,
     /// The sum of the bytes in each chunk.
     sums: Vec<u64>,
-    /// For each chunk, the first event at which one of its blocks ends.
+    /// For each chunk, the index of the first event that ends one of its blocks.
     earliest_end: Vec<u32>,
     blocks: usize,
     bytes: u64,
@@ -25,7 +25,7 @@ pub(super) struct BlockStack {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StackedBlock {
     pub(super) row: u32,
-    /// The event at which the block ends; `u32::MAX` if it does not end.
+    /// The index of the event that ends the block; `u32::MAX` if the block does not end.
     pub(super) end: u32,
     pub(super) bytes: u64,
 }
@@ -124,7 +124,7 @@ pub(super) struct ColumnPainter<'a> {
     pixels: &'a mut [BlockId],
     /// The next pixel to fill, counted from the bottom.
     y: usize,
-    /// The byte offset at which the next block begins.
+    /// The offset in bytes at which the next block begins.
     start: u64,
 }
 
@@ -134,7 +134,7 @@ impl<'a> ColumnPainter<'a> {
         Self { bytes_at, pixels, y, start: 0 }
     }
 
-    /// Skips the next `bytes` bytes if they contain no pixel's centre. Returns whether they were skipped.
+    /// Skips the next `bytes` bytes if they contain no pixel centre. Returns whether they were skipped.
     #[inline]
     fn is_above(&mut self, bytes: u64) -> bool {
         let end = self.start + bytes;

@@ -43,7 +43,7 @@ pub struct Bands {
     rank_count: usize,
 }
 
-/// A drawing, given as the block at each pixel.
+/// A drawing: the block at each pixel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Raster {
     /// The block at each pixel's centre, by column, each from the bottom up; [`BlockId::NONE`] above the total.
@@ -56,12 +56,12 @@ pub struct Raster {
     pub cost: Cost,
 }
 
-/// A column of a drawing, which shows the moment in the column at which the total is largest, so no peak is lost.
+/// A column of a drawing. Shows the moment in the column at which the total is largest, so that every peak is visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
     /// Number of events before the moment.
     pub moment: usize,
-    /// The total at that moment, in bytes.
+    /// The total at the moment shown, in bytes.
     pub bytes: u64,
 }
 
@@ -135,7 +135,7 @@ impl Bands {
         Self { device, ranks, rank_count }
     }
 
-    /// Keeps only the blocks for which `is_shown` is true; the other blocks leave no gaps.
+    /// Draws only the blocks for which `is_shown` is true, without gaps for the others.
     pub fn showing(mut self, trace: &Trace, is_shown: impl Fn(BlockId) -> bool + Sync) -> Self {
         self.ranks.resize(trace.blocks.len(), 0);
         let ranks = self.ranks.par_iter_mut().with_min_len(1 << 14).enumerate();
@@ -143,13 +143,13 @@ impl Bands {
         self
     }
 
-    /// The device.
+    /// The device whose blocks are drawn.
     pub fn device(&self) -> DeviceId {
         self.device
     }
 
-    /// Draws `window`: for each column the moment with the largest total, for each pixel the block at its centre.
-    /// `live` and `series` must be built from the same trace and device.
+    /// Draws `window`: in each column the moment with the largest total, in each pixel the block at its centre. `live`
+    /// and `series` must be built from the same trace and device.
     pub fn raster(&self, trace: &Trace, live: &LiveIndex, series: &Series, window: &BandWindow) -> Raster {
         let (width, height) = (window.width, window.height);
         let mut blocks = vec![BlockId::NONE; width * height];
@@ -199,7 +199,7 @@ impl Bands {
         Stack { moment, bands: bands.filter(|(_, bytes)| !bytes.is_empty()).collect() }
     }
 
-    /// The range of bytes that `block` covers in each of `columns`; `None` in columns in which it is not live.
+    /// Returns the range of bytes that `block` covers in each of `columns`; `None` where the block is not live.
     pub fn outline(
         &self,
         trace: &Trace,
@@ -230,8 +230,9 @@ impl Bands {
         outline
     }
 
-    /// The pixels of `block` in each column of `raster`, counted from the bottom; `None` in columns in which the block
-    /// has no pixel. `raster` must have been drawn with this stacking order, in which a binary search is possible.
+    /// Returns the pixels of `block` in each column of `raster`, counted from the bottom; `None` in columns without a
+    /// pixel of the block. `raster` must have been drawn with the stacking order of `self`, which allows a binary
+    /// search.
     pub fn pixels_of(&self, raster: &Raster, block: BlockId) -> Vec<Option<Range<usize>>> {
         let key = self.key(block);
         let of_column = |x: usize| {
@@ -270,8 +271,8 @@ fn of_blocks(metric: Metric) -> Metric {
     if metric.is_of_blocks() { metric } else { Metric::Active }
 }
 
-/// Returns, for each column of `run`, the moment with the largest total (the first one in a tie), and the number of
-/// events replayed to find these moments.
+/// Returns the moment with the largest total in each column of `run` (the first in a tie), and the number of events
+/// replayed to find these moments.
 fn columns_of(trace: &Trace, series: &Series, window: &BandWindow, run: Range<usize>) -> (Vec<Column>, u64) {
     let metric = of_blocks(window.metric);
     let mut walk = series.walk(trace);

@@ -7,7 +7,7 @@ use highwater_snapshots::trace::Trace;
 use super::block_stack::{BlockStack, ColumnPainter, StackedBlock};
 use super::{Bands, Cost, HIDDEN, of_blocks};
 
-/// The stack at successive moments, from left to right.
+/// The stack of live blocks at successive moments, from left to right.
 ///
 /// Blocks that begin and end between two moments are never visited. The time of a step depends on the new blocks that
 /// stay live, and on the existing blocks, which are checked.
@@ -20,7 +20,7 @@ pub(super) struct Walker<'a> {
     stacks: Vec<BlockStack>,
     /// The current moment; `None` before the first moment.
     moment: Option<usize>,
-    /// If set, only blocks below this one in the stack are tracked.
+    /// If set, the walker tracks only the blocks below this block in the stack.
     below: Option<BlockId>,
     cost: Cost,
 }

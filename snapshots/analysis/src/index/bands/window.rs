@@ -1,4 +1,4 @@
-//! The part of a recording that a drawing shows, and the moments in each of its columns.
+//! The visible part of a recording, and the moments in each column of its drawing.
 //!
 //! A *moment* is given as a number of events: moment 0 is the baseline, and moment `m` is the state after event
 //! `m - 1`. On an axis of events, moment `m` spans `m` to `m + 1`; on an axis of time, it spans from its event's time
@@ -21,7 +21,7 @@ pub enum Across {
 /// A view of a recording as a grid of pixels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BandWindow {
-    /// The metric that determines the height of blocks; the active bytes are used if it is not a sum over blocks.
+    /// The metric for the height of blocks. If it is not a sum over blocks, active bytes are used.
     pub metric: Metric,
     /// The horizontal range.
     pub across: Across,

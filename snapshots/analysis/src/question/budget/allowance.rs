@@ -1,4 +1,4 @@
-//! The amount by which a peak may exceed that of a baseline: a percentage or a number of bytes.
+//! The amount by which a peak may exceed the peak of a baseline: a percentage or a number of bytes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ const PARTS: u64 = 1_000_000;
 /// Maximum number of decimal digits of a percentage.
 const DIGITS: usize = 6;
 
-/// The amount by which a peak may exceed that of a baseline.
+/// The amount by which a peak may exceed the peak of a baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowance {
     /// A number of bytes.

@@ -90,7 +90,7 @@ impl<'a> Checked<'a> {
         Ok(Self { source, device, metric, phases, categories, history, reserved, has_categories })
     }
 
-    /// The point at which `metric` is largest.
+    /// Returns the point at which `metric` is largest.
     ///
     /// # Errors
     /// Fails if a window cannot be read.

@@ -21,11 +21,11 @@ const SHOWN_LEAKS: usize = 3;
 pub struct Culprit {
     /// The category of the blocks, or a name in parentheses for bytes outside of blocks.
     pub category: String,
-    /// The module or the line of code, in which `*` replaces numbers that vary; empty if unknown.
+    /// The module or line of code; empty if unknown. `*` stands for numbers that differ between similar modules.
     pub place: String,
     /// The operation that allocated most of the blocks; empty if there are several.
     pub op: String,
-    /// The bytes.
+    /// Bytes of the cause in the checked recording.
     pub bytes: u64,
     /// The bytes in the baseline; `None` without a baseline, and for growth per step.
     pub baseline_bytes: Option<u64>,
@@ -115,8 +115,8 @@ pub(super) fn of_segments(growth: &Growth) -> Option<Culprit> {
     })
 }
 
-/// Returns the blocks that survive the steps of `growth`, which must be grouped by [`culprit_keys`] with `place` in the
-/// middle: its leaks, unless these have no lines and are all in one group; else the group that grew most.
+/// Returns the cause of the growth of `growth`, which must be grouped by [`culprit_keys`] with `place` as the second
+/// key: the leaks, unless they have no lines and are all in one group; otherwise the group that grew most.
 pub(super) fn of_steps(growth: &Growth, place: GroupKey) -> Option<Culprit> {
     let group = growth.groups.first().filter(|group| group.net() > 0)?;
     let has_lines = growth.leaks.iter().any(|leak| leak.stack.is_some());
@@ -165,7 +165,7 @@ fn of_leaks(growth: &Growth, key: &[String]) -> Option<Culprit> {
     Some(Culprit { category, place, op: String::new(), bytes: kept.bytes, baseline_bytes: None, text })
 }
 
-/// Lists the lines that leak, with their bytes per step; `verb` states whether they keep memory live or reserve it.
+/// Lists the lines that leak, each with its bytes per step. `verb` is the text for keeping memory live or for reserving it.
 fn leak_lines(growth: &Growth, verb: &str) -> String {
     let leaks = &growth.leaks;
     let lines = unique_suffixes(&leaks.iter().map(|leak| leak.line.as_str()).collect::<Vec<_>>());
@@ -204,7 +204,8 @@ impl Lead {
         Self { place, is_line: key != GroupKey::Scope, op }
     }
 
-    /// Returns the bytes of the entries in `own` that belong to this module, in the baseline and at present.
+    /// Returns the bytes of the entries in `own` that belong to this module: in the baseline, and in the checked
+    /// recording.
     fn bytes(&self, own: &[&Entry]) -> [u64; 2] {
         let within = own.iter().filter(|entry| entry.is_within(&self.place));
         within.fold([0, 0], |[before, now], entry| [before + entry.before, now + entry.now])

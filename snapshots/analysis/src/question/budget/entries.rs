@@ -3,7 +3,7 @@
 use crate::grouping::dimension::{GroupKey, layer_pattern};
 use highwater_snapshots::trace::Trace;
 
-/// Quarters of the total for which a module must account in order to be named.
+/// Share of the total, in quarters, for which a module must account in order to be named as the cause.
 const MAX_PARTS: i128 = 3;
 
 /// The keys for finding a cause: category, then the module (or, without module paths, the line), then the operation.
@@ -41,7 +41,7 @@ impl Entry {
         i128::from(self.now) - i128::from(self.before)
     }
 
-    /// Returns whether the entry is in `module` or below it.
+    /// Returns whether the path of the entry is `module` or is inside it.
     pub(super) fn is_within(&self, module: &[String]) -> bool {
         module.len() <= self.path.len()
             && module.iter().zip(&self.path).all(|(want, have)| want == have || want == layer_pattern(have))
@@ -60,7 +60,7 @@ pub(super) fn place_of(entries: &[&Entry]) -> Vec<String> {
     descend(entries, Vec::new(), whole)
 }
 
-/// The top-level module that grew most, then the deepest module within it that accounts for most of that growth.
+/// The top-level module that grew most, then the deepest module in it that accounts for most of its growth.
 pub(super) fn leading_place(entries: &[&Entry]) -> Vec<String> {
     let Some((first, whole)) = largest(entries, 0, |name| layer_pattern(name).to_owned()) else { return Vec::new() };
     let within: Vec<&Entry> =

@@ -1,4 +1,4 @@
-//! The largest total of each category, for a recording in memory or merged part by part.
+//! The largest total of each category, for a recording in memory or for one whose windows are merged in order.
 
 use highwater_snapshots::Category;
 use highwater_snapshots::event::EventKind;
@@ -31,8 +31,8 @@ pub(super) struct LargestByCategory {
 }
 
 impl LargestByCategory {
-    /// Returns the largest totals of `device` in `trace`, which is a recording whose first step ends at event
-    /// `after_first_step`, or a part of it.
+    /// Returns the largest totals of `device` in `trace`, which is a recording or a window of one. The first step of
+    /// the recording ends at event `after_first_step`.
     pub(super) fn of(trace: &Trace, device: DeviceId, metric: Metric, after_first_step: u64) -> Self {
         let mut live = CategoryTotals::new(trace, device, metric);
         let at_start = |code: usize| Extreme { bytes: live.of(Category::ALL[code]), after: None };
@@ -55,7 +55,7 @@ impl LargestByCategory {
         Self { categories, is_begun: true }
     }
 
-    /// Adds the following part of a recording whose first step ends at event `after_first_step`.
+    /// Adds the next window of the recording. The first step of the recording ends at event `after_first_step`.
     pub(super) fn append(&mut self, part: &Self, after_first_step: u64) {
         if !std::mem::replace(&mut self.is_begun, true) {
             self.categories = part.categories;
@@ -75,8 +75,8 @@ impl LargestByCategory {
     }
 }
 
-/// Returns the first step of a device, and the index of the event after it, or `u64::MAX` without steps; `spans`
-/// contains all spans of the recording.
+/// Returns the first step of a device, and the index of the event after this step; `u64::MAX` without steps. `spans`
+/// must be all spans of the recording.
 pub(super) fn first_step(spans: &[ActiveSpan]) -> (Option<u32>, u64) {
     let steps = StepActivity::of(spans.iter().map(|span| (span.step, span.activity)));
     let first = spans.iter().filter_map(|span| span.step).find(|step| steps.is_of_device(Some(*step)));

@@ -1,4 +1,4 @@
-//! Measures the value that a budget limits, and the moment at which it is reached.
+//! Measures the value that a budget limits, and the moment at which this value is reached.
 
 use super::Budget;
 use super::checked::Checked;
@@ -8,7 +8,7 @@ use crate::question::peak::{Moment, counts_instead};
 use crate::question::phases::PhaseRow;
 use highwater_snapshots::{Category, Phase, Result};
 
-/// A measured value, the point at which it is reached, and the blocks that it counts.
+/// A measured value, the point at which it is reached, and the blocks that are counted.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
     pub(super) bytes: u64,

@@ -1,4 +1,4 @@
-//! Checks a recording against memory budgets, and finds the causes of exceeded ones.
+//! Checks a recording against memory budgets, and finds the causes of exceeded budgets.
 
 mod allowance;
 mod largest;
@@ -34,7 +34,7 @@ pub enum Budget {
     Category(Category, u64),
     /// Limits the peak within one phase, over all steps.
     Phase(Phase, u64),
-    /// Limits the amount by which the peak may exceed that of the baseline.
+    /// The amount by which the peak may exceed the peak of the baseline.
     Growth(Allowance),
     /// Limits the average growth per step.
     StepGrowth(u64),
@@ -82,9 +82,9 @@ pub struct Outcome {
     pub limit_bytes: u64,
     /// The measured value.
     pub actual_bytes: u64,
-    /// The baseline's value; `None` without a baseline, or if it cannot be measured there.
+    /// The value of the baseline; `None` without a baseline, or if the baseline does not permit a measurement.
     pub baseline_bytes: Option<u64>,
-    /// The point at which the value was reached; for growth per step, the end of the window.
+    /// The point at which the value was reached. For growth per step, the end of the window.
     pub moment: Moment,
     /// The cause; `None` if the budget is met.
     pub culprit: Option<Culprit>,

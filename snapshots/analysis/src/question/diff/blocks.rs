@@ -11,7 +11,7 @@ use crate::question::listed_blocks::ListedBlock;
 use crate::question::peak::{Moment, Query};
 use highwater_snapshots::ids::BlockId;
 
-/// The keys in which two blocks must agree to match, in addition to their size.
+/// The keys, in addition to size, in which two blocks must agree to match.
 const SAME_BY: [GroupKey; 4] = [GroupKey::Category, GroupKey::Op, GroupKey::Scope, GroupKey::Stack];
 
 /// A block without a match on the other side.
@@ -19,12 +19,12 @@ const SAME_BY: [GroupKey; 4] = [GroupKey::Category, GroupKey::Op, GroupKey::Scop
 pub struct LoneBlock {
     /// The side: 0 for A, 1 for B.
     pub side: usize,
-    /// The block.
+    /// The unmatched block and its facts.
     pub listed: ListedBlock,
 }
 
 /// The blocks that only one side has. Blocks of the two sides that agree in category, operation, module, call stack and
-/// size cancel out in pairs. B's bytes minus A's are the part of the difference that consists of blocks.
+/// size are omitted in pairs. The bytes of B minus those of A are the part of the difference that consists of blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnmatchedBlocks {
     /// The listed blocks, largest first.

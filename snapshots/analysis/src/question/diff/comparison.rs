@@ -10,9 +10,9 @@ use highwater_snapshots::Result;
 /// A comparison of two recordings, or of two points in one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Comparison {
-    /// The settings of both recordings, including equal ones.
+    /// The settings of both recordings, both equal and different.
     pub settings: Vec<Setting>,
-    /// The peaks of A and B in bytes, for each total that either of them has.
+    /// The peaks of A and B in bytes, for each metric that A or B has.
     pub totals: Vec<(Metric, [u64; 2])>,
     /// The phases of both sides, paired; empty if both are the same recording.
     pub phases: Vec<PhasePair>,

@@ -1,4 +1,4 @@
-//! Normalizes function names for comparing stacks, by removing parts that a compiler adds.
+//! Normalizes function names for comparing stacks: removes the parts that a compiler adds.
 
 use highwater_snapshots::line_text::function_text;
 

@@ -26,7 +26,7 @@ struct OwnLine {
     text: String,
 }
 
-/// A function that returns the texts by which lines of both sides are matched.
+/// A function that returns the texts for matching lines of both sides.
 type Identity = fn(&OwnLine) -> Vec<&str>;
 
 impl OwnLine {
@@ -40,7 +40,7 @@ struct Values {
     key: GroupKey,
     /// For each side, the shared id of each code.
     of: [HashMap<Code, u64>; 2],
-    /// By shared id: the texts of both sides, and how they match.
+    /// By shared id: the texts of both sides, and the kind of match between them.
     rows: Vec<Value>,
     /// The shared id of each text.
     texts: HashMap<String, u64>,
@@ -96,8 +96,8 @@ impl<'a> KeyAligner<'a> {
         }
     }
 
-    /// Returns the key values of a group in B, or in A if B has no such blocks; those in A, if both sides have blocks
-    /// and the values differ; and the kind of match between the sides.
+    /// Returns the key values of a group in B, or in A if B has no such blocks. The second value is the key values in
+    /// A, if both sides have blocks and the values differ. The third is the kind of match between the sides.
     pub(super) fn names(&self, code: &[u64], blocks: [u64; 2]) -> (Vec<String>, Option<Vec<String>>, MatchKind) {
         let is_in_both = blocks.iter().all(|blocks| *blocks > 0);
         let mut match_kind = MatchKind::Equal;

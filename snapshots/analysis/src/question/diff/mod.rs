@@ -1,4 +1,4 @@
-//! Compares two points in one or two recordings. The differences of the groups add up to that of the totals.
+//! Compares two points in one or two recordings. The differences of the groups add up to the difference of the totals.
 
 mod function;
 mod paths;
@@ -110,7 +110,7 @@ pub struct DiffGroup {
     pub blocks: [u64; 2],
     /// The kind of match between the two sides.
     pub match_kind: MatchKind,
-    /// If identical modules are combined into this group, the key values of each; empty otherwise.
+    /// The key values of each of the identical modules combined into this group; empty if none were combined.
     pub members: Vec<Vec<String>>,
 }
 
@@ -274,8 +274,8 @@ pub enum DiffAt {
 }
 
 impl DiffAt {
-    /// Returns the ends of a device's last two complete steps, whose comparison shows the blocks that outlive a step;
-    /// `None` if there are fewer than two.
+    /// Returns the ends of a device's last two complete steps; `None` if there are fewer than two. A comparison of the
+    /// two ends shows the blocks that outlive a step.
     ///
     /// # Errors
     /// Fails if a window of the recording cannot be read.

@@ -21,7 +21,7 @@ const MAX_LEFT: usize = 64;
 /// Maximum number of nested inserted functions that are skipped.
 const MAX_PUT_IN: usize = 4;
 
-/// The nodes of one tree, by the name of their function.
+/// The nodes of one tree, by function name.
 type ByName = BTreeMap<u32, Vec<u32>>;
 
 /// Functions of both sides with the same caller.

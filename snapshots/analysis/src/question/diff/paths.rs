@@ -58,8 +58,8 @@ impl Paths {
     }
 }
 
-/// Returns the functions of a stack, outermost first. `known` caches the names, by function or, if there are no lines,
-/// by frame.
+/// Returns the functions of a stack, outermost first. `known` caches their names, by function or, for a frame without
+/// lines, by frame.
 fn functions(tables: &Tables, stack: StackId, names: &mut Names, known: &mut HashMap<(u32, u32), u32>) -> Vec<u32> {
     let mut out = Vec::new();
     for frame in tables.stack_frames(stack) {

@@ -7,7 +7,7 @@ use highwater_snapshots::units::format_bytes;
 /// A setting of both recordings; `None` if a recording does not have it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Setting {
-    /// The name.
+    /// The name of the setting, as recorded.
     pub name: String,
     /// The value in A.
     pub a: Option<String>,

@@ -10,7 +10,7 @@ use crate::question::phases::PhaseRow;
 pub struct PhasePeak {
     /// The step; `None` before the first step.
     pub step: Option<u32>,
-    /// The phase.
+    /// The phase on this side.
     pub phase: Phase,
     /// The largest total from start to end.
     pub peak_bytes: u64,
@@ -32,7 +32,7 @@ pub struct PhasePair {
 }
 
 impl PhasePair {
-    /// Returns the phase.
+    /// Returns the phase, which is the same on both sides.
     pub fn phase(&self) -> Option<Phase> {
         self.a.or(self.b).map(|row| row.phase)
     }
@@ -53,8 +53,7 @@ impl PhasePair {
     }
 }
 
-/// Pairs steps with the same number; if there are no such steps, pairs the last steps. Steps that only one side has are
-/// unpaired.
+/// Pairs steps with the same number; without common numbers, pairs the last steps. Steps of only one side are unpaired.
 pub(crate) fn paired_steps(a: &[u32], b: &[u32]) -> Vec<(Option<u32>, Option<u32>)> {
     let in_b: HashSet<u32> = b.iter().copied().collect();
     let last = match (a.last(), b.last()) {
@@ -80,7 +79,7 @@ pub(crate) fn paired_steps(a: &[u32], b: &[u32]) -> Vec<(Option<u32>, Option<u32
     pairs
 }
 
-/// Pairs the phases of both sides by step, in the order of A, then of B; phases outside of steps come first.
+/// Pairs the phases of both sides by step, in the order of A, then of B. Phases outside of steps come first.
 pub(crate) fn phase_pairs(a: &[PhasePeak], b: &[PhasePeak]) -> Vec<PhasePair> {
     let steps = |rows: &[PhasePeak]| {
         let mut steps: Vec<u32> = rows.iter().filter_map(|row| row.step).collect();

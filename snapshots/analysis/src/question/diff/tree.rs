@@ -52,7 +52,7 @@ impl DiffTree {
     /// The index of the root.
     pub const ROOT: u32 = 0;
 
-    /// Builds the tree of `groups`, which were grouped by `keys`; `stacks` determines the lines of stacks.
+    /// Builds the tree of `groups`, which must be grouped by `keys`. `stacks` returns the lines of a stack.
     pub fn of(groups: &[DiffGroup], keys: &[GroupKey], stacks: &StackText<'_>) -> Self {
         let mut tree = Self { nodes: vec![node(String::new(), Self::ROOT)] };
         let mut known: HashMap<(u32, String), u32> = HashMap::new();

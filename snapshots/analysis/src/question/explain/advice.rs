@@ -24,7 +24,7 @@ use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{Category, Phase};
 
-/// Minimum number of bytes outside of blocks for which advice is given.
+/// Minimum number of bytes outside of blocks that is worth advice.
 pub(super) const MIN_BESIDE: u64 = 64 << 20;
 
 /// All advice, most effective first.

@@ -18,7 +18,7 @@ use crate::question::source::Source;
 /// A category, and the phase in which its blocks were allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CategoryAndPhase {
-    /// The category.
+    /// The category of the blocks.
     pub category: Category,
     /// The phase in which the blocks were allocated, relative to the step of the peak.
     pub origin: Origin,
@@ -74,20 +74,20 @@ impl CategoryAndPhase {
 /// The cause of a total's peak.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeakCause {
-    /// The category of the blocks, and the phase in which they were allocated.
+    /// The category of the blocks, and the phase of their allocation.
     pub cause: CategoryAndPhase,
     /// The bytes at the peak.
     pub bytes: u64,
-    /// Whether the blocks were allocated in the step of the peak (or in the recording, if the peak is outside of
-    /// steps). If not, that step allocated nothing that is live at the peak.
+    /// Whether the blocks were allocated in the step of the peak, or in the recording if the peak is outside of steps.
+    /// If false, this step allocated no blocks that are live at the peak.
     pub is_rise: bool,
-    /// The operation, or otherwise the line, that allocated most of the blocks; `None` if neither is known.
+    /// The operation, or otherwise the line, that allocated most of the blocks; `None` if both are unknown.
     pub allocated_by: Option<String>,
 }
 
 impl PeakCause {
-    /// Returns the cause with the most bytes among the blocks that the step of a peak allocated, where blocks of the
-    /// peak's own phase count twice. `None` if the metric is not a sum over blocks, or nothing is live.
+    /// Returns the largest cause among the blocks that the step of a peak allocated. Blocks of the peak's own phase
+    /// count twice. `None` if the metric is not a sum over blocks, or if no blocks are live.
     ///
     /// # Errors
     /// Fails like [`Source::window_at`].
@@ -118,7 +118,7 @@ impl PeakCause {
     }
 }
 
-/// Returns the operation, or else the line, that allocated the most bytes of `blocks`, and its blocks.
+/// Returns the operation, or otherwise the line, that allocated the most bytes of `blocks`, and its blocks.
 pub(super) fn largest_allocator(trace: &Trace, blocks: &[BlockId]) -> Option<(GroupKey, LiveGroup)> {
     [GroupKey::Op, GroupKey::Frame].into_iter().find_map(|key| {
         let groups = LiveGroups::of(trace, blocks, &[key], 2).groups;

@@ -1,5 +1,5 @@
 //! Splits the memory in use at some point into parts that add up exactly: live blocks by category and phase of
-//! allocation, and the overhead of the allocator.
+//! allocation, and allocator overhead.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ impl PeakPiece {
         }
     }
 
-    /// Returns the `--where` condition for the piece; `None` if it does not consist of live blocks.
+    /// Returns the `--where` condition for the piece; `None` for pieces other than live blocks.
     pub fn condition(&self) -> Option<String> {
         let Self::Blocks(cause) = self else { return None };
         Some(cause.condition())
@@ -48,7 +48,7 @@ impl PeakPiece {
 pub struct Composition {
     /// The non-empty parts with their bytes: blocks by category and phase, then the outer layers.
     pub pieces: Vec<(PeakPiece, u64)>,
-    /// The total of the parts, which is the outermost recorded total that is at least as large as all inner ones.
+    /// The metric of the total of the parts: the outermost recorded total that is not less than any inner total.
     pub metric: Metric,
     /// The total, in bytes.
     pub bytes: u64,

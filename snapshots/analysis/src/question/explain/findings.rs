@@ -17,7 +17,7 @@ use highwater_snapshots::ids::{BlockId, ScopeId};
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::{Category, Phase, Result};
 
-/// Minimum share of the peak, in percent, for which advice is given.
+/// Minimum share of the peak, in percent, that is worth advice.
 pub(super) const MIN_PERCENT: u64 = 5;
 /// Minimum share for activations and optimizer state, in percent, which is higher since every training step has some.
 pub(super) const MIN_PERCENT_OF_STATE: u64 = 10;
@@ -30,13 +30,13 @@ pub(super) fn is_at_least(bytes: u64, peak: u64, percent: u64) -> bool {
 /// Leaked blocks, and their share of the peak.
 pub(super) struct LeakAtPeak {
     pub(super) leaks: Leaks,
-    /// Leaked bytes that are live at the peak, and those of them that are from earlier steps.
+    /// Bytes of leaked blocks that are live at the peak: all of them, and those from earlier steps.
     pub(super) bytes: u64,
     pub(super) earlier_bytes: u64,
     /// The first and the last of the earlier steps.
     pub(super) steps: (u32, u32),
-    /// The peak without the blocks that steps before the peak's leaked. Those of the peak's own step count, since it
-    /// may still use them.
+    /// The peak without the blocks that earlier steps leaked. Blocks leaked in the step of the peak are included, since
+    /// the step may still use them.
     pub(super) without: Moment,
 }
 
@@ -49,20 +49,20 @@ pub(super) struct Findings {
     /// The peak without the blocks that pass the query's filter; `None` without a filter.
     pub(super) of_matching: Option<Moment>,
     /// The peaks without the gradients that outlive their phase, without the optimizer state, and without the
-    /// activations of each line; `None` for parts that are too small at the peak.
+    /// activations of each line. `None` if the share of the peak is too small.
     pub(super) of_kept_gradients: Option<Moment>,
     pub(super) of_state: Option<Moment>,
     pub(super) of_activation_lines: Option<PeaksWithout>,
     /// The leaks; `None` if nothing leaks, or too little of the leaked memory is live at the peak.
     pub(super) leak: Option<LeakAtPeak>,
-    /// The device's segment allocations from the driver and frees to it.
+    /// The device's allocations of segments from the driver, and frees of segments.
     pub(super) churn: SegmentChurn,
     /// The totals at the peak of active memory.
     pub(super) at_active_peak: Totals,
     pub(super) has_backward: bool,
     /// Whether the optimizer could update each parameter during backward, but does not.
     pub(super) could_step_in_backward: bool,
-    /// The events of an optimizer phase that is incomplete because the recording ends in it.
+    /// The events of an incomplete optimizer phase at the end of the recording.
     pub(super) unfinished_optimizer: Option<Range<u64>>,
     /// Number of operations by module; empty if activations are few.
     pub(super) operations: HashMap<ScopeId, u64>,
@@ -120,7 +120,7 @@ impl Findings {
     }
 }
 
-/// Returns the leaks of the recording, if enough of their memory is live at the peak.
+/// Returns the leaks of the recording; `None` if too little of their memory is live at the peak.
 fn find_leak(
     recorded: &mut Recorded<'_, '_>,
     (trace, peak, at_peak): (&Trace, &Moment, &[BlockId]),

@@ -1,4 +1,5 @@
-//! The points of a part of a recording at which a total can be largest once the blocks of some causes are excluded.
+//! Finds the points of a window at which the total can be largest after the blocks of some causes are removed. A cause
+//! is a category and the phase of allocation.
 //!
 //! At each point, every cause has some number of bytes. Regardless of the excluded causes, the sum of the others is
 //! largest at a point that no other point equals or exceeds in every cause (the Pareto frontier). Since training
@@ -18,7 +19,7 @@ use crate::question::explain::CategoryAndPhase;
 pub(super) struct Frontier {
     /// The causes that may be excluded, one column each, after a column for the sum of all others.
     causes: Vec<CategoryAndPhase>,
-    /// The points.
+    /// The points of the frontier: the bytes of each column.
     rows: HashSet<Vec<u64>>,
 }
 
@@ -70,9 +71,9 @@ impl Frontier {
     }
 }
 
-/// Number of collected points at which dominated points are removed.
+/// Number of collected points that triggers the removal of dominated points.
 const MAX_ROWS: usize = 1 << 14;
-/// Maximum number of points in a frontier. A part with more points is read again for each question.
+/// Maximum number of points in a frontier. A window whose frontier has more points is read again for each question.
 const MAX_LEFT: usize = 1 << 11;
 
 /// Collects points during a pass over a recording.

@@ -36,8 +36,8 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// The idle blocks at `peak`, with the `top` largest groups. `None` without use events on the device, or if the
-    /// recording is too long.
+    /// Returns the idle blocks at `peak`, with the `top` largest groups. `None` if the device has no use events, or if
+    /// the recording is too long.
     ///
     /// # Errors
     /// Fails like [`Source::window`].

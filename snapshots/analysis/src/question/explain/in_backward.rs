@@ -6,9 +6,8 @@ use highwater_snapshots::Phase;
 use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::trace::Trace;
 
-/// Returns whether the optimizer alternates with backward in `spans`, where backward allocates `gradients` gradients
-/// that outlive it: backward continues within the step after an update, and there is an update for every one or two
-/// gradients.
+/// Returns whether the optimizer steps within backward in `spans`: backward continues after an update in the same step,
+/// and there is an update for every one or two of the `gradients` gradients that outlive backward.
 pub(crate) fn is_step_in_backward(spans: impl Iterator<Item = (Option<u32>, Phase)>, gradients: u64) -> bool {
     let (mut updates, mut resumed, mut updated_in) = (0, 0, None);
     for (step, phase) in spans {

@@ -8,7 +8,7 @@ use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::trace::{Block, SegmentRole, Trace};
 use highwater_snapshots::{Category, Phase};
 
-/// The modules in which backward recomputes activations, by [`part_of`] their path.
+/// The modules whose activations are recomputed in backward, by [`part_of`] their path.
 #[derive(Debug, Default)]
 struct RecomputedModules(HashSet<String>);
 
@@ -29,8 +29,7 @@ impl RecomputedModules {
     }
 }
 
-/// Returns whether `block` is an activation allocated during backward, which therefore belongs to a module that is
-/// recomputed.
+/// Returns whether `block` is an activation that backward allocated, so that its module is being recomputed.
 fn is_recomputed(trace: &Trace, block: &Block) -> bool {
     block.category == Category::Activation
         && trace.birth_stage(block).is_some_and(|stage| stage.phase == Phase::Backward)

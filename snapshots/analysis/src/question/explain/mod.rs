@@ -1,4 +1,4 @@
-//! Explains a peak: the use of memory, the peak without each part, and advice to lower it.
+//! Explains a peak: the memory in use, the peak without each of its parts, and advice to lower it.
 
 mod layers;
 mod cause;
@@ -50,10 +50,10 @@ use recorded::Recorded;
 use removals::removals;
 use selection::{Joined, Selection};
 
-/// Blocks of the peak that share all key values, and the peak without all such blocks.
+/// Blocks of the peak that share all key values, and the peak without such blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExplainedGroup {
-    /// The key values.
+    /// The values of the grouping keys, in order.
     pub key: Vec<String>,
     /// The call stack, if it is one of the keys.
     pub stack: StackId,
@@ -63,7 +63,7 @@ pub struct ExplainedGroup {
     pub blocks_at_peak: u64,
     /// The peak if these blocks had not been allocated.
     pub without: Moment,
-    /// If identical modules are combined into this group, the key values of each; empty otherwise.
+    /// The key values of each of the identical modules combined into this group; empty if none were combined.
     pub members: Vec<Vec<String>>,
 }
 
@@ -89,7 +89,7 @@ pub struct Explanation {
     pub rest_bytes: u64,
     /// Number of groups that are not listed.
     pub rest_groups: u64,
-    /// All blocks that pass the filter as one group, if there is a filter.
+    /// All blocks that pass the filter, as one group; `None` without a filter.
     pub filtered: Option<ExplainedGroup>,
     /// The parts of the peak to remove, one after another, and the peak that remains after each.
     pub removals: Vec<Removal>,
@@ -97,7 +97,7 @@ pub struct Explanation {
     pub idle: Option<Idle>,
     /// Advice to lower the peak, most effective first.
     pub advice: Vec<Advice>,
-    /// The part of the run for which the peak, and the peaks without each group, are known.
+    /// The part of the run that the peak, and the peaks without each group, cover.
     pub reach: Reach,
     /// Number of failed requests on the device.
     pub failed_requests: u64,

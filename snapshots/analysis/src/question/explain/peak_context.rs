@@ -1,4 +1,4 @@
-//! The input from which all advice is derived, and phrases that several rules for advice share.
+//! The input of all rules for advice, and phrases that several rules use.
 
 use super::cause::{CategoryAndPhase, largest_allocator};
 use super::findings::{Findings, is_at_least};
@@ -36,7 +36,7 @@ pub(super) struct PeakContext<'a> {
     pub(super) findings: &'a Findings,
     /// Whether the recording ends with a failed request on any device.
     pub(super) has_failed: bool,
-    /// The event index of the failed request with which the recording ends, if it failed on this device.
+    /// The index of the failed request at the end of the recording; `None` if there is none on this device.
     pub(super) failed_here: Option<u64>,
 }
 
@@ -49,7 +49,7 @@ impl PeakContext<'_> {
         with_share(bytes, self.peak.bytes)
     }
 
-    /// The blocks at the peak for which `is_one` is true, and their bytes.
+    /// Returns the blocks at the peak for which `is_one` is true, and their bytes.
     pub(super) fn pick(&self, is_one: impl Fn(BlockId) -> bool) -> (Vec<BlockId>, u64) {
         let picked: Vec<BlockId> = self.at_peak.iter().copied().filter(|id| is_one(*id)).collect();
         let bytes = picked.iter().map(|id| bytes_of(self.trace, self.peak.metric, *id)).sum();
@@ -65,8 +65,8 @@ impl PeakContext<'_> {
         *self.findings.of_causes.without(&cause.key())
     }
 
-    /// Describes the number of `blocks` that are live at once, with the operation, or otherwise the line, that
-    /// allocated most of them.
+    /// Describes `blocks` that are live at once: their number, and the operation, or otherwise the line, that allocated
+    /// most of them.
     pub(super) fn live_at_once(&self, blocks: &[BlockId]) -> String {
         let number = blocks.len();
         let count = if number == 1 { "1 tensor".to_owned() } else { format!("{number} tensors live at once") };
@@ -81,7 +81,7 @@ impl PeakContext<'_> {
         }
     }
 
-    /// Returns a phrase for the remaining peak `without`, limited to the recorded part of the run.
+    /// Returns a phrase for the peak `without` some blocks, limited to the recorded part of the run.
     pub(super) fn the_peak(&self, without: &Moment) -> String {
         if self.peak.is_state {
             return "the state".to_owned();
@@ -94,7 +94,7 @@ impl PeakContext<'_> {
         Reach::of(self.failed_here, [self.peak.number()]) == Reach::UpToFailure
     }
 
-    /// Describes the remaining peak, with its phase if that differs.
+    /// Describes the peak without some blocks. Includes the phase if it differs from that of the recorded peak.
     pub(super) fn peak_without(&self, without: &Moment) -> String {
         let saved = self.peak.bytes - without.bytes;
         let moved = match (without.event, without.phase) {

@@ -5,16 +5,16 @@
 pub enum Reach {
     /// The whole recording, which does not end with a failed request.
     Whole,
-    /// The events up to the failed request with which the recording ends; all figures refer to moments before it.
+    /// The events up to the failed request at the end of the recording. All figures refer to moments before it.
     UpToFailure,
-    /// All recorded events, which are only a part of the run, because some figure refers to a moment after the failed
-    /// request with which the recording ends.
+    /// All recorded events, which are only part of the run, because a figure refers to a moment after the failed
+    /// request at the end of the recording.
     Recorded,
 }
 
 impl Reach {
-    /// Returns the part covered by figures at the events `moments`, in a recording that ends with the failed request
-    /// `failed`, if any. Events are given by index; `None` is the state before the first event.
+    /// Returns the part of the run that figures at the events `moments` cover. `failed` is the failed request at the
+    /// end of the recording, if any. Events are indices; `None` is the state before the first event.
     pub fn of(failed: Option<u64>, moments: impl IntoIterator<Item = Option<u64>>) -> Self {
         let Some(failed) = failed else { return Self::Whole };
         let is_later = moments.into_iter().flatten().any(|event| event > failed);

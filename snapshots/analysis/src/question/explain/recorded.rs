@@ -37,24 +37,25 @@ pub(crate) struct Recorded<'a, 'w> {
     device: DeviceId,
     metric: Metric,
     watch: Watch<'w>,
-    /// The failed request with which the recording ends, and its device; `None` if it does not end with one.
+    /// The failed request at the end of the recording, and its device; `None` if there is none.
     pub(super) failed: Option<(u64, DeviceId)>,
     /// The steps and phases; complete once all windows have been read.
     spans: Vec<ActiveSpan>,
-    /// Number of gradients that backward allocates and that outlive it; complete once all windows have been read.
+    /// Number of gradients that backward allocates and that outlive backward. Complete after all windows have been
+    /// read.
     kept_gradients: u64,
-    /// The events of each window, and its frontier; `None` if the frontier has too many points.
+    /// The events of each window, and the frontier of the window; `None` if the frontier has too many points.
     frontiers: Vec<(Range<u64>, Option<Frontier>)>,
 }
 
 /// The figures of one part of the recording.
 struct PartFound {
     events: Range<u64>,
-    /// The point at which the total is largest in this part.
+    /// The point at which the total is largest in this window.
     peak: Moment,
     /// For each selection, the largest total without each group.
     without: Vec<HashMap<Vec<Code>, Moment>>,
-    /// The frontier of this part, if causes are selected; the inner `None` means that there are too many points.
+    /// The frontier of this window, if causes are selected. The inner `None` means too many points.
     frontier: Option<Option<Frontier>>,
     spans: Vec<ActiveSpan>,
     kept_gradients: u64,
@@ -92,7 +93,7 @@ impl PartFound {
     }
 }
 
-/// The largest totals over all parts so far.
+/// The largest totals over all windows merged up to now.
 #[derive(Default)]
 struct Merged {
     without: Vec<HashMap<Vec<Code>, Moment>>,
@@ -225,7 +226,7 @@ impl<'a, 'w> Recorded<'a, 'w> {
         Leaks::of_spans(self.source, self.device, self.metric, &self.spans)
     }
 
-    /// Counts the device's segment allocations from the driver and frees to it.
+    /// Counts the device's allocations of segments from the driver, and frees of segments.
     pub(super) fn churn(&mut self) -> Result<SegmentChurn> {
         let freed = [EventKind::SegmentFree, EventKind::SegmentUnmap];
         if freed.into_iter().all(|kind| self.source.count(self.device, kind) == 0) {

@@ -23,7 +23,7 @@ pub enum Remedy {
     ExpandableSegments,
     /// Let CUDA graphs share a private pool.
     SharePools,
-    /// Avoid blocks awaiting free because another stream uses them.
+    /// Avoid freed blocks that another stream still uses.
     StreamWaits,
     /// Reduce memory used outside the allocator.
     OutsideAllocator,
@@ -61,9 +61,9 @@ impl Remedy {
 /// A piece of advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
-    /// The remedy.
+    /// The suggested change to the program.
     pub remedy: Remedy,
-    /// The bytes at the peak to which the advice refers.
+    /// Bytes at the peak that the advice concerns.
     pub bytes: u64,
     /// The peak without these blocks. `None` if the remedy does not remove all of them, or does not refer to blocks.
     pub without: Option<Moment>,
@@ -73,7 +73,7 @@ pub struct Advice {
     pub condition: Option<String>,
     /// The advice as text.
     pub text: String,
-    /// The peak with the remedy, if a replay or a prediction determined it.
+    /// The peak with the remedy; `None` unless a replay or prediction determined it.
     pub peak_with: Option<u64>,
 }
 
@@ -83,14 +83,14 @@ impl Advice {
         Self { remedy, bytes, without: None, settings: None, condition: None, text, peak_with: None }
     }
 
-    /// The reduction of a peak of `peak` bytes, if the remaining peak is known.
+    /// Returns the reduction of a peak of `peak` bytes; `None` if the remaining peak is unknown.
     pub fn saving(&self, peak: u64) -> Option<u64> {
         let left = self.peak_with.or(self.without.map(|without| without.bytes))?;
         Some(peak.saturating_sub(left))
     }
 
-    /// Sorts advice by its saving. If the saving is unknown, activations and buffers are ranked by their size. Leaks
-    /// come first.
+    /// Sorts advice by saving, with leaks first. Advice without a known saving on activations and buffers is ranked by
+    /// their size.
     pub fn sort(advice: &mut [Self], peak: u64) {
         let rank = |one: &Self| match one.remedy {
             Remedy::Checkpoint | Remedy::FewerActivations | Remedy::SmallerBuffers => one.bytes,

@@ -22,8 +22,8 @@ pub struct Removal {
     pub left: Moment,
 }
 
-/// Chooses the parts to remove; in each round, the part that lowers the remaining peak most. `at_peak` contains the
-/// bytes by cause at `peak`, and `found` the peaks without individual causes.
+/// Chooses the parts to remove. Each round chooses the part that lowers the remaining peak most. `at_peak` has the
+/// bytes of each cause at `peak`, and `found` the peaks without single causes.
 pub(super) fn removals(
     recorded: &Recorded<'_, '_>,
     peak: &Moment,

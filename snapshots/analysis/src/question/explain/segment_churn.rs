@@ -7,10 +7,10 @@ use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{DeviceId, StackId};
 use highwater_snapshots::trace::Trace;
 
-/// Minimum number of repeatedly allocated segments for which advice is given.
+/// Minimum number of repeatedly allocated segments that is worth advice.
 const MIN_AGAIN: u64 = 20;
 
-/// A device's segment allocations from the driver and frees to it.
+/// A device's allocations of segments from the driver, and frees of segments.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SegmentChurn {
     /// Number of events of the device.

@@ -1,4 +1,4 @@
-//! Selections of blocks that do not depend on the part of a recording, and the peaks without them.
+//! Selections of blocks that are the same in every window of a recording, and the peaks without these blocks.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ use highwater_snapshots::Category;
 use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::trace::Trace;
 
-/// Groups that are combined: the codes of each, and the codes of the group that represents it.
+/// Combined groups: the codes of each group, and the codes of the group that represents it.
 pub(crate) type Joined = HashMap<Vec<Code>, Vec<Code>>;
 
 /// A selection of a device's blocks without which the peak is computed, in groups, or as one group with an empty key.

@@ -1,4 +1,4 @@
-//! Detects whether the optimizer state was complete at a peak, and can thus be compared with the parameters.
+//! Detects whether the optimizer state was complete at a peak, which is required to compare it with the parameters.
 
 use std::ops::Range;
 
@@ -7,9 +7,9 @@ use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::{Category, Phase};
 
-/// Returns whether optimizer state was still being created at `peak`, where the blocks `at_peak` are live: either the
-/// optimizer step of the peak creates more of it later, or an `unfinished` optimizer step, in which the recording ends,
-/// was creating it before every gradient had its state.
+/// Returns whether optimizer state was still being created at `peak`, at which the blocks `at_peak` are live. True if
+/// the optimizer step of the peak creates more state later, or if an `unfinished` optimizer step at the end of the
+/// recording had not created state for every gradient.
 pub(super) fn is_being_created(
     trace: &Trace,
     peak: &Moment,

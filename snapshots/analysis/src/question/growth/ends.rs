@@ -1,4 +1,4 @@
-//! Finds the blocks that a range of events allocates and frees, by comparing the live blocks before and after it.
+//! Finds the blocks that are allocated or freed in a range of events, by comparing the live blocks before and after it.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -58,6 +58,6 @@ impl<'a> Ends<'a> {
     }
 }
 
-/// Identifies a block in any window by the event that allocated it, or for a block from before the recording, by its
-/// row or address.
+/// Identifies a block in any window: the event that allocated it, or for a block from before the recording, its row or
+/// address.
 type Identity = (Option<u64>, u64);

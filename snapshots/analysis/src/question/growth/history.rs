@@ -26,8 +26,8 @@ const EVENTS: u64 = 1 << 20;
 /// The result of each device.
 pub type OfDevices = Vec<Result<Growth, NoWindow>>;
 
-/// Measures the growth of each of `devices` over the requested steps, or over the whole recording if it has no steps
-/// and none are requested. Returns the answers to all `queries`, for which the recording is read only once.
+/// Measures the growth of each of `devices` over the requested steps. If the recording has no steps and none are
+/// requested, measures the whole recording. Answers all `queries` in one pass.
 ///
 /// # Errors
 /// Fails like [`Source::each_window`].
@@ -47,7 +47,7 @@ pub fn growth(
     let bursts: Option<Vec<Steps>> = match range.between {
         Between::Steps => None,
         Between::Idle => {
-            // Reserved memory does not return to a floor.
+            // Reserved memory does not fall to a low level.
             let metric =
                 |query: &GrowthQuery<'_>| if query.metric.is_of_blocks() { query.metric } else { Metric::Requested };
             let totals: Vec<_> = asked.iter().map(|(query, device)| (*device, metric(query))).collect();
@@ -78,8 +78,8 @@ pub fn growth(
     Ok(queries.iter().map(|_| found.by_ref().take(devices.len()).collect()).collect())
 }
 
-/// Returns the default window of `device`, which consists of steps, or, if the recording has fewer than two steps, of
-/// bursts between idle moments. `None` if there are neither, or if reading fails.
+/// Returns the default window of `device`: steps, or bursts between idle moments if the recording has fewer than two
+/// steps. `None` if there are neither, or if reading fails.
 pub fn steps_or_bursts(source: &Source<'_>, device: DeviceId) -> Option<StepWindow> {
     let steps = StepWindow::of(source, device, StepRange::default()).ok()?.ok();
     if steps.as_ref().is_some_and(|window| window.steps.len() > 1) {
@@ -95,7 +95,7 @@ pub fn steps_or_bursts(source: &Source<'_>, device: DeviceId) -> Option<StepWind
 pub(crate) struct History {
     /// The ranges of events in one step and phase, in order.
     pub(crate) spans: Vec<ActiveSpan>,
-    /// The states at the boundaries of spans and parts, in order.
+    /// The states at the ends of spans and windows, in order.
     states: Vec<State>,
     /// The segments, if reserved memory is measured.
     segments: SegmentHistory,
@@ -112,8 +112,8 @@ struct State {
 }
 
 impl History {
-    /// Returns the history of `device` in a window, for `metric`: that of the blocks that pass a filter, or that of
-    /// segments for reserved memory. Also records the states at the event indices `more`.
+    /// Returns the history of `device` in a window for `metric`. Covers the blocks that pass the filter, or for
+    /// reserved memory, the segments. Also records the states at the event indices `more`.
     pub(crate) fn of(trace: &Trace, device: DeviceId, metric: Metric, (matches, more): (&Matches, &[u64])) -> Self {
         let spans = active_spans(trace, device);
         if metric == Metric::Reserved {
@@ -232,7 +232,7 @@ fn layout<'a>(window: &'a Window<'_>, device: DeviceId) -> Layout<'a> {
     Layout::at(&window.trace, (&index.series, &index.live), window.events.start)
 }
 
-/// The streams on which `device` allocates in `events`.
+/// The streams for which `device` allocates in `events`.
 fn streams(source: &Source<'_>, device: DeviceId, events: Range<u64>) -> Result<BTreeSet<u64>> {
     let mut streams = BTreeSet::new();
     for window in source.windows_within(events, EVENTS) {

@@ -12,7 +12,8 @@ use crate::index::replay::Replay;
 use crate::metric::Metric;
 use crate::question::source::{Source, Watch};
 
-/// Maximum number of turns in memory. If there are more, smaller ones are dropped, and equal neighbours are merged.
+/// Maximum number of turns (local minima and maxima) in memory. If there are more, the smaller ones are dropped, and
+/// equal neighbours are merged.
 const MAX_TURNS: usize = 1 << 20;
 
 /// The smallest turns that are distinguished, as a fraction of the peak (one divided by this).
@@ -21,17 +22,17 @@ const FINEST: u64 = 4096;
 /// Maximum number of turns that may belong to the end of a program.
 const MAX_END: usize = 8;
 
-/// The rest at an idle point lasts at least this many times as long as that at any minimum within a burst.
+/// The time without events at an idle point is at least this many times as long as at any minimum within a burst.
 const LONGER: u64 = 4;
 
-/// Rests shorter than this are not distinguished.
+/// Shorter times without events are treated as equal, in nanoseconds.
 const SHORTEST_NS: u64 = 100_000;
 
-/// If a program rests for this long at every minimum, all minima are idle points.
+/// If every minimum is followed by at least this time without events, all minima are idle points.
 const IDLE_NS: u64 = 1_000_000;
 
-/// Minimum number of idle points, between the first burst and the last, that are distinguished by time; with fewer, one
-/// may be accidental.
+/// Minimum number of idle points between the first and the last burst. With fewer, a point that is distinguished by
+/// time may be accidental.
 const FEWEST_IDLE: usize = 3;
 
 /// A local minimum or maximum of the total.
@@ -40,7 +41,7 @@ struct Turn {
     /// Number of events before the turn.
     events: u64,
     bytes: u64,
-    /// The longest time between two events since the previous turn, apart from the time directly after that turn.
+    /// The longest time between two events since the previous turn, excluding the time directly after that turn.
     before_ns: u64,
     /// The time until the next event.
     after_ns: u64,
@@ -59,7 +60,7 @@ struct Turns {
     rows: Vec<Turn>,
     /// Whether the last event is the last turn.
     is_at_turn: bool,
-    /// The longest time between two events since the last turn, apart from the time directly after that turn.
+    /// The longest time between two events since the last turn, excluding the time directly after that turn.
     pause_ns: u64,
     /// The times of the first event and of the last.
     time_ns: Option<(u64, u64)>,
@@ -94,7 +95,8 @@ impl Turns {
         }
     }
 
-    /// Appends a later value if it extends the last turn, or reverses direction by at least `depth` bytes.
+    /// Appends a value that extends the last turn, or that reverses the direction by at least `depth` bytes. Drops any
+    /// other value.
     fn push(&mut self, turn: Turn) {
         let (last, before) = match self.rows.as_slice() {
             [.., before, last] => (*last, Some(*before)),
@@ -160,7 +162,7 @@ impl Turns {
         turns
     }
 
-    /// Removes the turns at the end of the program, where everything is freed, which are the last turns if they hide
+    /// Removes the turns at the end of the program, at which memory falls because everything is freed, if they hide
     /// most of the earlier bursts. Also returns the height of the bursts.
     fn of_run(mut self) -> (Self, u64) {
         let runs = (0..=self.rows.len().min(MAX_END)).rev().map(|end| {
@@ -196,9 +198,8 @@ impl Turns {
         (lows.iter().enumerate().filter(is_idle).map(|(_, (low, _))| *low).collect(), idle)
     }
 
-    /// Returns the lows between which the total rises by at least `depth`, and which are less than `above` above all
-    /// later ones: the numbers of events before them, and the longest time between two events around each, but at no
-    /// high.
+    /// Returns the minima between which the total rises by at least `depth`, and which are less than `above` above all
+    /// later minima. Each has the number of events before it, and the longest time between two events around it.
     fn lows(&self, depth: u64, above: u64) -> Vec<(u64, u64)> {
         let Self { rows, .. } = Self::among(&self.rows, self.depth.max(depth));
         let mut lows: Vec<(Turn, u64)> = Vec::new();

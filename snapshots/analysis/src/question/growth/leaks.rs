@@ -25,17 +25,17 @@ use super::ends::Ends;
 use super::steps::Steps;
 use super::window::{Between, StepRange, StepWindow};
 
-/// A source line whose blocks survive from every step of a window of at least two steps, and exceed the line's blocks
-/// that are freed.
+/// A source line that leaks: some of its blocks survive from every step of a window of at least two steps, and more of
+/// its blocks survive than are freed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leak {
-    /// The source line that represents the stacks; if several lines alternate, it is the line that calls them; without
-    /// stacks, it is the module or the operation.
+    /// The source line that represents the stacks. If several lines alternate, the line that calls them. Without
+    /// stacks, the module or the operation.
     pub line: String,
     /// The stack with the most surviving bytes; [`StackId::NONE`] if the blocks have no stacks.
     pub stack: StackId,
-    /// Blocks allocated in the window and live at its end, without those that replace freed blocks of their stack: an
-    /// output that is live until the next step replaces it does not leak.
+    /// Blocks allocated in the window and live at its end, without the blocks that replace freed blocks of the same
+    /// stack. An output that is live until the next step replaces it is not a leak.
     pub kept: Sum,
     /// Number of steps with such blocks.
     pub steps: usize,
@@ -50,7 +50,7 @@ pub struct Leaks {
     pub lines: Vec<Leak>,
     /// The blocks that these lines leak.
     pub blocks: HashSet<BlockId>,
-    /// The origins of these blocks.
+    /// The origins of the leaked blocks.
     places: HashSet<Place>,
     /// The last whole step; `None` between idle moments.
     last_step: Option<u32>,
@@ -74,7 +74,7 @@ struct Tally {
 struct Survivor {
     id: BlockId,
     bytes: u64,
-    /// The step of the window that allocated it.
+    /// The step that allocated the block; `None` outside of the steps of the window.
     step: Option<u32>,
 }
 
@@ -125,7 +125,7 @@ fn whole<'a>(tallies: impl Iterator<Item = &'a Tally>) -> Tally {
     whole
 }
 
-/// Returns whether tallies leak together: those that grow have blocks from every step, and the sum of all grows.
+/// Whether tallies leak together: the growing ones have blocks from every step, and the sum of all tallies grows.
 fn leak_together<'a>(tallies: impl Iterator<Item = &'a Tally> + Clone, window: &StepWindow) -> bool {
     whole(tallies.clone().filter(|tally| tally.grows())).leaks(window) && whole(tallies).grows()
 }
@@ -135,7 +135,7 @@ struct Caller {
     line: String,
     /// Number of lines of user code between this line and the outermost frame.
     depth: usize,
-    /// The origins whose stacks contain the line, as indices into the searched list.
+    /// The origins with the line in their stacks, as indices into the searched list.
     rows: Vec<usize>,
 }
 
@@ -160,7 +160,7 @@ impl Leaks {
         Ok(Self::of_survivors(metric, window, [(&after.trace, &born), (&before.trace, &freed)]))
     }
 
-    /// The leaks of the device of `live` among `matches`, in a trace that contains the whole window.
+    /// Returns the leaks on the device of `live` among `matches`. `trace` must contain the whole window.
     pub fn in_trace(trace: &Trace, live: &LiveIndex, metric: Metric, window: &StepWindow, matches: &Matches) -> Self {
         let position = |event: u64| event.saturating_sub(trace.start.events) as usize;
         let events = position(window.events().start)..position(window.events().end);
@@ -172,7 +172,8 @@ impl Leaks {
         Self::of_survivors(metric, window, [(trace, &chosen(Question::Born)), (trace, &chosen(Question::Freed))])
     }
 
-    /// The leaks among the survivors of a window and the older blocks freed in it, each with a trace that contains it.
+    /// Returns the leaks among the survivors of a window, given the older blocks freed in it. Each has the trace that
+    /// contains its blocks.
     pub(crate) fn of_survivors(
         metric: Metric,
         window: &StepWindow,
@@ -222,7 +223,7 @@ impl Leaks {
         leaks
     }
 
-    /// Finds source lines that alternate among `others`, of which none leaks on its own, and adds the innermost line of
+    /// Finds source lines among `others` that alternate, none of which leaks on its own. Adds the innermost line of
     /// user code that calls all of them.
     fn push_callers(&mut self, trace: &Trace, window: &StepWindow, others: Vec<(Place, Tally)>) {
         if !whole(others.iter().map(|(_, tally)| tally).filter(|tally| tally.grows())).leaks(window) {
@@ -268,8 +269,8 @@ impl Leaks {
         window.map(|window| Self::of(source, (device, metric), &window, &Filter::default())).transpose()
     }
 
-    /// The leaks on `device` over the steps for which growth is measured; `None` if no step is complete. `rows`
-    /// contains all rows of the recording.
+    /// Returns the leaks on `device` over the steps for which growth is measured; `None` if no step is complete. `rows`
+    /// must be all rows of the recording.
     ///
     /// # Errors
     /// Fails if a window of the recording cannot be read.
@@ -297,8 +298,8 @@ impl Leaks {
         format!("{} a {unit}", format_bytes(self.lines.iter().map(|leak| leak.bytes_per_step).sum()))
     }
 
-    /// Returns whether block `id` leaks, which means that it has the same origin as the leaks, and outlives the step
-    /// that allocated it, even if that step is not in the window.
+    /// Returns whether block `id` leaks: it has the origin of a leak, and outlives the step that allocated it, even if
+    /// that step is outside the window.
     pub fn has(&self, trace: &Trace, id: BlockId) -> bool {
         let block = trace.blocks.get(id);
         let outlives = || match Lifetime::of(trace, &block) {
@@ -309,12 +310,12 @@ impl Leaks {
         !self.lines.is_empty() && self.places.contains(&place(trace, id)) && outlives()
     }
 
-    /// Those of `blocks` that leak.
+    /// Returns the blocks of `blocks` that leak.
     pub fn among(&self, trace: &Trace, blocks: &[BlockId]) -> Vec<BlockId> {
         blocks.iter().copied().filter(|id| self.has(trace, *id)).collect()
     }
 
-    /// Returns the bytes of leaks among `blocks`, which are live at `peak`; `None` if they are less than a hundredth of
+    /// Returns the bytes of leaks among `blocks`, which are live at `peak`. `None` if this is less than a hundredth of
     /// the peak, or if the total is not a sum over blocks.
     pub fn bytes_at(&self, trace: &Trace, peak: &Moment, blocks: &[BlockId]) -> Option<u64> {
         let leaking = if peak.metric.is_of_blocks() { self.among(trace, blocks) } else { Vec::new() };
@@ -322,8 +323,7 @@ impl Leaks {
         (bytes > peak.bytes / 100).then_some(bytes)
     }
 
-    /// Groups the leaks that are live at `moment` by the keys of `query`, with all groups listed and modules not
-    /// combined.
+    /// Groups the leaks that are live at `moment` by the keys of `query`. Lists all groups. Does not combine modules.
     pub fn breakdown(&self, trace: &Trace, live: &LiveIndex, moment: &Moment, query: &Query<'_>) -> Breakdown {
         let mut leaking = self.among(trace, &live.before_position(trace, moment.metric, moment.position()));
         let mut filter = query.filter.on(trace);

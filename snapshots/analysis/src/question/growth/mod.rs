@@ -52,13 +52,13 @@ pub struct GrowthQuery<'a> {
 /// Blocks that have the same values of all keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrownGroup {
-    /// The key values.
+    /// The values of the grouping keys, in order.
     pub key: Vec<String>,
-    /// The call stack, if it is one of the keys.
+    /// The call stack, if the blocks are grouped by stack.
     pub stack: StackId,
     /// Blocks allocated in the window and live at its end.
     pub survivors: Sum,
-    /// Blocks live before the window and freed in it.
+    /// Blocks that were live before the window and are freed in it.
     pub freed: Sum,
     /// Number of steps that have survivors.
     pub steps: usize,
@@ -99,9 +99,9 @@ pub struct Growth {
     pub last_peak: Moment,
     /// The counted blocks by class. Those live at the start, minus the freed, plus the born, are live at the end.
     pub balance: Balance,
-    /// The steps, followed by a row for survivors allocated between them, if any.
+    /// The steps, followed by a row for survivors allocated between steps, if there are any.
     pub steps: Vec<StepGrowth>,
-    /// The groups that grew most; those that grow in every step come first.
+    /// The groups that grew most. Groups that grow in every step come first.
     pub groups: Vec<GrownGroup>,
     /// Survivors in groups that are not listed.
     pub rest_survivors: Sum,
@@ -109,7 +109,7 @@ pub struct Growth {
     pub rest_freed: Sum,
     /// Number of groups that are not listed.
     pub rest_groups: u64,
-    /// The source lines whose allocations survive in every step, by stack, independent of the keys.
+    /// The source lines whose allocations survive from every step, by stack. Independent of the grouping keys.
     pub leaks: Vec<Leak>,
     /// For reserved memory, the change by the reason memory stays reserved, largest first. These changes sum to the
     /// growth.
@@ -136,8 +136,8 @@ pub(crate) struct Measured {
 }
 
 impl Growth {
-    /// Measures growth as a difference of blocks: those allocated in the window and live at its end, and those live
-    /// before it and freed in it, each group given with a trace that contains it.
+    /// Measures growth as a difference of two sets of blocks: allocated in the window and live at its end, and live
+    /// before the window and freed in it. Each set has the trace that contains it.
     pub(crate) fn of_blocks(
         [born, gone]: [(&Trace, &[BlockId]); 2],
         measured: Measured,
@@ -173,7 +173,7 @@ impl Growth {
         Self { recurring: total(leaks.iter().map(|leak| leak.kept)), leaks, stacks, ..self }
     }
 
-    /// The growth of the counted blocks over the window, in bytes.
+    /// Returns the growth of the counted blocks over the window, in bytes.
     pub fn net(&self) -> i128 {
         i128::from(self.balance.born.bytes) - i128::from(self.balance.freed.bytes)
     }
@@ -183,8 +183,8 @@ impl Growth {
         self.window.steps.len()
     }
 
-    /// Returns the growth that is expected to continue: that of the window, or that of its leaks if it is more, since
-    /// the last step may lack inputs that the other steps have allocated for the next one.
+    /// Returns the growth that is expected to continue: the growth of the window, or of its leaks if they grow more.
+    /// The last step may lack inputs that the other steps allocated for their next step.
     fn lasting(&self) -> u128 {
         let leaked = if self.causes.is_empty() { self.recurring.bytes } else { 0 };
         u128::try_from(self.net()).unwrap_or(0).max(u128::from(leaked))
@@ -195,7 +195,8 @@ impl Growth {
         self.per_step(u128::try_from(self.net()).unwrap_or(0))
     }
 
-    /// Returns the average growth per step that is expected to continue, rounded up, at least that of the leaks.
+    /// Returns the average growth per step that is expected to continue, rounded up. Not less than the growth of the
+    /// leaks.
     pub(crate) fn lasting_bytes_per_step(&self) -> u64 {
         self.per_step(self.lasting())
     }
@@ -226,7 +227,7 @@ struct Sums<'a> {
     keys: &'a [GroupKey],
     window: StepWindow,
     coder: KeyEncoder<'a>,
-    /// The encoder for freed blocks, if they are in another trace than survivors.
+    /// The encoder for freed blocks, if they are in a different trace than survivors.
     coder_of_freed: Option<KeyEncoder<'a>>,
     row_of_step: HashMap<u32, usize>,
     numbers: HashMap<Vec<Code>, usize>,

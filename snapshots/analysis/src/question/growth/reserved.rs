@@ -27,11 +27,11 @@ use super::leaks::Leak;
 use super::window::StepWindow;
 use super::{Growth, GrowthQuery, Measured, STACKS, Sums};
 
-/// The reason memory stays reserved.
+/// The reason that memory stays reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeptBecause {
-    /// The memory is free, but cached for a stream on which nothing is allocated any more, which alone could reuse it.
+    /// Free memory cached for a stream that allocates nothing any more. No other stream can reuse it.
     UnusedStream,
     /// The memory belongs to a private pool of a CUDA graph or `torch.cuda.MemPool`.
     PrivatePool,
@@ -58,7 +58,7 @@ impl KeptBecause {
     }
 }
 
-/// The change of the memory that stays reserved for one reason, counting only segments in which it changes.
+/// The change of the memory that stays reserved for one reason. Counts only segments that change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
     /// The reason the memory stays reserved.
@@ -67,12 +67,12 @@ pub struct Kept {
     pub sum: Sum,
     /// The bytes and segments reserved for this reason at the start.
     pub before: Sum,
-    /// The streams to which the memory belongs at the end.
+    /// The streams of the memory at the end of the window.
     pub streams: Vec<u64>,
-    /// The pools to which the memory belongs at the end.
+    /// The pools of the memory at the end of the window.
     pub pools: Vec<BlockPool>,
     /// The bytes that the streams or private pools would need if they shared memory, which is the size of the largest.
-    /// `None` unless there are several that are never in use at the same time.
+    /// `None` unless at least two of them are never in use at the same time.
     pub shared_bytes: Option<u64>,
 }
 
@@ -276,7 +276,7 @@ impl SegmentHistory {
         }
     }
 
-    /// The step of `window` in which a segment was reserved.
+    /// Returns the step of `window` in which a segment was reserved.
     fn step_of(&self, extent: &Extent, window: &StepWindow) -> Option<u32> {
         window.step_at(self.origin(extent).step, extent.moments.start.checked_sub(1).map(|event| event as u64))
     }
@@ -397,8 +397,8 @@ fn sum<'a>(extents: impl Iterator<Item = &'a Extent>) -> Sum {
     sum
 }
 
-/// Divides the bytes of an extent, of which blocks use `used` bytes, by the reason they stay reserved. `streams`
-/// contains the streams in use.
+/// Divides the bytes of an extent by the reason that they stay reserved. Blocks use `used` of these bytes; `streams`
+/// are the streams in use.
 fn divided(extent: &Extent, used: u64, streams: &BTreeSet<u64>) -> [u64; KeptBecause::ALL.len()] {
     let all = bytes(extent);
     let is_private = extent.home.private.is_some();
@@ -442,7 +442,7 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// The streams on which `device` allocates in `events`.
+/// The streams for which `device` allocates in `events`.
 pub(crate) fn streams_in(trace: &Trace, device: DeviceId, events: Range<usize>) -> BTreeSet<u64> {
     let columns = &trace.events;
     let is_alloc = |index: &usize| columns.kind[*index] == EventKind::Alloc && columns.device[*index] == device;

@@ -65,8 +65,8 @@ pub(super) struct Run {
     pub(super) phases: Vec<Phase>,
 }
 
-/// The property that distinguishes idle points from minima within bursts: the longest time around each point in which
-/// nothing is allocated or freed.
+/// The longest time around each point in which no memory is allocated or freed. Distinguishes idle points from minima
+/// within bursts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Idle {
     /// The shortest of these times at an idle point.
@@ -75,7 +75,7 @@ pub(super) struct Idle {
     pub(super) longest_within_ns: u64,
 }
 
-/// The steps of a device, in the order of their first events.
+/// The steps of a device, ordered by first event.
 #[derive(Clone)]
 pub(crate) struct Steps {
     pub(super) runs: Vec<Run>,
@@ -119,7 +119,7 @@ impl Steps {
         Self::of(source, device, &spans)
     }
 
-    /// Returns the event indices at which steps begin and end.
+    /// Returns the event indices at which steps begin or end.
     pub(super) fn bounds(&self) -> impl Iterator<Item = u64> {
         self.runs.iter().flat_map(|run| [run.events.start, run.events.end])
     }

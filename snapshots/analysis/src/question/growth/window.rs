@@ -1,4 +1,4 @@
-//! The window of steps over which growth is measured, and the reasons for choosing it.
+//! The window of steps over which growth is measured, and the reason for choosing it.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -15,25 +15,25 @@ use crate::question::source::Source;
 /// The reason for choosing the first step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstStep {
-    /// The user requested it.
+    /// The user requested this step.
     Asked,
     /// It is the second step. The first step allocates memory that later steps reuse, and its beginning may not be
     /// recorded.
     AfterFirst,
-    /// It is the only complete step.
+    /// Only this step is complete.
     Only,
 }
 
 /// The reason for choosing the last step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LastStep {
-    /// The user requested it.
+    /// The user requested this step.
     Asked,
-    /// It is the last step of the recording.
+    /// This is the last step of the recording.
     Last,
     /// It is the last complete step; the following step is incomplete for this reason.
     Whole(Cut),
-    /// It is the only step, although it is incomplete for this reason.
+    /// It is the only step, but is incomplete for this reason.
     OnlyCut(Cut),
 }
 
@@ -41,13 +41,13 @@ pub enum LastStep {
 const PARTS: usize = 8;
 
 highwater_snapshots::vocabulary!(
-    /// The periods between which growth is measured, by their names on the command line.
+    /// The units of time between whose ends growth is measured, with their names on the command line.
     #[derive(Default)]
     Between {
         /// The steps of the recording.
         #[default]
         Steps = "steps",
-        /// The bursts of work between points at which memory returns to its minimum.
+        /// The bursts of work between idle points, at which memory returns to its minimum.
         Idle = "idle",
     }
 );
@@ -145,8 +145,8 @@ impl StepWindow {
     /// Fails if the device has fewer than two bursts, or lacks a requested one.
     pub(crate) fn among_bursts(bursts: Steps, range: StepRange) -> Result<Self, NoWindow> {
         if bursts.runs.len() < 2 {
-            let why = "there are no bursts to compare, because memory does not return to a floor three times; omit it \
-                       to measure growth over the whole recording";
+            let why = "there are no bursts to compare, because memory does not fall to a low level three times; omit \
+                       it to measure growth over the whole recording";
             return Err(NoWindow { step: None, why: why.to_owned() });
         }
         Self::among(bursts, range)

@@ -98,7 +98,7 @@ fn program_entries(tables: &Tables, stack: StackId) -> impl Iterator<Item = Lead
     entries(tables, stack).map(|(_, entry)| entry).skip_while(move |entry| entry.is_recorder(tables))
 }
 
-/// Identity of a line: the names of its function and file with the line number, or a frame without source lines.
+/// Identity of a line: function name, file name and line number; for a frame without source lines, the frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum LineKey {
     Source(StringId, StringId, u32),

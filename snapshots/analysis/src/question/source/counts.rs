@@ -94,7 +94,7 @@ impl Source<'_> {
         times.filter(|_| self.facts().has_times()).map(|(first, last)| last.saturating_sub(first))
     }
 
-    /// The number of steps of each of `devices`, including incomplete ones.
+    /// Returns the number of steps of each of `devices`, including incomplete steps.
     ///
     /// # Errors
     /// Fails like [`Source::each_window`].

@@ -17,7 +17,7 @@ use crate::metric::Metric;
 const EVENTS: u64 = 1 << 16;
 
 impl Source<'_> {
-    /// Returns the failed request with which the recording ends (see [`final_oom`]): its event index and its device.
+    /// Returns the failed request at the end of the recording (see [`final_oom`]): its event index and its device.
     ///
     /// # Errors
     /// Fails if a window cannot be read.
@@ -50,7 +50,7 @@ impl Source<'_> {
         Ok(None)
     }
 
-    /// Returns the event indices of all failed requests, in order, with their devices.
+    /// Returns the event index and device of every failed request, in order.
     ///
     /// # Errors
     /// Fails if events cannot be read.
@@ -68,8 +68,8 @@ impl Source<'_> {
         Ok(found.concat())
     }
 
-    /// Returns the event of the first request on any device that failed at event `from` or later, or, if `is_forward`
-    /// is false, of the last one before it. Wraps around.
+    /// Returns the event of the first failed request on any device at event `from` or later. If `is_forward` is false,
+    /// returns the last failed request before `from`. Wraps around.
     ///
     /// # Errors
     /// Fails if events cannot be read.
@@ -122,7 +122,7 @@ impl Source<'_> {
         Ok(Some(self.peak(device, Metric::Reserved)?.bytes))
     }
 
-    /// Calls `take` with each failed request of `device` and the window that contains it.
+    /// Passes each failed request of `device` to `take`, with the window that contains it.
     fn each_failure(&self, device: DeviceId, mut take: impl FnMut(&Window<'_>, &Oom)) -> Result<()> {
         if self.count(device, EventKind::Oom) == 0 {
             return Ok(());

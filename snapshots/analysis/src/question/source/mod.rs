@@ -33,7 +33,7 @@ pub use steps::{FoundStep, SoughtStep};
 /// many. Equals the usual distance between checkpoints.
 const WINDOW_EVENTS: u64 = 1 << 21;
 
-/// Callback with the number of events processed so far, which can stop the work.
+/// Callback that receives the number of events processed up to now and can stop the work.
 pub type Watch<'a> = &'a mut dyn FnMut(u64) -> ControlFlow<()>;
 
 /// A recording of any length that can be analyzed: in memory, or a file that is read in windows.
@@ -197,8 +197,7 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// Returns all events as a single window, for algorithms that process all events and whose results cannot be
-    /// merged.
+    /// Returns all events as a single window, for algorithms that cannot work window by window.
     ///
     /// # Errors
     /// Fails like [`Self::window`]. Returns [`Error::TooLong`] if the recording is read in several windows.
@@ -209,7 +208,7 @@ impl<'s> Source<'s> {
         self.window(self.events())
     }
 
-    /// Returns the recording in memory, with the indexes that have been built if it already is.
+    /// Returns the recording with its indexes if it is in memory; otherwise reads it.
     ///
     /// # Errors
     /// Fails like [`Self::whole`].
@@ -233,7 +232,7 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// Returns shared ownership of the whole recording, if it is in memory and not borrowed.
+    /// Returns shared ownership of the whole recording; `None` if it is borrowed or not in memory.
     pub fn shared(&self) -> Option<Arc<Trace>> {
         match &self.kind {
             Kind::InMemory(memory) => match &memory.trace {
@@ -294,7 +293,7 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// Returns a window that contains only `event`; for `None`, an empty window at the start of the recording.
+    /// Returns a window that contains only `event`. For `None`, returns an empty window at the start of the recording.
     ///
     /// # Errors
     /// Fails like [`Self::window`], or if there is no such event.
@@ -307,7 +306,7 @@ impl<'s> Source<'s> {
         Ok(window)
     }
 
-    /// Calls `map` with each window, several of them in parallel, and `take` with the results, in order.
+    /// Calls `map` with each window, several in parallel, and `take` with the results, in order.
     ///
     /// # Errors
     /// Fails if a window cannot be read. Returns [`Error::Cancelled`] if `watch` breaks.
@@ -358,7 +357,7 @@ impl<'s> Source<'s> {
         (range.start..end).step_by(most as usize).map(move |start| self.window(start..end.min(start + most)))
     }
 
-    /// Changes the block ids of a window to those of the whole recording, which they already are in memory.
+    /// Replaces the block ids of a window by those of the whole recording. Has no effect on a recording in memory.
     ///
     /// # Errors
     /// Fails if the file cannot be read.
@@ -409,7 +408,7 @@ fn trace_of(memory: Arc<InMemory<'_>>) -> Trace {
     }
 }
 
-/// Returns the indexes of a device in a trace, which are built only once if it is the trace of `memory`.
+/// Returns the indexes of a device in a trace. Those of the trace in `memory` are built only once.
 fn index(memory: Option<&InMemory<'_>>, trace: &Trace, device: DeviceId) -> Arc<DeviceIndex> {
     let known = memory.and_then(|memory| memory.indexes.iter().find(|(known, _)| *known == device));
     let build = || Arc::new(DeviceIndex::build(trace, device));

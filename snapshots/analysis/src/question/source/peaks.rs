@@ -16,8 +16,8 @@ use crate::question::phases::{StageRow, append_rows, peak_of, stage_rows};
 const STEP_EVENTS: u64 = 1 << 16;
 
 impl Window<'_> {
-    /// Returns the state after the window's events; if there are none, the state before the first event of the
-    /// recording.
+    /// Returns the state after the last event of the window. If the window has no events, returns the state before the
+    /// first event of the recording.
     pub fn moment(&self, device: DeviceId, metric: Metric) -> Moment {
         let event = self.events.end.checked_sub(1).map(EventId::from_index);
         Moment::at(&self.trace, &self.index(device).series, metric, event)
@@ -72,7 +72,7 @@ impl Source<'_> {
     }
 
     /// Returns the maximum of `metric` in each of `count` parts of about equal length, from the device's first event to
-    /// its last. For a file, the parts divide all events, have the resolution of the summaries, and count all blocks.
+    /// its last. For a file, the parts divide all events, have the resolution of the summaries, and include all blocks.
     ///
     /// # Errors
     /// Fails if a window cannot be read.

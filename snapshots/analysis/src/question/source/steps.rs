@@ -20,8 +20,8 @@ pub enum SoughtStep {
     After(u64),
     /// The last step that begins before this event.
     Before(u64),
-    /// The step with this number: the first one that begins at event `from` or later, else the first one in the
-    /// recording. Numbers repeat if a run was restarted.
+    /// The step with this number. Numbers repeat if a run was restarted: this is the first such step that begins at
+    /// event `from` or later, or otherwise the first in the recording.
     Number {
         /// The step number.
         number: u32,
@@ -59,9 +59,9 @@ impl Source<'_> {
         }
     }
 
-    /// Finds a step in a file; `None` if there is no such step. `watch` is called with the number of events read so
-    /// far. Also returns `None` for a recording in memory, whose steps are in
-    /// [`Trace::spans`](highwater_snapshots::Trace).
+    /// Finds a step in a file; `None` if there is no such step. `watch` receives the number of events read up to now.
+    /// Also returns `None` for a recording in memory, for which [`Trace::spans`](highwater_snapshots::Trace) contains
+    /// the steps.
     ///
     /// # Errors
     /// Fails if events cannot be read. Returns [`Error::Cancelled`] if `watch` breaks.
@@ -132,7 +132,7 @@ impl Finder<'_, '_> {
         (is_new || is_repeated) && is_known && may_be_it
     }
 
-    /// Calls `take` with each event of `rows` at which the step changes, and the new step.
+    /// Passes each event of `rows` at which the step changes to `take`, with the new step.
     fn changes(
         &mut self,
         rows: Range<usize>,
@@ -156,8 +156,8 @@ impl Finder<'_, '_> {
         if (self.watch)(self.read).is_break() { Err(Error::Cancelled) } else { Ok(()) }
     }
 
-    /// Returns the first step in `rows` whose beginning satisfies `is_sought`, with the event at which it begins; reads
-    /// the rows for which `may_begin` is true.
+    /// Returns the first step in `rows` whose beginning satisfies `is_sought`, and its first event. Reads only the rows
+    /// for which `may_begin` is true.
     fn forward(
         &mut self,
         rows: Range<usize>,
@@ -181,7 +181,7 @@ impl Finder<'_, '_> {
         Ok(None)
     }
 
-    /// The last step that begins before event `end`, with the event at which it begins.
+    /// Returns the last step that begins before event `end`, and its first event.
     fn backward(&mut self, end: u64) -> Result<Option<(u64, u32)>> {
         let rows = 0..self.rows.len().min(self.row_of(end) + 1);
         for row in rows.rev() {
@@ -204,7 +204,7 @@ impl Finder<'_, '_> {
         Ok(None)
     }
 
-    /// Returns the event after the last event of step `number`, which begins at event `first`.
+    /// Returns one past the last event of step `number`, whose first event is `first`.
     fn end_of(&mut self, first: u64, number: u32) -> Result<u64> {
         for row in self.row_of(first)..self.rows.len() {
             if self.begins(row) == 0 && self.rows[row].stage.step == Some(number) {

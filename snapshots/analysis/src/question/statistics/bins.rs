@@ -26,16 +26,16 @@ pub struct RangeBin {
     pub from: u64,
     /// The largest value, inclusive.
     pub to: u64,
-    /// The blocks.
+    /// Number and bytes of the blocks in this range.
     pub bin: Bin,
 }
 
 /// The blocks with a given lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LifetimeRow {
-    /// The lifetime.
+    /// The lifetime that the blocks have in common.
     pub life: Lifetime,
-    /// The blocks.
+    /// Number and bytes of the blocks with this lifetime.
     pub bin: Bin,
 }
 
@@ -44,7 +44,7 @@ pub struct LifetimeRow {
 pub struct Lived {
     /// Blocks allocated and freed in the recording.
     pub by_events: Vec<RangeBin>,
-    /// Blocks allocated before the recording or not freed in it, whose lifetime is unknown.
+    /// Blocks with unknown lifetime: allocated before the recording, or not freed in it.
     pub open: Bin,
 }
 

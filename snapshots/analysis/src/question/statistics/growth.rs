@@ -13,16 +13,15 @@ use crate::question::between::Sum;
 /// Memory of one category and module that is never freed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineGrowth {
-    /// The category.
+    /// The category that the blocks have in common.
     pub category: Category,
     /// The module path; empty if unknown.
     pub scope: String,
     /// The sum of the blocks of all steps that are never freed.
     pub total: Sum,
-    /// The sum for each step row, in order, without rows that have no such blocks.
+    /// The sum for each step, in order. Steps without such blocks are omitted.
     pub by_step: Vec<KeptOfStep>,
-    /// Whether some of this memory belongs to a leak, which is a source line whose allocations survive in every step;
-    /// see [`Leaks`](crate::question::growth::Leaks).
+    /// Whether some of this memory belongs to a leak (see [`Leaks`](crate::question::growth::Leaks)).
     pub is_growing: bool,
     /// The minimum of these bytes over the steps of the leak window; 0 unless `is_growing`.
     pub least_bytes: u64,
@@ -39,8 +38,8 @@ pub struct KeptOfStep {
     pub sum: Sum,
 }
 
-/// Groups the blocks in `kept`, and stores the sum in each row of `steps`. `leaking` contains the categories and scopes
-/// of leaked blocks, and `window` the steps that are searched for leaks.
+/// Groups the blocks in `kept`, and adds the sums to the rows of `steps`. `leaking` contains the categories and
+/// scopes of leaked blocks, and `window` the steps that are searched for leaks.
 pub(super) fn growth(
     trace: &Trace,
     steps: &mut [StepRow],

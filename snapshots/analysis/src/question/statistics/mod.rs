@@ -29,9 +29,9 @@ pub use steps::StepRow;
 /// Statistics of one device of a recording. Only blocks that pass the filter count, but all driver calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statistics {
-    /// The device.
+    /// The device whose blocks are counted.
     pub device: DeviceId,
-    /// The total whose peak is used. It also determines whether requested or rounded bytes of blocks are counted.
+    /// The total whose peak is used. Determines whether requested or rounded bytes are counted.
     pub metric: Metric,
     /// Number of events of the device, including those that concern every device.
     pub events: u64,
@@ -49,7 +49,7 @@ pub struct Statistics {
     pub lifetimes: Vec<LifetimeRow>,
     /// Blocks by lifetime, in events.
     pub lived: Lived,
-    /// Blocks allocated in a step and never freed, by category and scope; those that grow in every step come first.
+    /// Blocks allocated in a step and never freed, by category and scope. Groups that grow in every step come first.
     pub growth: Vec<LineGrowth>,
     /// Allocator statistics.
     pub allocator: AllocatorFigures,
@@ -76,7 +76,7 @@ pub struct AllocatorFigures {
     pub unmaps: u64,
     /// Bytes reserved from the driver or mapped.
     pub obtained_bytes: u64,
-    /// Bytes released or unmapped.
+    /// Bytes of segments that were released or unmapped.
     pub returned_bytes: u64,
     /// Number of times memory was reserved from the driver immediately after other memory was released, because the
     /// device was full or the allocator freed cached memory.

@@ -1,4 +1,4 @@
-//! The limits of a recording's accuracy, with their effects on the figures.
+//! The limits of a recording's accuracy, and the figures that they affect.
 
 use highwater_snapshots::trace::{Trace, Trust};
 
@@ -11,7 +11,7 @@ pub struct TrustNote {
     pub means: &'static str,
 }
 
-/// All limits of the accuracy of `trace`, in the order of [`Trace::trust_sentences`].
+/// Returns the limits of the accuracy of `trace`, in the order of [`Trace::trust_sentences`].
 pub fn trust_notes(trace: &Trace) -> Vec<TrustNote> {
     let trust = &trace.trust;
     let none = Trust::default;

@@ -16,7 +16,7 @@ use crate::question::between::Sum;
 pub struct StepRow {
     /// The step number; `None` outside of steps.
     pub step: Option<u32>,
-    /// The indices of its events, including those of other devices.
+    /// The indices of the events of the step, including those of other devices.
     pub range: Range<u32>,
     /// Number of events of this device in the range, including those that concern every device.
     pub events: u64,

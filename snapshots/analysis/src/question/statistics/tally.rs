@@ -14,7 +14,8 @@ use highwater_snapshots::trace::{Block, Trace};
 use super::bins::{Bin, Powers, bin_of};
 use crate::question::between::{Sum, bytes_of};
 
-/// Blocks that are never freed, by category and scope, then by the first event of their span of allocation.
+/// Blocks that are never freed, by category and scope, then by the first event of the span in which they were
+/// allocated.
 pub(super) type Kept = HashMap<(Category, ScopeId), HashMap<u32, Sum>>;
 
 /// The counts of a device's blocks.

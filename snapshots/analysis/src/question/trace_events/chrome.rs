@@ -12,8 +12,8 @@ use super::tracks::Track;
 /// The start of a file, before its first event.
 pub(super) const START: &[u8] = br#"{"displayTimeUnit":"ms","traceEvents":[{"ph":"M","pid":2000000000,"tid":0,"name":"process_name","args":{"name":"Memory"}}"#;
 
-/// The process id of tracks that belong to no device; the ids for devices follow it. These ids are above the ids of
-/// real processes and of a profiler's devices.
+/// The process id of tracks without a device. Higher ids are those of devices. All are above the ids of real processes
+/// and of a profiler's devices.
 const PROCESS: u32 = 2_000_000_000;
 
 #[derive(Serialize)]
@@ -64,7 +64,6 @@ fn thread(track: Track) -> u64 {
     if track.device().is_some() { 0 } else { track.id() }
 }
 
-/// The name of a counter.
 fn counter_name(track: Track) -> String {
     match track {
         Track::Live(_, category) => format!("live {category}"),

@@ -20,7 +20,7 @@ pub struct KinetoTrace {
     members: BTreeMap<String, Box<RawValue>>,
     /// The list of events, unparsed.
     events: Box<RawValue>,
-    /// The origin of its times, in nanoseconds since 1970.
+    /// The origin of the trace's times, in nanoseconds since 1970.
     base_ns: i64,
     /// The first and last time, in nanoseconds since `base_ns`.
     times: Option<RangeInclusive<i64>>,

@@ -18,7 +18,6 @@ pub(super) struct Packet {
     pub(super) track_descriptor: Option<TrackDescriptor>,
 }
 
-/// A track.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct TrackDescriptor {
     #[prost(uint64, tag = "1")]

@@ -39,7 +39,7 @@ fn time_of(trace: &Trace, event: EventId) -> u64 {
     }
 }
 
-/// Writes the descriptions of all devices' tracks, and of those of steps, phases and marks.
+/// Writes the descriptions of the tracks of all devices, and of the tracks of steps, phases and marks.
 fn describe_all(out: &mut Output<'_, impl Encoding>, trace: &Trace) {
     for track in [Track::Steps, Track::Phases, Track::Marks] {
         out.describe(track, track.name());
@@ -93,8 +93,8 @@ fn add_instants(out: &mut Output<'_, impl Encoding>, trace: &Trace) -> Result<()
     Ok(())
 }
 
-/// Adds the regions marked by the program, each on the first free track. Recordings read in several windows have no
-/// regions.
+/// Adds the regions that the program marked, each to the first free track. Recordings read in several windows have
+/// none.
 fn add_regions(out: &mut Output<'_, impl Encoding>, trace: &Trace) -> Result<()> {
     let named = trace.annotations.iter().filter(|region| !region.is_guessed && !trace.is_tag(region.name));
     let times = named.map(|region| {
@@ -163,9 +163,8 @@ pub fn write_perfetto(out: &mut dyn Write, source: &Source<'_>, watch: Watch<'_>
     Ok(lost(source.facts()))
 }
 
-/// Writes the recording as Chrome's JSON, which `chrome://tracing` and Perfetto's viewer open. If `beside` is given,
-/// its events are included, and times are on its clock. Returns a sentence about the data that the format cannot
-/// represent.
+/// Writes the recording as Chrome's JSON, which `chrome://tracing` and Perfetto's viewer open. With `beside`, includes
+/// the events of that trace and uses its clock. Returns a sentence about the data that the format cannot represent.
 ///
 /// # Errors
 /// Fails if the recording cannot be read, does not overlap with `beside` in time, or if `out` cannot be written.
@@ -182,7 +181,7 @@ pub fn write_chrome(
     Ok(lost(source.facts()))
 }
 
-/// Writes a trace window by window, with one window in memory at a time; counter values are encoded in parallel.
+/// Writes a trace with one window in memory at a time. Encodes counter values in parallel.
 fn write_encoded(out: &mut Output<'_, impl Encoding>, source: &Source<'_>, watch: Watch<'_>) -> Result<()> {
     let facts = source.facts();
     let devices = facts.device_ids();

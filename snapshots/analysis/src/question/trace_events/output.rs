@@ -11,7 +11,7 @@ use super::tracks::Track;
 /// Number of counter values that each thread encodes at a time.
 const RUN: usize = 1 << 13;
 
-/// Number of encoded bytes at which the buffer is written.
+/// Number of encoded bytes that triggers writing the buffer.
 const MAX_BYTES: usize = 1 << 18;
 
 /// The kind of an event on a track.
@@ -41,7 +41,7 @@ pub(super) struct Output<'w, E> {
     encoding: E,
     /// Encoded events that are not written yet.
     bytes: Vec<u8>,
-    /// Counter values that are not encoded yet, with their times.
+    /// Counter values to encode, each with time and track.
     values: Vec<(u64, Track, u64)>,
 }
 

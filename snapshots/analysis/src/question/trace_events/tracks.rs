@@ -39,7 +39,7 @@ impl Track {
         }
     }
 
-    /// Returns the device to which the track belongs, if any.
+    /// Returns the device of the track, if any.
     pub(super) fn device(self) -> Option<DeviceId> {
         match self {
             Self::Device(device) | Self::Total(device, _) | Self::Live(device, _) => Some(device),

@@ -33,10 +33,10 @@ impl Chain {
     }
 }
 
-/// Number of blocks whose values are looked up at once.
+/// Number of blocks whose values are looked up together.
 const RUN: usize = 1024;
 
-/// The values of one level.
+/// The values of the blocks for one grouping key.
 #[derive(Clone, Debug)]
 pub(super) struct Level {
     pub(super) key: TreeKey,
@@ -46,8 +46,8 @@ pub(super) struct Level {
 }
 
 impl Tree {
-    /// Builds the tree of `blocks`, which must be distinct, with their bytes as counted by `metric`. `beside` contains
-    /// bytes that belong to no block; their nodes are below those of their pool and stream, or below the root.
+    /// Builds the tree of `blocks`, which must be distinct, with the bytes that `metric` counts. `beside` has the bytes
+    /// outside of blocks; their nodes are below the node of their pool and stream, or below the root.
     ///
     /// Takes one step per block and key, and one per line or part of each distinct stack or module path.
     pub fn of(trace: &Trace, metric: Metric, blocks: Vec<BlockId>, beside: &[(Beside, u64)], query: TreeQuery) -> Self {
@@ -205,7 +205,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The node at which a value's path that starts at `start` ends.
+    /// Returns the last node of a value's path that begins at `start`.
     fn walk(
         &mut self,
         start: NodeId,
@@ -246,8 +246,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Returns the node of bytes that belong to no block. Levels for which these bytes have no value share one node
-    /// with their name.
+    /// Returns the node of bytes outside of blocks. Consecutive levels without a value for these bytes share one node.
     fn beside(&mut self, beside: Beside) -> NodeId {
         let keys = &self.query.keys;
         let (mut at, mut is_named) = (NodeId::ROOT, false);

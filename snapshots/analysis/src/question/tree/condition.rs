@@ -12,13 +12,14 @@ use crate::grouping::dimension::NO_VALUE;
 const MAX_LINES: usize = 4;
 
 impl Tree {
-    /// Returns the condition that selects exactly the blocks of `id` among those of this tree, if `--where` can express
-    /// it in readable length. `None` for the root, which needs no condition.
+    /// Returns the condition that selects exactly the blocks of node `id` in this tree; `None` if `--where` cannot
+    /// express it in readable length, and for the root, which needs no condition.
     pub fn condition(&self, trace: &Trace, id: NodeId) -> Option<String> {
         self.condition_of(trace, &[id])
     }
 
-    /// The condition that selects exactly the blocks of all `ids`, which may differ only in their module paths.
+    /// Returns the condition that selects exactly the blocks of all nodes `ids`, which may differ only in their module
+    /// paths.
     pub fn condition_of(&self, trace: &Trace, ids: &[NodeId]) -> Option<String> {
         let paths: Vec<Vec<NodeId>> = ids.iter().map(|id| self.path(*id)).collect();
         let deepest = self.node(*paths.first()?.last()?).level;
@@ -72,8 +73,8 @@ impl Tree {
         }
     }
 
-    /// Returns the condition for blocks whose user line is that of `members`. The condition excludes lines of other
-    /// groups above it.
+    /// Returns the condition for blocks whose user line is that of `members`. Excludes the lines of other groups further
+    /// out in the stack.
     fn frame_term(&self, trace: &Trace, level: &Level, members: &[&Chain]) -> Option<String> {
         let tables = &trace.tables;
         let number = members.first()?.number;
@@ -102,8 +103,8 @@ impl Tree {
         Some(format!("{term} {}", any_of("frame!=", denied.iter().map(|line| self.lines.text(*line)))?))
     }
 
-    /// Returns the condition for blocks whose stacks contain `last`. The condition consists of its line with as few
-    /// neighbouring lines as are needed to make it unique, or else of the whole stack.
+    /// Returns the condition for blocks whose stacks contain `last`: its line, with as few neighbouring lines as make
+    /// it unique, or otherwise the whole stack.
     fn stack_term(&self, trace: &Trace, last: NodeId, members: &[&Chain], others: &[&Chain]) -> Option<String> {
         let tables = &trace.tables;
         let stack_of = |chain: &Chain| StackId(chain.row());

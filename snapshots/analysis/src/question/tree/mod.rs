@@ -36,7 +36,7 @@ impl TreeKey {
         GroupKey::ALL.iter().copied().map(Self::By).chain([Self::Block])
     }
 
-    /// The name.
+    /// The name of the key, as in `--by`.
     pub fn name(self) -> &'static str {
         match self {
             Self::By(key) => key.name(),
@@ -95,11 +95,11 @@ pub struct Node {
     pub parent: NodeId,
     /// Bytes of all blocks in the node, including its children's.
     pub bytes: u64,
-    /// Bytes of the blocks at this node that belong to none of its children.
+    /// Bytes of the blocks at this node that are in none of its children.
     pub own_bytes: u64,
     /// Number of blocks in the node, including its children's.
     pub blocks: u32,
-    /// Number of blocks at this node that belong to none of its children.
+    /// Number of blocks at this node that are in none of its children.
     pub own_blocks: u32,
     first_child: u32,
     children: u32,
@@ -117,7 +117,8 @@ impl Node {
     }
 }
 
-/// A tree of bytes. The bytes of each node are its own plus those of its children; the root's are the total.
+/// A tree of bytes. The bytes of a node are its own bytes plus those of its children. The bytes of the root are the
+/// total.
 #[derive(Clone, Debug)]
 pub struct Tree {
     query: TreeQuery,
@@ -184,8 +185,8 @@ impl Tree {
         self.node(id).part.name(tables, &self.lines)
     }
 
-    /// Returns `top` and its descendants that have bytes of their own, from blocks or from memory outside of blocks, in
-    /// the order of [`Self::ids`]. These bytes add up to the bytes of `top`.
+    /// Returns `top` and its descendants that have bytes of their own (not only in children), from blocks or from
+    /// memory outside of blocks, in the order of [`Self::ids`]. These bytes add up to the bytes of `top`.
     pub fn ends(&self, top: NodeId) -> Vec<NodeId> {
         let within = self.marked(top);
         let is_end = |id: &NodeId| {
@@ -206,7 +207,7 @@ impl Tree {
         self.blocks().filter(|(_, end)| within[end.row()]).map(|(block, _)| block).collect()
     }
 
-    /// Returns, for each node, whether it is `top` or one of its descendants.
+    /// Returns, for each node, whether it is `top` or a descendant of `top`.
     fn marked(&self, top: NodeId) -> Vec<bool> {
         let mut within = vec![false; self.nodes.len()];
         within[top.row().min(self.nodes.len() - 1)] = true;

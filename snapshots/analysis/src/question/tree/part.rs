@@ -14,14 +14,14 @@ use crate::grouping::dimension::{GroupKey, free_in};
 pub enum Part {
     /// The root: all blocks.
     All,
-    /// Bytes outside of blocks, with their name.
+    /// Bytes outside of blocks, with the name of the kind of memory.
     Beside(&'static str),
     /// Free bytes in segments of this size.
     FreeIn(u64),
     /// A value of a key: the number itself, the code of a category, phase, pool or lifetime, or the row of an
     /// operation's name; `None` for blocks without a value.
     Value(GroupKey, Option<u64>),
-    /// One part of the module path; a placeholder for blocks outside of modules.
+    /// One name of the module path; a placeholder for blocks outside of modules.
     Scope(StringId),
     /// A line of a stack, as an index into the tree's lines; `None` for blocks without a stack.
     Line(Option<u32>),

@@ -103,7 +103,7 @@ struct Guess {
 /// Number of blocks by category.
 type Counts = [u32; Category::ALL.len()];
 
-/// Returns the most frequent category; in a tie `preferred`, else the first one.
+/// Returns the most frequent category; in a tie, `preferred` if it is among them, otherwise the first.
 fn most(counts: &Counts, preferred: Category) -> Option<Category> {
     let rank = |code: &usize| (counts[*code], *code == preferred as usize, std::cmp::Reverse(*code));
     (0..counts.len()).max_by_key(rank).and_then(|code| Category::from_code(code as u8))
@@ -119,24 +119,24 @@ fn only(counts: &Counts) -> Option<Category> {
 /// The part of a block's lifetime that a recording shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
-    /// Enough of it to determine the category: from the allocation until the free, or beyond the step.
+    /// Known well enough to determine the category: until the free, or beyond the step.
     Whole,
-    /// The end of the recording or an exception cuts it short.
+    /// Cut short by the end of the recording or by an exception.
     CutShort,
     /// The block was allocated before the recording or between steps, and not freed.
     Unknown,
 }
 
-/// The run in which a block was freed.
+/// The run in which a block was freed, or the reason that there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Freed {
-    /// Freed in the run in which the block was allocated.
+    /// Freed in the run of its allocation.
     InRun,
-    /// Freed in a later run, with this index.
+    /// Freed in a later run, with the index of that run.
     Later(usize),
     /// Never freed.
     Never,
-    /// Freed in the run of its allocation, by an exception.
+    /// Freed by an exception, in the run of its allocation.
     Unwound,
 }
 
@@ -219,8 +219,8 @@ impl<'a> Guesser<'a> {
         }
     }
 
-    /// Makes kept inputs unknown if other kept blocks of their call stack are unknown, or if no earlier step had such
-    /// an input.
+    /// Makes kept inputs unknown if other kept blocks of their call stack are unknown, or if no earlier step had inputs
+    /// with this call stack.
     fn mark_collected(&self, guesses: &mut [Guess]) {
         let blocks = &self.trace.blocks;
         let is_kept = |row: usize| blocks.alloc[row].is_some() && !blocks.free_requested[row].is_some();
@@ -263,7 +263,7 @@ impl<'a> Guesser<'a> {
         }
     }
 
-    /// Returns the category according to a block's own lifetime.
+    /// Returns the category that a block's own lifetime indicates.
     fn guess(&self, id: BlockId) -> Guess {
         let block = self.trace.blocks.get(id);
         if block.is_baseline() {
@@ -432,7 +432,7 @@ impl<'a> Guesser<'a> {
     }
 }
 
-/// Returns whether `position` is the run in which a recording ends, directly after the forward at `made`.
+/// Returns whether the recording ends in the run `position`, directly after the forward at `made`.
 fn is_left_last(rows: &[Run], made: usize, position: usize) -> bool {
     rows[made].phase == Phase::Forward && position == made + 1 && position + 1 == rows.len() && rows[position].is_gap()
 }

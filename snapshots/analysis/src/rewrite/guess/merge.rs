@@ -105,7 +105,7 @@ pub fn merge(runs: &[Runs], main: DeviceId, end: EventId) -> Vec<Stretch> {
     merged
 }
 
-/// Returns the ends of the steps, each one past its last event, which is after the last optimizer run before the next
+/// Returns the end of each step, one past its last event. A step ends after the last optimizer run before the next
 /// forward, including a zero_grad directly after it. Empty if no optimizer ran.
 pub(crate) fn step_ends(stretches: &[Stretch]) -> Vec<EventId> {
     let mut ends = Vec::new();

@@ -1,4 +1,4 @@
-//! Facts about the runs before and after each run of a device, from which blocks are classified.
+//! The runs before and after each run of a device, as needed to classify blocks.
 
 use super::phases::Run;
 use highwater_snapshots::Phase;
@@ -12,15 +12,15 @@ pub(super) struct Outline {
     pub(super) is_before_forward: Vec<bool>,
     /// For each run, the index of the next forward if only gaps are in between.
     pub(super) next_forward: Vec<Option<usize>>,
-    /// For each run, whether an optimizer runs between the forwards around it, with more backward after it.
+    /// For each run, whether an optimizer runs between the previous and the next forward, with more backward after it.
     pub(super) is_fused: Vec<bool>,
-    /// For each run, whether it is the last one of forward and backward; for a forward run, whether it is the last
+    /// For each run, whether it belongs to the last forward and backward. For a forward run, whether it is the last
     /// forward.
     pub(super) is_last: Vec<bool>,
 }
 
 impl Outline {
-    /// Computes the facts for `rows`, all runs of a device, in one pass from the last to the first.
+    /// Computes these facts for `rows`, which must be all runs of a device, in one pass from the last to the first.
     pub(super) fn of(rows: &[Run]) -> Self {
         let mut outline = Self {
             is_before_update: vec![false; rows.len()],

@@ -23,9 +23,9 @@ pub enum Role {
     Buffer,
     /// Attention keys and values are cached.
     Cache,
-    /// Modules compute for inference, which keeps nothing for backward.
+    /// A module called for inference, where nothing is kept for backward.
     Inference,
-    /// An inference engine runs its model with dummy inputs, to measure the memory that it needs.
+    /// A run of an inference engine's model with dummy inputs, to measure the memory that the model needs.
     ProfilingRun,
     /// An inference engine captures CUDA graphs of its model.
     GraphCapture,
@@ -52,7 +52,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Returns whether modules may do this while they compute, as program code may elsewhere.
+    /// Returns whether code of this role may run in any phase, so that it does not determine the phase.
     pub(super) fn is_of_any_phase(self) -> bool {
         matches!(self, Self::ModelSetup | Self::Buffer | Self::Cache | Self::Constructor | Self::Data | Self::Workspace)
     }
@@ -72,18 +72,18 @@ pub(super) enum FrameSense {
     As(Role),
     /// Autograd releases tensors that an operation saved for backward.
     SavedTensors,
-    /// `torch.autograd.Function.apply`, which is forward; a method called `backward` below it is backward.
+    /// `torch.autograd.Function.apply`, which counts as forward. A method `backward` below it counts as backward.
     FunctionApply,
     /// A method called `backward`.
     BackwardMethod,
     /// The outermost function of a program's own thread.
     Program,
-    /// A function of `torch.nn.functional`, which is forward unless a frame further out indicates otherwise.
+    /// A function of `torch.nn.functional`. Counts as forward unless a frame further out indicates otherwise.
     Functional,
 }
 
-/// The pattern of a function name: any name, or a list of words separated by spaces of which one equals the name,
-/// starts it or occurs in it.
+/// The pattern of a function name: any name, or a list of words separated by spaces. A name matches if it equals,
+/// starts with or contains one of the words.
 #[derive(Clone, Copy)]
 enum Name {
     Any,
@@ -92,8 +92,8 @@ enum Name {
     Holds(&'static str),
 }
 
-/// A row of the table: a frame whose path contains one of `files` (any path if empty) and whose function matches
-/// has the meaning `sense`.
+/// A row of the table. A frame matches if its path contains one of `files` (any path if empty) and its function
+/// matches; its meaning is then `sense`.
 struct Pattern {
     sense: FrameSense,
     files: Vec<&'static str>,
@@ -125,10 +125,10 @@ const WRAPPED_OPTIMIZERS: &str = "\
     deepspeed/runtime/bf16_optimizer.py deepspeed/runtime/fp16/ deepspeed/runtime/zero/ torch/amp/grad_scaler.py \
     torch/cuda/amp/grad_scaler.py";
 
-/// Folders of vLLM's model runners, of its V1 engine and of the earlier engine.
+/// Folders of vLLM's model runners, in the V1 engine and in the earlier engine.
 const VLLM_RUNNERS: &str = "vllm/v1/worker/ vllm/worker/";
 
-/// The table; the first matching row applies. Paths use forward slashes here on every system.
+/// The patterns of source lines, of which the first match applies. Paths use forward slashes here on every system.
 static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
     vec![
         pattern(

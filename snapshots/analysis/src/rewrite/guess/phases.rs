@@ -42,8 +42,8 @@ pub struct Run {
     pub phase: Phase,
     /// The first event.
     pub first: EventId,
-    /// One past the last event, which is the start of the next run. An optimizer that allocated nothing has an empty
-    /// run.
+    /// One past the last event, which is the start of the next run. The run of an optimizer that allocated nothing is
+    /// empty.
     pub end: EventId,
     /// The last event that determined the phase.
     pub last_recorded: EventId,
@@ -51,7 +51,7 @@ pub struct Run {
     pub last_alloc: EventId,
     /// The last event of the device in this run; [`EventId::NONE`] if only recorded phases determined the run.
     last_event: EventId,
-    /// Number of allocations from which the phase was determined.
+    /// Number of allocations that determined the phase.
     allocs: u32,
     /// Whether the phase is derived from a recorded phase or a frame, rather than from the absence of frames.
     is_exact: bool,
@@ -83,8 +83,8 @@ impl Run {
         }
     }
 
-    /// Returns whether this may be a part of the preceding forward, whose modules have `kept` live blocks. `is_last` is
-    /// true if no run follows.
+    /// Returns whether this may be part of the preceding forward, whose modules have `kept` live blocks. `is_last` is
+    /// true if no other run follows.
     fn is_pause(&self, kept: u32, is_last: bool) -> bool {
         let is_drop = self.dropped > NOISE && (self.has_stacks || is_last);
         let frees_last = is_last && self.has_stacks && self.allocs == 0;
@@ -153,12 +153,12 @@ impl Runs {
         walkers.into_iter().map(|walker| walker.finish(end)).collect()
     }
 
-    /// The ranges in which an inference engine measures the memory of its model, or captures CUDA graphs of it.
+    /// The ranges in which an inference engine measures the memory of its model or captures CUDA graphs.
     pub(crate) fn prepared(&self) -> &[(Role, std::ops::Range<EventId>)] {
         &self.prepared
     }
 
-    /// The runs of all phases of the device, in order.
+    /// Returns the runs of all phases of the device, in order.
     pub fn rows(&self) -> &[Run] {
         &self.rows
     }
@@ -251,7 +251,7 @@ impl Walker {
         }
     }
 
-    /// Adds the pause after forward to forward, if it belongs there; `next` is the next phase.
+    /// Adds a pause after forward to the forward run if it belongs to it. `next` is the next phase.
     fn end_pause(&mut self, next: Option<Phase>) {
         if let [.., forward, pause] = self.runs.as_mut_slice()
             && (forward.phase, pause.phase) == (Phase::Forward, Phase::Other)
@@ -445,7 +445,7 @@ fn is_noise(run: &Run, around: Phase) -> bool {
     }
 }
 
-/// The runs of `device`, among those of every device.
+/// Returns the runs of `device`. `runs` contains those of all devices.
 pub(crate) fn runs_of(runs: &[Runs], device: DeviceId) -> Option<&Runs> {
     runs.get(usize::from(device.0))
 }

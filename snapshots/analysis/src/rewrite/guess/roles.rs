@@ -1,4 +1,4 @@
-//! Classifies call stacks by the part of training or inference to which they belong.
+//! Classifies call stacks by their role in training or inference.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ struct Node {
     is_in_apply: bool,
     /// Whether autograd releases saved tensors in the stack.
     releases_saved: bool,
-    /// Whether a module or one of its functions runs the code.
+    /// Whether the code is called by a module or is a method of one.
     is_in_module: bool,
     /// Whether the program's own thread runs the code, rather than a thread of autograd.
     is_of_program: bool,
@@ -69,13 +69,13 @@ impl Roles {
         self.node(stack).is_in_module
     }
 
-    /// Returns whether `stack` is of the program's own thread, which waits while backward runs in autograd's threads.
+    /// Returns whether `stack` is from the program's own thread, which waits while backward runs in autograd's threads.
     pub(crate) fn is_of_program(&self, stack: StackId) -> bool {
         self.node(stack).is_of_program
     }
 
-    /// Returns whether a stack of [`Role::Bare`] may belong to a thread of autograd, which is not the case if C++
-    /// frames were recorded.
+    /// Returns whether a stack of [`Role::Bare`] may be from a thread of autograd. This is impossible if C++ frames
+    /// were recorded.
     pub(crate) fn bare_may_be_backward(&self) -> bool {
         !self.has_engine_frames
     }
@@ -112,7 +112,7 @@ impl Frames<'_> {
 }
 
 impl Node {
-    /// Returns the node of a frame called by this one.
+    /// Returns the node of a frame that this one calls.
     fn called(self, frame: Sense) -> Self {
         let is_silent = matches!(self.role, Role::Bare | Role::Unknown);
         let is_setup = matches!(self.role, Role::ModelSetup | Role::Buffer | Role::Constructor);

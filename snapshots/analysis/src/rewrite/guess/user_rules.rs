@@ -84,7 +84,7 @@ impl Rules {
         self.own.is_empty() && self.uses_builtin
     }
 
-    /// For each block, by row, the category of the first user-defined rule that it meets.
+    /// Returns the category of the first user-defined rule that each block meets, by row of the block.
     pub(super) fn own_categories(&self, trace: &Trace) -> Vec<Option<Category>> {
         let mut filters: Vec<_> = self.own.iter().map(|(category, filter)| (*category, filter.on(trace))).collect();
         let first = |id| filters.iter_mut().find_map(|(category, filter)| filter.matches(id).then_some(*category));
@@ -92,7 +92,7 @@ impl Rules {
     }
 }
 
-/// The rest of `line` after the first `count` words, with any white space between them.
+/// Returns the text of `line` after the first `count` words, which may be separated by any white space.
 fn after_words(line: &str, count: usize) -> &str {
     (0..count)
         .fold(line.trim(), |rest, _| rest.split_once(char::is_whitespace).map_or("", |(_, rest)| rest.trim_start()))

@@ -37,7 +37,7 @@ impl Clock {
     }
 }
 
-/// Returns a warning for each period between two recordings in which nothing is recorded.
+/// Returns a warning for each period between two recordings that neither covers.
 fn gaps(parts: &[JoinPart<'_>], starts: &[i128]) -> Vec<String> {
     let mut ranges: Vec<(i128, i128, &str)> = parts
         .iter()

@@ -82,7 +82,7 @@ fn devices_of(trace: &Trace) -> BTreeSet<DeviceId> {
     devices
 }
 
-/// Returns a device's name, with its recording's name if other recordings have the same ordinal.
+/// Returns the name of a device. Includes the recording's name if another recording has a device with the same ordinal.
 fn device_name(part: &JoinPart<'_>, device: DeviceId, is_shared: bool) -> String {
     let name = part.trace.device_facts(device).map_or("", |facts| facts.name.as_str());
     match (is_shared, name) {

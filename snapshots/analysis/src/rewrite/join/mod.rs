@@ -3,7 +3,7 @@
 //! Events are ordered by absolute time; the events of one recording keep their order. Devices stay separate, so their
 //! totals after every event are unchanged. Recordings do not share blocks.
 //!
-//! Steps and phases concern every device, so they are taken from one recording: the first that has steps, else the
+//! Steps and phases concern every device, so they are taken from one recording: the first that has steps, otherwise the
 //! first that has phases. The steps and phases of the other recordings are dropped and reported.
 
 mod clock;
@@ -35,7 +35,7 @@ pub struct JoinPart<'a> {
     pub name: &'a str,
     /// The recording to join.
     pub trace: &'a Trace,
-    /// Offset to add to its times, in nanoseconds, to correct for differing clocks.
+    /// Offset added to the recording's times, in nanoseconds, to correct for differing clocks.
     pub offset_ns: i64,
 }
 
@@ -173,7 +173,7 @@ fn header(parts: &[JoinPart<'_>], started_unix_us: u64) -> Header {
 /// Reads a header field as text.
 type ReadText = fn(&Header) -> String;
 
-/// Returns the value of `read`, if it is the same for all headers.
+/// Returns the value of `read` if it is the same for all headers; otherwise `None`.
 fn all_same<T: PartialEq>(headers: &[&Header], read: impl Fn(&Header) -> T) -> Option<T> {
     let mut values = headers.iter().map(|header| read(header));
     let first = values.next()?;
@@ -214,10 +214,10 @@ struct Writer<'a> {
     numbers: &'a Numbers,
     shift_ns: u64,
     keys: Vec<u64>,
-    /// The row at which the part's baseline begins in the joined tables.
+    /// Number of blocks and segments in the joined tables before those of this part's baseline.
     blocks: usize,
     segments: usize,
-    /// The new row of each event so far; for a dropped event, the row of the next one.
+    /// The new row of each event copied up to now; for a dropped event, the row of the next event.
     places: Vec<u32>,
     /// Whether the part's last step or phase is still running.
     in_step: bool,
@@ -269,7 +269,7 @@ impl Writer<'_> {
         self.places.len() == self.part.trace.events.len()
     }
 
-    /// Ends the part's running step and phase, which do not extend to later events of other parts.
+    /// Ends the part's running step and phase, so that they do not include later events of other parts.
     fn end_steps(&mut self, builder: &mut TraceBuilder) {
         let last = self.part.trace.events.time_ns.last().filter(|_| self.in_step);
         if let Some(time_ns) = last.map(|time| time.saturating_add(self.shift_ns)) {

@@ -7,9 +7,9 @@ use highwater_snapshots::{ScopeId, Trace};
 
 use crate::rewrite::recompute::modules;
 
-/// Returns the repeated modules of `trace` with their paths, in table order: those whose names differ from that of a
-/// sibling only in a number (`h.3`, `layers.3.experts.0`, `encoder_layer_3`), and that contain modules; or, if there
-/// are none, those that do not contain modules. A repeated module may be within another.
+/// Returns the repeated modules of `trace` with their paths, in table order. Repeated modules differ in name from a
+/// sibling only in a number (`h.3`, `layers.3.experts.0`, `encoder_layer_3`). Returns those that contain modules, or if
+/// there are none, those that do not. A repeated module may be inside another.
 pub fn blocks(trace: &Trace) -> Vec<(ScopeId, String)> {
     let all = modules(trace);
     let mut siblings: BTreeMap<&str, usize> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Chooses the modules to recompute so that a step fits a budget: models memory as a linear function of the choices,
+//! Chooses the modules to recompute so that a step fits a budget. Models memory as a linear function of the choices,
 //! and finds the cheapest solution.
 
 mod solve;

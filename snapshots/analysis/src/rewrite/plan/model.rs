@@ -17,8 +17,8 @@ pub struct Candidate {
     pub cost: u64,
 }
 
-/// Returns the program whose choices are `candidates`, in order, for the requested bytes on `device`. At most one of
-/// several nested modules can be chosen.
+/// Returns the program for the requested bytes on `device`, whose choices are `candidates`, in order. Of nested
+/// modules, at most one can be chosen.
 pub fn model(trace: &Trace, device: DeviceId, candidates: &[Candidate]) -> Program {
     let totals = totals(trace, device);
     let mut changes: Vec<Changes> = candidates.iter().map(|_| Changes::default()).collect();
@@ -39,7 +39,7 @@ pub fn model(trace: &Trace, device: DeviceId, candidates: &[Candidate]) -> Progr
     rows(&totals, &failed_requests(trace, device), candidates, (&changes, excludes))
 }
 
-/// The states at which a request failed, each with the requested bytes that it would have reached.
+/// The states at which a request failed, each with the requested bytes that the request would have led to.
 fn failed_requests(trace: &Trace, device: DeviceId) -> Vec<(u32, u64)> {
     let requested = |event: EventId| {
         let row = trace.events.subject[event.0 as usize];
@@ -69,7 +69,7 @@ fn levels(trace: &Trace, candidates: &[Candidate]) -> Vec<Vec<usize>> {
     levels.into_values().collect()
 }
 
-/// For each candidate, the candidates that contain it or are within it.
+/// For each candidate, the candidates that contain it or are inside it.
 fn excludes(trace: &Trace, candidates: &[Candidate]) -> Vec<Vec<u32>> {
     let index_of: BTreeMap<ScopeId, u32> =
         candidates.iter().enumerate().map(|(index, candidate)| (candidate.scope, index as u32)).collect();
@@ -89,7 +89,7 @@ fn excludes(trace: &Trace, candidates: &[Candidate]) -> Vec<Vec<u32>> {
 struct Changes {
     /// The change in bytes from one state up to but not including another. State i precedes event i.
     spans: Vec<(u32, u32, i64)>,
-    /// The states at which the module is recomputed, with the maximum of the bytes added by the recomputation.
+    /// The states at which the module is recomputed, each with the most bytes that recomputation adds there.
     repeats: Vec<(u32, i64)>,
 }
 

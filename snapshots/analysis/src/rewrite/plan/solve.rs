@@ -13,12 +13,12 @@
 
 use crate::index::addresses::release::greatest_common_divisor;
 
-/// A linear program with choices of 0 or 1, whose solution keeps every row within a budget.
+/// A linear program with choices of 0 or 1. Its solution keeps every row within a budget.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
     /// The total of each row if nothing is chosen, in bytes.
     pub base: Vec<u64>,
-    /// The choices.
+    /// The choices, each taken or not.
     pub choices: Vec<Choice>,
 }
 
@@ -57,8 +57,8 @@ impl Program {
         rows.peak()
     }
 
-    /// Returns the cheapest choices that keep every row within `budget` bytes, or `None` if none were found; and
-    /// whether the search was complete, in which case `None` means that no solution exists. The result is
+    /// Returns the cheapest choices that keep every row within `budget` bytes, or `None` if none were found. The
+    /// boolean is whether the search was complete; if it was, `None` means that there is no solution. The result is
     /// deterministic.
     pub fn solve(&self, budget: u64) -> (Option<Solution>, bool) {
         self.solve_within(budget, &mut { MAX_WORK })
@@ -83,8 +83,8 @@ impl Program {
 }
 
 impl Program {
-    /// Returns the cheapest choices within `budget`; of equally cheap ones, those with the lowest peak. For a given
-    /// cost, the choices do not depend on the budget, so a larger budget never costs more.
+    /// Returns the cheapest choices within `budget`. Of equally cheap choices, returns those with the lowest peak. The
+    /// choices at a given cost do not depend on the budget, so a larger budget never costs more.
     pub fn cheapest(&self, budget: u64) -> (Option<Solution>, bool) {
         let mut left = MAX_WORK;
         let (found, mut is_complete) = self.solve_within(budget, &mut left);
@@ -303,7 +303,7 @@ impl Search<'_> {
 }
 
 impl Program {
-    /// Returns the number of bytes by which `choice` lowers `row`; negative if it raises the row.
+    /// Returns the bytes by which `choice` lowers `row`; negative if `choice` raises the row.
     fn relief(&self, choice: u32, row: usize) -> i64 {
         let deltas = &self.choices[choice as usize].deltas;
         let found = deltas.binary_search_by_key(&(row as u32), |(row, _)| *row);
@@ -314,7 +314,7 @@ impl Program {
         chosen.iter().map(|choice| self.choices[*choice as usize].cost).sum()
     }
 
-    /// Returns the choices with the lowest peak found, regardless of cost; of equal peaks, the cheapest choices.
+    /// Returns the choices with the lowest peak found, regardless of cost. Among equal peaks, returns the cheapest.
     pub fn minimum(&self) -> Solution {
         self.minimum_within(MAX_WORK)
     }

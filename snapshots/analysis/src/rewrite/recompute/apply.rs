@@ -28,7 +28,7 @@ pub struct Addition {
     pub like: BlockId,
     /// The requested bytes.
     pub requested: u64,
-    /// The category.
+    /// The category of the additional block.
     pub category: Category,
 }
 
@@ -38,7 +38,7 @@ pub struct Recomputed {
     /// The changed recording of one device. Recomputed allocations are separate blocks. Segments and addresses are
     /// unchanged; replay the recording to compute the ones that would result.
     pub trace: Trace,
-    /// For each event, the recorded event from which it comes, or before which it is inserted.
+    /// For each event, the recorded event that it copies, or before which it is inserted.
     pub source: Vec<EventId>,
     /// The event in `trace` for each recorded event, and one more entry for the end.
     pub places: Vec<EventId>,
@@ -68,9 +68,9 @@ pub fn with_additions(trace: &Trace, device: DeviceId, additions: &[Addition]) -
 /// The changes of all effects.
 #[derive(Debug, Default)]
 struct Changes {
-    /// The changes in order, each with the index of the event before which it is made.
+    /// The changes in order, each with the index of the event that follows it.
     actions: Vec<(u32, Action)>,
-    /// Blocks whose recorded frees do not apply, because they are freed earlier or later.
+    /// Blocks whose recorded frees are ignored, because the blocks are freed earlier or later.
     moved: HashSet<BlockId>,
 }
 

@@ -26,7 +26,7 @@ pub struct Effect {
     pub repeat_ends: Vec<(BlockId, EventId)>,
 }
 
-/// A step of a recomputation, given by the original block of the first forward.
+/// A step of a recomputation: the original block of the first forward that is allocated or freed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeat {
     /// The block is allocated again.

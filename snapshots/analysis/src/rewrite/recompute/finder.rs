@@ -1,4 +1,5 @@
-//! Finds the effects of recomputing each call of a module, from recorded references, or else from lifetimes and uses.
+//! Finds the effects of recomputing each call of a module, from recorded references, or otherwise from lifetimes and
+//! uses.
 
 use std::ops::Range;
 
@@ -15,8 +16,8 @@ use super::referenced::Referenced;
 use super::references::References;
 use super::workspaces;
 
-/// Returns the effects of recomputing each call of `members` on `device`, in the order of the calls. Calls that save
-/// nothing for backward have no effect and are omitted.
+/// Returns the effect of recomputing each call of `members` on `device`, in the order of the calls. Omits calls that
+/// save nothing for backward, because recomputing them has no effect.
 pub fn effects(trace: &Trace, device: DeviceId, members: &Members) -> Vec<Effect> {
     let (uses, references) = (Uses::of(trace, device), References::of(trace, device));
     let finder = Finder { trace, device, uses, references, extent: Extent::of(trace) };
@@ -243,7 +244,7 @@ impl Finder<'_> {
         scope == module
     }
 
-    /// Returns the events after which the blocks that the call saved are freed early.
+    /// Returns the blocks that the call saved and that are freed early, each with the event before its free.
     fn ends(&self, call: &Call, module: ScopeId, roles: &[Role], at: EventId) -> Vec<(BlockId, EventId)> {
         let bounds = match self.uses {
             Some(_) => Vec::new(),

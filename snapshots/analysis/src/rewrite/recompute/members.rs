@@ -3,12 +3,12 @@
 use highwater_snapshots::scope_pattern::ScopePattern;
 use highwater_snapshots::{ScopeId, Trace};
 
-/// A set of modules of which none contains another, and the scopes in each.
+/// A set of modules, none inside another, and the scopes in each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Members {
     /// The modules, in table order.
     pub modules: Vec<ScopeId>,
-    /// For each scope, the index of the module that contains it, or [`Self::NONE`].
+    /// For each scope, the index of the module that contains the scope, or [`Self::NONE`].
     module_of: Vec<u32>,
 }
 
@@ -51,7 +51,7 @@ impl Members {
     }
 }
 
-/// The paths of all modules in which `trace` has allocations, including modules around them, in table order.
+/// Returns the paths of all modules with allocations in `trace`, and of the modules that contain them, in table order.
 pub fn modules(trace: &Trace) -> Vec<(ScopeId, String)> {
     let mut is_used = vec![false; trace.tables.scopes.len()];
     for scope in &trace.blocks.scope {

@@ -1,4 +1,4 @@
-//! Activation checkpointing as a change to a recording, which shows the memory if backward recomputed some modules.
+//! Activation checkpointing as a change to a recording: the memory if backward recomputed some modules.
 //!
 //! A recomputed module keeps only its inputs and its result. For each [`Call`] of the module:
 //!

@@ -49,8 +49,8 @@ impl Referenced<'_> {
         self.trace.blocks.free_requested[block.0 as usize]
     }
 
-    /// Returns the event after which forward frees a block that the call saves, because neither the program nor another
-    /// module's part of the graph refers to it.
+    /// Returns the event after which forward frees a block that the call saves, because neither the program nor the
+    /// graph of another module refers to the block.
     fn end(&self, block: BlockId, is_own: impl Fn(&Save) -> bool) -> Option<EventId> {
         let others = self.references.saves_of(block).filter(|save| !is_own(save)).map(|save| save.released);
         let positions = others.chain([self.references.end_of(block)]);
@@ -63,7 +63,8 @@ impl Referenced<'_> {
         }
     }
 
-    /// The event after which backward frees the recomputed copy of a saved block, if earlier than the original.
+    /// Returns the event after which backward frees the recomputed copy of a saved block, if that is before the
+    /// original is freed.
     fn repeat_end(&self, block: BlockId, is_own: impl Fn(&Save) -> bool) -> Option<EventId> {
         let own = self.references.saves_of(block).filter(|save| is_own(save));
         let ends: Option<Vec<u64>> = own.map(|save| save.dropped.or(save.released)).collect();

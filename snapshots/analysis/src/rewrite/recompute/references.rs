@@ -21,7 +21,7 @@ const MAX_SAVES_OF_AN_ALLOCATION: usize = 16;
 #[derive(Clone, Debug)]
 pub(super) struct References {
     allocs: Vec<EventId>,
-    /// The ranges of positions for which references are known: forward and backward of each step.
+    /// The ranges of positions with recorded references: forward and backward of each step.
     windows: Vec<(u64, u64)>,
     /// The saves, ordered by `packed`.
     saves: Vec<Save>,
@@ -43,7 +43,7 @@ pub(super) struct Save {
     pub(super) unpacked: Option<u64>,
     /// The position after which the node no longer needs the block.
     pub(super) dropped: Option<u64>,
-    /// The position at which the graph drops its reference.
+    /// The position at which the graph drops the block.
     pub(super) released: Option<u64>,
 }
 
@@ -144,8 +144,8 @@ impl References {
         }
     }
 
-    /// Copies the references of a recorded step, which follows a step that ends at `before`, to those of `others` that
-    /// have the same allocations. Returns the remaining steps.
+    /// Copies the references of a recorded step to those of `others` that have the same allocations. The recorded step
+    /// follows a step that ends at `before`. Returns the remaining steps.
     fn follow_equal_steps(
         &mut self,
         trace: &Trace,

@@ -32,9 +32,9 @@ pub(super) fn correct(trace: &Trace, device: DeviceId, references: &References, 
     }
 }
 
-/// Returns the workspaces allocated in forward, in order, each with whether backward allocates one of the same size.
-/// Workspaces are blocks that are never freed, to which nothing refers, and that an operation allocates once, right
-/// after its output.
+/// Returns the workspaces allocated in forward, in order, each with whether backward allocates a workspace of the same
+/// size. A workspace is a block that is never freed, that nothing refers to, and that an operation allocates once,
+/// right after its output.
 fn forward_workspaces(trace: &Trace, device: DeviceId, references: &References) -> Vec<(BlockId, bool)> {
     let blocks = &trace.blocks;
     let size = |block: BlockId| blocks.requested[block.0 as usize];

@@ -10,7 +10,7 @@ use super::change::{Change, Setup};
 use super::recorded::Recorded;
 use super::step::{TrainingStep, Trial};
 
-/// Maximum number of events for which a recording is replayed. For longer ones, the peak of requested bytes is taken
+/// Maximum number of events of a recording that is replayed. For longer recordings, the peak of requested bytes comes
 /// from the linear program of the recomputed modules, which gives the same result in a single pass over the events.
 const MAX_EVENTS: usize = 100_000;
 /// Work limit of each search for the lowest peak, so that advice takes no longer than the rest of an explanation.
@@ -25,13 +25,13 @@ pub struct AdvicePeaks {
     pub lowest: Option<(Vec<String>, u64)>,
     /// The peak with a fused optimizer instead of one with temporaries, and without recomputation.
     pub fused: Option<Trial>,
-    /// The peak with a fused optimizer and the modules whose recomputation then gives the lowest peak.
+    /// The peak with a fused optimizer and the recomputed modules that then give the lowest peak.
     pub both: Option<u64>,
     /// Whether the figures come from replays.
     pub is_replayed: bool,
     /// Whether the peaks are estimates, because uses and references were not recorded in every step.
     pub is_estimate: bool,
-    /// The reason why recorded references are insufficient; `None` if they suffice or there are none.
+    /// The reason that the recorded references are insufficient; `None` if they suffice or there are none.
     pub shortfall: Option<String>,
 }
 

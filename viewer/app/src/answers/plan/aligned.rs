@@ -1,4 +1,4 @@
-//! Maps the events of a changed run to those of the recording of the same program.
+//! Maps the events of a changed run to the corresponding events of the original recording.
 
 use highwater_snapshots::trace::Span;
 use highwater_snapshots::{EventId, Trace};

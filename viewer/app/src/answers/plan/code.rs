@@ -9,9 +9,9 @@ use super::change::{Change, Setup};
 /// The code that applies a plan to a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Code {
-    /// Environment variables to set before the program starts, with their values.
+    /// Environment variables and their values, to be set before the program starts.
     pub environment: Vec<(String, String)>,
-    /// Lines of code, which can be run unchanged in a program with a `model` and an `optimizer`.
+    /// Lines of code for a program with a `model` and an `optimizer`. They can be run unchanged.
     pub lines: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ pub struct Updates {
     pub cache: bool,
 }
 
-/// Returns the code that applies `setup` to a PyTorch program whose allocator has the settings `recorded`.
+/// Returns the code that applies `setup` to a PyTorch program. `recorded` are the settings of its allocator.
 pub fn python(setup: &Setup, recorded: &str, updates: &Updates) -> Code {
     let mut code = Code::default();
     if let Some(settings) = &setup.settings {
@@ -84,7 +84,7 @@ pub fn python(setup: &Setup, recorded: &str, updates: &Updates) -> Code {
     code
 }
 
-/// Lines that replace an optimizer with a fused one; it must not have taken a step yet.
+/// Lines that replace an optimizer by a fused one. The optimizer must not have made a step yet.
 const FUSED: [&str; 6] = [
     "# Before the first step, or pass fused=True where the optimizer is made:",
     "for group in optimizer.param_groups:",
@@ -130,7 +130,7 @@ const KEEP_STATISTICS: [&str; 12] = [
     "",
 ];
 
-/// Facts about the program, other than the changes, on which the generated Rust code depends.
+/// Properties of the program, apart from the changes, that affect the generated Rust code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RustProgram {
     /// The optimizer's rule, such as `AdamW`.
@@ -150,7 +150,7 @@ pub struct RustProgram {
 }
 
 impl RustProgram {
-    /// Returns the optimizer's rule with the changes of `setup`, and the names to import for it.
+    /// Returns the optimizer's update rule with the changes of `setup`, and the names to import for it.
     fn rule_with(&self, setup: &Setup) -> (String, Vec<&str>) {
         let is_eight_bit = setup.changes.contains(&Change::EightBit);
         let name = if is_eight_bit { "AdamW8bit" } else { &self.rule };
@@ -165,8 +165,8 @@ impl RustProgram {
     }
 }
 
-/// Returns the lines of Rust that apply `setup` to `program`, which trains a `model` of the engine. The lines that
-/// import names come first.
+/// Returns the lines of Rust that apply `setup` to `program`, which trains a `model` of the engine. The lines with
+/// imports come first.
 pub fn rust(setup: &Setup, program: &RustProgram) -> Code {
     let (mut imports, mut lines) = (Imports::default(), Vec::new());
     let has = |change: Change| setup.changes.contains(&change);

@@ -1,4 +1,4 @@
-//! The changes of a plan in order, each with its name and the memory used with it.
+//! The changes of a plan in order, each with its name and the resulting memory use.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use highwater_snapshots::{Category, Phase, ScopePattern, Trace};
 use super::change::{Class, Setup};
 use super::step::{TrainingStep, Trial};
 
-/// A change of a plan, and the memory used with it and all previous changes.
+/// A change of a plan, and the memory use with it and all previous changes.
 #[derive(Clone, Debug)]
 pub struct PlanLine {
     /// The change as a noun phrase.
@@ -17,10 +17,10 @@ pub struct PlanLine {
     pub scopes: Vec<String>,
     /// The cost class of this change.
     pub class: Class,
-    /// The additional FLOPs and moved bytes, as shares of those of the unchanged step.
+    /// The additional FLOPs and moved bytes, as fractions of those of the unchanged step.
     pub shares: [Option<f64>; 2],
-    /// The step with this and all previous changes: on a device with the budget's size if it fits, else on a larger
-    /// one.
+    /// The step with this and all previous changes, run on a device of the budget's size if the step fits, otherwise on
+    /// a larger device.
     pub trial: Trial,
     /// The additional time of a step in microseconds, if times are estimated.
     pub estimated_us: Option<i64>,
@@ -31,8 +31,7 @@ pub struct PlanLine {
 }
 
 impl PlanLine {
-    /// Runs or replays the step with the changes of `setup`, added one after another, for an allocator that may reserve
-    /// `capacity` bytes.
+    /// Runs or replays the step with the changes of `setup`, added one by one. The allocator may use `capacity` bytes.
     ///
     /// # Errors
     /// Returns the reason `step` cannot be run.
@@ -70,7 +69,8 @@ pub fn micros(nanoseconds: u64) -> u64 {
     nanoseconds.saturating_add(500) / 1000
 }
 
-/// Returns each change of `setup`, in order: its name, recomputed modules and class, and the setup up to and with it.
+/// Returns each change of `setup` in order: its name, recomputed modules and class, and the setup with this and all
+/// previous changes.
 pub fn prefixes(setup: &Setup) -> Vec<(String, Vec<String>, Class, Setup)> {
     let mut so_far = Setup { recomputed: Some(Vec::new()), ..Setup::default() };
     let mut all = Vec::new();
@@ -125,8 +125,8 @@ pub fn composition(trace: &Trace) -> Vec<(String, u64)> {
     all
 }
 
-/// Returns the number of ranks over which the optimizer state would have to be sharded so that a peak of `requested`
-/// bytes, which consists of `parts`, fits into `capacity`, and the resulting peak; `None` if no number suffices.
+/// Returns the minimum number of ranks over which the optimizer state has to be sharded so that a peak of `requested`
+/// bytes, composed of `parts`, fits into `capacity`. Also returns the resulting peak. `None` if no number suffices.
 pub fn sharded(parts: &[(String, u64)], requested: u64, capacity: u64) -> Option<(u64, u64)> {
     let state = parts.iter().find(|(name, _)| name == Category::OptimizerState.name())?.1;
     let rest = requested.saturating_sub(state);

@@ -1,4 +1,4 @@
-//! Training steps given by a recording: changes are applied to it, and it is replayed through the allocator.
+//! Plans from a recording: changes are applied to the recording, which is then replayed through the allocator.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -37,10 +37,9 @@ pub struct Recorded {
     device: DeviceId,
     replayer: Replayer,
     candidates: Vec<(ScopeId, String)>,
-    /// The bytes that forward allocates, in total and in each candidate, from which the work of recomputation is
-    /// estimated.
+    /// The bytes that forward allocates, in total and in each candidate, for estimating the work of recomputation.
     forward_bytes: (u64, HashMap<String, u64>),
-    /// For each block, whether it is a temporary of the optimizer that a fused one does not allocate.
+    /// For each block, whether it is a temporary that a fused optimizer would not allocate.
     temporaries: Vec<bool>,
     /// Whether a fused optimizer keeps step counters on the device; `None` if unknown.
     has_counters: Option<bool>,
@@ -71,7 +70,7 @@ impl Recorded {
         self.temporaries.contains(&true)
     }
 
-    /// Returns the work of a step in which the modules `recomputed` are recomputed.
+    /// Returns the work of a step that recomputes the modules `recomputed`.
     fn work(&self, recomputed: &[String]) -> Work {
         let (forward, of_modules) = &self.forward_bytes;
         let more = recomputed.iter().filter_map(|path| of_modules.get(path)).sum::<u64>();
@@ -85,7 +84,7 @@ impl Recorded {
         Ok((edited, replay))
     }
 
-    /// Returns the recording with the changes of `setup`, apart from the allocator's settings.
+    /// Returns the recording with the changes of `setup` except for allocator settings.
     fn edited(&self, setup: &Setup) -> Edited {
         let wanted = Setup { settings: None, ..setup.clone() };
         if let Some((_, edited)) = self.last.borrow().as_ref().filter(|(known, _)| *known == wanted) {
@@ -114,8 +113,8 @@ impl Recorded {
     }
 }
 
-/// Returns the arguments, without the program's name, of the command that made `trace`; `None` unless it is a recording
-/// of `highwater record`, whose step can be run again.
+/// Returns the arguments of the `highwater record` command that made `trace`, without the name of the program; `None`
+/// if another program made the recording.
 pub fn record_words(trace: &Trace) -> Option<Vec<&str>> {
     let mut words = trace.header.program.split_whitespace();
     let binary = words.next()?.rsplit(['/', '\\']).next()?;
@@ -123,8 +122,8 @@ pub fn record_words(trace: &Trace) -> Option<Vec<&str>> {
     (binary.trim_end_matches(".exe") == "highwater" && words.contains(&"record")).then_some(words)
 }
 
-/// Returns, for each block, whether it is a temporary of the optimizer step that a fused optimizer does not allocate,
-/// and whether the fused optimizer keeps step counters on the device; `None` if no call stack shows it.
+/// Returns, for each block, whether it is a temporary of the optimizer step that a fused optimizer would not allocate.
+/// Also returns whether the fused optimizer has step counters on the device; `None` if no call stack shows it.
 fn temporaries_of_optimizer(trace: &Trace, device: DeviceId) -> (Vec<bool>, Option<bool>) {
     let blocks = &trace.blocks;
     let mut forms = HashMap::new();
@@ -197,8 +196,8 @@ fn step_counters(trace: &Trace, device: DeviceId, has_counters: Option<bool>) ->
     counters
 }
 
-/// Returns the paths of the `candidates` in which a PyTorch layer keeps running statistics, recognized by two buffers
-/// of equal size and a batch counter. The engine does not update them in a recomputation.
+/// Returns the paths of the `candidates` that contain a PyTorch layer with running statistics, recognized by two
+/// buffers of equal size and a batch counter. The engine does not update running statistics in a recomputation.
 fn with_statistics(trace: &Trace, candidates: &[(ScopeId, String)]) -> BTreeSet<String> {
     if !trace.header.recorder.starts_with("PyTorch") {
         return BTreeSet::new();
@@ -225,7 +224,7 @@ fn fills_cache(trace: &Trace) -> bool {
     files.any(|file| file.replace('\\', "/").ends_with("transformers/cache_utils.py"))
 }
 
-/// Returns the bytes that forward allocates in a recording, and those of each candidate.
+/// Returns the bytes that forward allocates in a recording, in total and in each candidate.
 fn forward_bytes(trace: &Trace, device: DeviceId, candidates: &[(ScopeId, String)]) -> (u64, HashMap<String, u64>) {
     let requested = |block: BlockId| trace.blocks.requested[block.0 as usize];
     let forward = trace.spans.rows().iter().filter(|span| span.phase == Phase::Forward);

@@ -20,7 +20,7 @@ const MAX_PLANS: usize = 12;
 const MAX_SETS: usize = 64;
 /// Number of coarse steps in requested bytes, between the last set tried and the lowest peak.
 const COARSE_STEPS: u128 = 16;
-/// The search for a cheaper set stops when its limit is known to within the budget divided by this.
+/// The search for a cheaper set stops when its limit is known to within the budget divided by this number.
 const RESOLUTION: u64 = 1024;
 /// Resolution of the smallest device size in bytes.
 const STEP: u64 = 2 << 20;
@@ -28,7 +28,7 @@ const STEP: u64 = 2 << 20;
 /// A set of changes with which the step fits, and its memory use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// The changes.
+    /// The changes of the plan.
     pub setup: Setup,
     /// The class of the most costly change.
     pub class: Class,
@@ -44,7 +44,7 @@ pub struct Plan {
 /// The lowest memory use that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Minimum {
-    /// The changes.
+    /// The changes of this result.
     pub setup: Setup,
     /// The peak of requested bytes.
     pub requested: u64,
@@ -59,7 +59,7 @@ pub struct Minimum {
 pub struct Query {
     /// Bytes that the allocator may reserve.
     pub capacity: u64,
-    /// Changes that need permission and have it.
+    /// Changes that need permission and are permitted.
     pub allowed: Vec<Allowance>,
     /// Changes that plans must not contain, because the program cannot make them.
     pub forbidden: Vec<Forbidden>,
@@ -68,13 +68,13 @@ pub struct Query {
 /// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Search {
-    /// The step without changes: on a device with the budget's size if it fits, else on a larger one.
+    /// The step without changes, run on a device of the budget's size if the step fits, otherwise on a larger device.
     pub as_is: Trial,
     /// The work of the step without any changes or recomputation.
     pub base: Work,
     /// Whether the step fits without changes.
     pub fits_as_is: bool,
-    /// Plans that fit, the cheapest first; each needs less memory than all before it.
+    /// Plans that fit, cheapest first. Each needs less memory than the previous ones.
     pub plans: Vec<Plan>,
     /// The lowest memory use among the combinations that were tried.
     pub minimum: Minimum,
@@ -89,8 +89,8 @@ pub struct Search {
 }
 
 impl Search {
-    /// Returns whether the step fits, unchanged or with a plan; `None` if it fits but the trials do not cover the whole
-    /// run.
+    /// Returns whether the step fits, unchanged or with a plan; `None` if the step fits in the trials, but these do not
+    /// cover the whole run.
     pub fn fits(&self) -> Option<bool> {
         match (self.plans.is_empty() && !self.fits_as_is, &self.reach) {
             (true, _) => Some(false),
@@ -194,7 +194,7 @@ pub fn search(step: &dyn TrainingStep, query: &Query) -> Result<Search, String> 
     })
 }
 
-/// Returns a plan that needs the permission `allowance`: that of the first combination that fits, in order of class.
+/// Returns a plan that uses the change `allowance`, from the first combination that fits, in order of class.
 ///
 /// # Errors
 /// Returns the reason the step cannot be run or predicted.
@@ -275,7 +275,7 @@ impl Bench<'_> {
         self.step.has_settings() && !self.query.forbidden.contains(&Forbidden::Settings)
     }
 
-    /// Returns the cheapest modules to recompute in addition to `changes`, whose own cost is `cost`.
+    /// Returns the cheapest modules to recompute in addition to `changes`, which cost `cost`.
     fn cheapest(&mut self, changes: &[Change], cost: u64, model: &Model) -> Result<Option<Plan>, String> {
         let Some((solution, setup, trial)) = self.cheapest_fitting(changes, model)? else { return Ok(None) };
         let (setup, trial, spared) = self.minimal(setup, trial, model)?;
@@ -337,15 +337,15 @@ impl Bench<'_> {
         Ok(Some(best))
     }
 
-    /// Returns the cheapest recomputation with requested bytes within `limit`; `None` if none was found, or none fits.
+    /// Returns the cheapest recomputation with requested bytes within `limit`; `None` if none was found or fits.
     fn within(&mut self, limit: u64, changes: &[Change], model: &Model) -> Result<Option<Fitting>, String> {
         let Some(solution) = model.program.cheapest(limit).0 else { return Ok(None) };
         let fitting = self.fitting(&setup_of(changes, model, &solution))?;
         Ok(fitting.map(|(setup, trial)| (solution, setup, trial)))
     }
 
-    /// Removes those modules of `setup`, the most expensive first, without which the step still fits: requested bytes
-    /// alone do not determine whether the device is large enough. Also returns the cost saved.
+    /// Removes the modules of `setup` without which the step still fits, most expensive first. This is possible because
+    /// the requested bytes alone do not determine whether the device is large enough. Also returns the saved cost.
     fn minimal(&mut self, mut setup: Setup, mut trial: Trial, model: &Model) -> Result<(Setup, Trial, u64), String> {
         let cost_of = |path: &String| {
             let index = model.modules.iter().position(|module| module == path);
@@ -369,8 +369,8 @@ impl Bench<'_> {
         Ok((setup, trial, spared))
     }
 
-    /// Returns `setup` and its trial, with the recorded settings, or with others if only those fit or if they release
-    /// cached memory less often; `None` if it does not fit.
+    /// Returns `setup` and its trial. Uses the recorded settings, or others if only those fit or if they release cached
+    /// memory less often. `None` if the step does not fit.
     fn fitting(&mut self, setup: &Setup) -> Result<Option<(Setup, Trial)>, String> {
         let as_is = self.trial(setup, Some(self.query.capacity))?;
         if as_is.fits && as_is.retries == 0 {
@@ -385,7 +385,7 @@ impl Bench<'_> {
         Ok(if is_better { Some((expandable, other)) } else { as_is.fits.then(|| (setup.clone(), as_is)) })
     }
 
-    /// Returns the smallest device on which `setup` runs, found by bisection, and the settings used.
+    /// Returns the size of the smallest device on which `setup` runs, found by bisection, and the settings used.
     fn smallest_device(&mut self, setup: &Setup) -> Result<Option<(u64, Option<String>)>, String> {
         let mut smallest: Option<(u64, Option<String>)> = None;
         let others = self.can_change_settings().then(|| Some(EXPANDABLE.to_owned()));

@@ -1,4 +1,4 @@
-//! A training step whose memory use with changes can be determined, by running it or by replaying its recording.
+//! A training step whose memory use with changes can be measured, by running it again or by replaying its recording.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use highwater_snapshots::{DeviceId, EventId, Trace};
 use super::change::{Allowance, Change, Forbidden, Setup};
 use super::code::Code;
 
-/// Returns the step of a recording if it can be run again, which is preferred to replaying the recording.
+/// Returns the step of a recording if it can be run again. A rerun is preferred to a replay.
 pub type RerunOf = fn(&Arc<Trace>) -> Option<Result<Box<dyn TrainingStep + Send>, String>>;
 
 /// The method by which a plan was verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
-    /// The step was run on a device with the budget's size, for this number of steps.
+    /// The step was run for this number of steps on a device of the budget's size.
     Rerun(u32),
     /// The changed recording was replayed through the allocator of a device with the budget's size.
     Replayed,
@@ -29,7 +29,7 @@ pub enum Reach {
     End,
     /// The run up to a request that failed in the recording; later behaviour is unknown.
     FailedRequest,
-    /// The recorded part of the run; the text states why it does not cover all that the run needs.
+    /// The recorded part of the run. The text is the reason that the whole run may need more.
     Recorded(String),
 }
 
@@ -43,7 +43,8 @@ impl Reach {
         }
     }
 
-    /// Returns why the trials do not cover everything that the run needs; `None` if they do, or if a request failed.
+    /// Returns the reason that the whole run may need more than the trials show; `None` if the trials cover it, or if a
+    /// request failed.
     pub fn doubt(&self) -> Option<&str> {
         match self {
             Self::End | Self::FailedRequest => None,
@@ -74,7 +75,7 @@ pub trait TrainingStep {
     /// Returns the reason the memory use is unknown.
     fn model(&self, changes: &[Change]) -> Result<Model, String>;
 
-    /// Runs the step with `setup`: on a device of `capacity` bytes if given, else on a device that is large enough.
+    /// Runs the step with `setup` on a device of `capacity` bytes; without `capacity`, on a large enough device.
     ///
     /// # Errors
     /// Returns the reason the step cannot be run. Running out of memory is not an error.
@@ -86,8 +87,7 @@ pub trait TrainingStep {
     /// Returns the reason no recording can be made.
     fn recording(&self, setup: &Setup) -> Result<Trace, String>;
 
-    /// Returns the changed recording with `setup`: on a device of `capacity` bytes if given, else on a device that is
-    /// large enough.
+    /// Returns the changed recording with `setup` on a device of `capacity` bytes, or on a large enough device.
     ///
     /// # Errors
     /// Returns the reason no recording can be made.
@@ -131,7 +131,7 @@ pub trait TrainingStep {
         true
     }
 
-    /// Returns the evidence on which predictions for recomputed modules are based; `None` if the step is run instead.
+    /// Returns the evidence for predictions of recomputed modules; `None` if the step is run instead.
     fn evidence(&self) -> Option<Evidence> {
         None
     }
@@ -144,7 +144,8 @@ pub struct Model {
     pub modules: Vec<String>,
     /// The linear program of the requested bytes; its choices are the modules. Costs are in units of work.
     pub program: Program,
-    /// The part of each module's cost that is not work but ranks the module after others; empty if there is none.
+    /// For each module, the part of its cost that is not work but a penalty, which ranks the module after others; empty
+    /// if there are no penalties.
     pub penalties: Vec<u64>,
 }
 
@@ -172,13 +173,13 @@ pub struct Trial {
     pub retries: u64,
     /// The arithmetic and memory traffic of a step: see [`Work`].
     pub work: Work,
-    /// The estimated time of a step in nanoseconds, if it was requested.
+    /// The estimated time of a step in nanoseconds; `None` unless requested.
     pub estimated_ns: Option<u64>,
 }
 
 impl Trial {
-    /// Runs `step` with `setup` on a device of `capacity` bytes if it fits, else on a larger one. The step fits if the
-    /// reserved memory does not exceed `capacity`, after releasing cached memory if necessary.
+    /// Runs `step` with `setup` on a device of `capacity` bytes if the step fits, otherwise on a larger device. The
+    /// step fits if the reserved memory does not exceed `capacity`, after releasing cached memory if necessary.
     ///
     /// # Errors
     /// Returns the reason the step cannot be run.
@@ -206,8 +207,7 @@ const FLOPS_PER_BYTE: u64 = 156;
 const FLOPS_PER_CALL: u64 = 1_248_000_000;
 
 impl Work {
-    /// Returns the work as a single value in FLOPs, by which plans of a class are ranked; bytes and launches are
-    /// converted to FLOPs.
+    /// Returns the work as a single value in FLOPs, for ranking plans of a class. Converts bytes and launches to FLOPs.
     pub fn units(self) -> u64 {
         let moved = self.bytes.saturating_mul(FLOPS_PER_BYTE);
         self.flops.saturating_add(moved).saturating_add(self.calls.saturating_mul(FLOPS_PER_CALL))
@@ -222,7 +222,7 @@ impl Work {
         }
     }
 
-    /// Returns the FLOPs and bytes of this work as shares of those of `whole`; `None` where `whole` has none.
+    /// Returns the FLOPs and bytes of this work as fractions of those of `whole`; `None` where `whole` has none.
     pub fn shares(self, whole: Self) -> [Option<f64>; 2] {
         let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
         [share(self.flops, whole.flops), share(self.bytes, whole.bytes)]

@@ -8,7 +8,7 @@ use highwater_snapshots::{Result, Trace};
 
 use crate::answers::prediction::{Change, Concerned};
 
-/// Changes to individual blocks in a what-if replay: omitted, freed earlier, or scaled.
+/// Changes to individual blocks in a what-if replay: blocks that are omitted, freed earlier, or scaled.
 pub(super) struct BlockChanges {
     /// The change of each block, by row; if the recording is not in memory, only of the blocks live at its start.
     pub(super) overrides: Vec<BlockOverride>,

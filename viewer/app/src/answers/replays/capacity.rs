@@ -24,7 +24,7 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// Returns the requested device size, or else the size of the recorded device.
+    /// Returns the requested device size, or otherwise the size of the recorded device.
     ///
     /// # Errors
     /// Fails if the recording cannot be read.
@@ -34,7 +34,7 @@ impl Bound {
             let mut from = format!("{}, {what}", format_bytes(capacity));
             if outside > 0 {
                 let used = format_bytes(outside);
-                from.push_str(&format!(", less {used} that others use according to the recording's samples"));
+                from.push_str(&format!(", less {used} that other processes use according to the recording's samples"));
             }
             Self { bytes: Some(capacity.saturating_sub(outside)), outside, from }
         };
@@ -79,13 +79,13 @@ impl Bound {
     }
 }
 
-/// Returns the size of `device`, if it is recorded.
+/// Returns the memory of `device` in bytes, if it was recorded.
 pub(super) fn recorded_total(trace: &Trace, device: DeviceId) -> Option<u64> {
     Capacity::recorded(trace, device).map(|capacity| capacity.bytes)
 }
 
-/// Returns the bytes in use on the device outside of the allocator when most of it is in use; 0 if they were not
-/// sampled. They reduce the usable size of a device, in plans as in what-if predictions.
+/// Returns the bytes in use on the device outside of the allocator at a time when most of the device is in use; 0
+/// without samples. They reduce the usable size of a device in plans and what-if predictions.
 ///
 /// # Errors
 /// Fails if the recording cannot be read.
@@ -99,9 +99,8 @@ pub fn used_outside(source: &Source<'_>, device: DeviceId) -> Result<u64> {
     Ok(used.saturating_sub(source.window_at(Some(event))?.totals(device).reserved))
 }
 
-/// Returns the smallest number of bytes above `too_small`, in whole MiB, for which `fits` returns true. It is found by
-/// bisection from `enough`, so if `fits` is not monotone there may be a smaller one. `None` if `fits` returns false for
-/// `enough`.
+/// Returns the smallest number of bytes above `too_small`, in whole MiB, for which `fits` returns true; `None` if
+/// `fits` returns false for `enough`. Uses bisection, so if `fits` is not monotone, a smaller number may exist.
 ///
 /// # Errors
 /// Fails if `fits` fails.

@@ -1,5 +1,5 @@
-//! Replays a recording of any length. If the recording is not in memory, the replay is written to a temporary file,
-//! only a few parts of which are in memory at a time.
+//! Replays a recording of any length. If the recording is too long for memory, writes the replay to a temporary file,
+//! of which only a few windows are in memory at a time.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -131,7 +131,7 @@ fn add_note(header: &mut Header, note: Option<&str>) {
     }
 }
 
-/// Creates the temporary file of a replay, which is deleted once it is closed.
+/// Creates the temporary file for a replay. The file is deleted when it is closed.
 #[cfg(not(target_family = "wasm"))]
 fn scratch() -> Result<std::fs::File> {
     let unwritable =

@@ -43,7 +43,7 @@ impl Edited {
         known.unwrap_or(event)
     }
 
-    /// Applies a further change, which resulted in `trace`; `source` maps its events to those of this recording.
+    /// Adds a further change, which resulted in `trace`. `source` maps the events of `trace` to the recording's.
     fn then(&self, trace: Trace, source: &[EventId]) -> Self {
         let place = |event: &u64| source.partition_point(|other| u64::from(other.0) < *event) as u64;
         let cache_flushes = self.cache_flushes.iter().map(place).collect();
@@ -78,7 +78,7 @@ impl Replayer {
         self.config.to_string()
     }
 
-    /// Returns `trace`, for which this replayer was made, without changes.
+    /// Creates a replayer for `trace` without changes.
     pub fn unchanged(&self, trace: Arc<Trace>) -> Edited {
         Edited { trace, source: None, cache_flushes: self.cache_flushes.clone() }
     }

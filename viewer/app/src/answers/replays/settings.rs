@@ -40,8 +40,8 @@ fn large_sizes(trace: &Trace, device: DeviceId) -> BTreeSet<u64> {
 
 /// Returns split limits (`max_split_size_mb`) to try, the largest first, in whole MiB. With each, blocks of some size
 /// and above are reserved for requests of similar size, while smaller requests get separate segments. All limits
-/// between two consecutive sizes are equivalent, so one is tried: a power of two if there is one, else the larger size,
-/// for the pairs with the largest difference.
+/// between two consecutive sizes are equivalent, so one is tried: a power of two if there is one, otherwise the larger
+/// size, for the pairs with the largest difference.
 fn limits(sizes: &BTreeSet<u64>) -> Vec<u64> {
     let (mut powers, mut others) = (Vec::new(), Vec::new());
     for (smaller, larger) in sizes.iter().zip(sizes.iter().skip(1)).filter(|(_, larger)| **larger >= MIN_LIMIT) {

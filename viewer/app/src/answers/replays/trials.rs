@@ -1,4 +1,4 @@
-//! Replays up to a failed request, each with one remedy, to determine why it failed.
+//! Replays a recording up to a failed request, once for each remedy, to determine why the request failed.
 
 use highwater_allocator::AllocConfig;
 use highwater_allocator::replay::{Before, BlockOverride, DeviceModel, Plan, Replay, Target, recorded_config, replay};
@@ -23,7 +23,7 @@ const KEYS: [&str; 5] = [
 ];
 /// Maximum number of other pools and streams that are tried.
 const MAX_HOMES: usize = 4;
-/// Resolution of the search for a capacity in bytes, unless it would take more than [`MAX_SIZES`] replays.
+/// Resolution of the search for a capacity, in bytes, unless the search would take more than [`MAX_SIZES`] replays.
 const CAPACITY_STEP: u64 = 2 << 20;
 /// Maximum number of capacities that are tried after the first.
 const MAX_SIZES: u32 = 8;
@@ -90,7 +90,7 @@ pub(super) fn test(
 struct Bench<'a> {
     base: Base<'a>,
     request: &'a FailedRequest,
-    /// The request, with its failure as recorded.
+    /// The request, and how it failed in the recording.
     target: Target,
     /// Bytes that the allocator may reserve.
     bound: u64,

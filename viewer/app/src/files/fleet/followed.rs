@@ -1,4 +1,4 @@
-//! The recordings of ranks while they are being written: changed ones are read again, and new ones are added.
+//! The recordings of ranks while they are being written: changed recordings are read again, and new ones are added.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_secs(2);
 /// Checks take at most this fraction of the time (one divided by this), however many and long the recordings are.
 const LOOK_SHARE: u32 = 10;
 
-/// Recordings of one run that are still being written. Only summaries are kept.
+/// The recordings of a run that are still being written, as summaries.
 #[derive(Debug)]
 pub struct FollowedFleet {
     paths: Vec<PathBuf>,
@@ -45,9 +45,9 @@ impl FollowedFleet {
         self.due
     }
 
-    /// Reads the recordings that have changed, as [`Fleet::read`] does; `watch` receives the number of read recordings
-    /// and of those that have changed. Returns `None` if nothing has changed since the last call. Recordings not read
-    /// because `watch` breaks are left for the next call.
+    /// Reads the recordings that have changed, as [`Fleet::read`] does. `watch` receives the number of finished and of
+    /// changed recordings. If `watch` breaks, the remaining recordings are left for the next call. Returns `None` if
+    /// nothing has changed since the last call.
     ///
     /// # Errors
     /// Fails if a folder cannot be listed, for example because it was deleted.

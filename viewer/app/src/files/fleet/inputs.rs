@@ -15,9 +15,9 @@ use crate::files::file_name;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Input {
     pub(super) path: PathBuf,
-    /// The path relative to the folder in which it was found.
+    /// The path, relative to the searched folder.
     pub(super) name: String,
-    /// Whether the user named the file explicitly, so that it is expected to be a recording.
+    /// Whether the user named the file explicitly, so that it must be a recording.
     pub(super) is_named: bool,
 }
 
@@ -59,8 +59,8 @@ impl Inputs {
         Ok(inputs)
     }
 
-    /// Replaces the files of a rotation in a folder by the single path that was given to the recorder, so that a
-    /// recording can be followed from one file to the next.
+    /// Replaces the files of a rotation in a folder by the path that was given to the recorder, so that the recording
+    /// can be followed from one file to the next.
     #[must_use]
     pub fn with_rotations_joined(mut self) -> Self {
         let (mut joined, mut alone) = (BTreeSet::new(), BTreeSet::new());

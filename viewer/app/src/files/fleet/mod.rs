@@ -21,7 +21,7 @@ pub use self::followed::FollowedFleet;
 pub use self::inputs::Inputs;
 pub use self::rank::{DeviceLook, Origin, Rank};
 
-/// The recordings of a run, as summaries without their traces.
+/// The recordings of a run, as summaries without traces.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Fleet {
     /// The name of the input: the folder, or a phrase for several files.
@@ -68,9 +68,9 @@ impl Input {
 }
 
 impl Fleet {
-    /// Reads and summarizes all `inputs`, a few at a time. `open` opens one of them, as a whole in memory if the file
-    /// turned out to be damaged; `watch` receives the number of finished inputs, on any thread, and stops reading by
-    /// returning [`ControlFlow::Break`], in which case the result is `None`.
+    /// Reads and summarizes all `inputs`, a few at a time. `open` opens an input, or opens it as a whole in memory if
+    /// the file turned out to be damaged. `watch` receives the number of finished inputs, on any thread, and stops
+    /// reading by returning [`ControlFlow::Break`]; the result is then `None`.
     pub fn read(
         inputs: &Inputs,
         open: impl Fn(&Path, bool) -> Result<Source<'static>, Error> + Sync,
@@ -146,12 +146,12 @@ impl Fleet {
         problems
     }
 
-    /// Returns, for each rank, how the peak of `metric` on its default device compares with those of the others.
+    /// Compares the peak of `metric` on the default device of each rank with the peaks of the other ranks.
     pub fn standings(&self, metric: Metric) -> Vec<Standing> {
         standings(&self.peaks(metric))
     }
 
-    /// Returns, for each rank, the median and deviation to which its peak is compared.
+    /// Returns, for each rank, the median and deviation with which its peak is compared.
     pub(crate) fn middles(&self, metric: Metric) -> Vec<Middle> {
         middles(&self.peaks(metric))
     }
@@ -168,8 +168,8 @@ impl Fleet {
         rows.max_by_key(|&(row, bytes)| (bytes, std::cmp::Reverse(row))).map(|(row, _)| row)
     }
 
-    /// Returns the index of the rank whose peak of `metric` is the most extreme outlier, the first one in a tie; `None`
-    /// if there are no outliers.
+    /// Returns the index of the rank whose peak of `metric` is the most extreme outlier (the first in a tie); `None`
+    /// without outliers.
     pub fn outlier(&self, metric: Metric) -> Option<usize> {
         let out = self.standings(metric).into_iter().enumerate().filter_map(|(row, standing)| match standing {
             Standing::Out { by, .. } => Some((row, by.unsigned_abs())),
@@ -178,8 +178,8 @@ impl Fleet {
         out.max_by_key(|&(row, by)| (by, std::cmp::Reverse(row))).map(|(row, _)| row)
     }
 
-    /// Returns the index of the rank whose peak of `metric` is closest to the median of those to which `row` is
-    /// compared, except `row` itself; the first one in a tie.
+    /// Returns the index of the rank whose peak of `metric` is closest to the median of the ranks comparable with `row`
+    /// (the first in a tie). Never returns `row` itself.
     pub fn usual(&self, metric: Metric, row: usize) -> Option<usize> {
         let peaks = self.peaks(metric);
         let median = self.middles(metric).get(row)?.median_bytes;

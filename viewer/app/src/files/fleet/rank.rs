@@ -55,7 +55,7 @@ pub struct Rank {
     pub trust_sentences: Vec<String>,
     /// The first 20 problems found while reading.
     pub problems: Vec<String>,
-    /// Number of problems found while reading, including those that are not kept.
+    /// Number of problems found while reading, including those beyond the stored ones.
     pub problem_count: usize,
     /// The last request that failed on the default device.
     pub failure: Option<RequestFailure>,
@@ -76,7 +76,7 @@ pub struct DeviceLook {
     pub curves: [Vec<u64>; Metric::ALL.len()],
 }
 
-/// Maximum number of problems that are kept of a recording.
+/// Maximum number of stored problems of a recording.
 const MAX_PROBLEMS: usize = 20;
 
 /// Number of samples of a curve.
@@ -121,7 +121,7 @@ impl Rank {
         self.number().map_or_else(|| self.name.clone(), |rank| format!("rank {rank}"))
     }
 
-    /// Returns the rank's number, if known.
+    /// Returns the number of the rank; `None` if it is unknown.
     pub fn number(&self) -> Option<u32> {
         (self.origin != Origin::Order).then_some(self.rank)
     }
@@ -131,7 +131,7 @@ impl Rank {
         &self.devices[self.main]
     }
 
-    /// Returns the moment at which `metric` is largest on the default device.
+    /// Returns the moment of the maximum of `metric` on the default device.
     pub fn peak(&self, metric: Metric) -> Moment {
         self.main().peak(metric)
     }
@@ -153,8 +153,8 @@ impl DeviceLook {
         Ok(Self { summary, baseline, curves })
     }
 
-    /// Returns the moment at which `metric` is largest; a moment of 0 bytes before the first event if it was never
-    /// sampled.
+    /// Returns the moment of the maximum of `metric`. If the metric was never sampled, returns a moment of 0 bytes
+    /// before the first event.
     pub(crate) fn peak(&self, metric: Metric) -> Moment {
         let unsampled = || Moment { metric, bytes: 0, event: None, time_ns: None, ..self.summary.peaks[0] };
         self.summary.peak(metric).copied().unwrap_or_else(unsampled)

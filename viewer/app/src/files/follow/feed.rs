@@ -13,7 +13,7 @@ use crate::background::{Lane, Urgency};
 /// Called when there is an update.
 type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// Reads the bytes, and sends the recording as read so far.
+/// Reads the bytes, and sends the recording read up to now.
 pub(super) struct Feed {
     path: PathBuf,
     lane: Lane,

@@ -65,8 +65,8 @@ impl Watcher<'_> {
         }
     }
 
-    /// Watches a recording in memory until it is finished, or until it becomes too long to be in memory, in which case
-    /// the long recording is returned.
+    /// Watches a recording in memory until it is finished or becomes too long for memory. In the second case, returns
+    /// the long recording.
     fn watch_whole(&mut self, file: &mut GrowingFile) -> Result<Option<Arc<Run>>, Stop> {
         let mut follower = Follower::new();
         let mut finished_since: Option<Instant> = None;
@@ -100,7 +100,7 @@ impl Watcher<'_> {
         }
     }
 
-    /// Watches a long recording, whose summaries are read again when it has grown.
+    /// Watches a long recording. Reads its summaries again when it has grown.
     fn watch_run(&self, file: &mut GrowingFile, run: &Run) -> Result<(), Stop> {
         let mut read = 0;
         let mut finished_since: Option<Instant> = None;
@@ -130,7 +130,7 @@ impl Watcher<'_> {
         }
     }
 
-    /// Opens the file in its present state, in order to read parts of it. The error is a sentence.
+    /// Opens the file in its present state for reading in parts. The error is a sentence.
     #[cfg(not(target_family = "wasm"))]
     fn open_windows(&self) -> Result<Windows, String> {
         let file = File::open(self.path).map_err(|why| format!("cannot open the file: {why}"))?;

@@ -130,7 +130,7 @@ impl App {
         }
     }
 
-    /// Passes the next bytes of the recording `name` to the file that follows it; opens a new file if there is none.
+    /// Passes the next bytes of the recording `name` to its open file; opens a new file if there is none.
     fn feed(&mut self, ctx: &egui::Context, name: PathBuf, bytes: Vec<u8>) {
         if self.ended_inputs.contains(&name) {
             return;
@@ -180,7 +180,7 @@ impl App {
         }
     }
 
-    /// Shows a recording that is being received: in the selected tab, or in place of the previous file of its rotation.
+    /// Shows a recording that is being received in the selected tab, or in place of the previous file of its rotation.
     fn show_arrived(&mut self, ctx: &egui::Context, recording: Recording) {
         match recording.path.as_deref().and_then(|path| self.row_of(path)) {
             Some(row) => self.files[row].replace(recording, row == self.current),

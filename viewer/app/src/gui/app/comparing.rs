@@ -22,12 +22,12 @@ pub(super) struct Comparing {
 }
 
 impl App {
-    /// The comparison, if it is shown.
+    /// The comparison; `None` if none is shown.
     pub fn comparison(&self) -> Option<&DiffView> {
         self.comparing.as_ref().filter(|comparing| comparing.is_in_front).map(|comparing| &comparing.view)
     }
 
-    /// The comparison, mutable, if it is shown.
+    /// The mutable comparison; `None` if none is shown.
     pub fn comparison_mut(&mut self) -> Option<&mut DiffView> {
         self.comparing.as_mut().filter(|comparing| comparing.is_in_front).map(|comparing| &mut comparing.view)
     }
@@ -56,8 +56,8 @@ impl App {
         self.comparing = Some(Comparing { rows, view, is_in_front: true });
     }
 
-    /// Shows the last comparison of the current file, else compares it, as A, with the next file; closes the comparison
-    /// if it is shown.
+    /// Closes the comparison if one is shown. Otherwise, shows the last comparison of the current file, or compares the
+    /// file, as A, with the next file.
     pub(super) fn toggle_comparison(&mut self, ctx: &egui::Context) {
         let current = self.current;
         match &mut self.comparing {
@@ -90,7 +90,7 @@ impl App {
         }
     }
 
-    /// Handles the opening of the file in `row`: it becomes B if it was opened for a comparison.
+    /// Handles the opening of the file in `row`. The file becomes B if it was opened for a comparison.
     pub(super) fn compare_opened(&mut self, ctx: &egui::Context, row: usize) {
         let wants = std::mem::take(&mut self.compares_next);
         match &self.comparing {

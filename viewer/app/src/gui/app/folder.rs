@@ -1,4 +1,4 @@
-//! The ranks of a run as an open folder, shown instead of or beside files. Individual ranks can be opened from it.
+//! The ranks of a run as an open folder, shown instead of or next to files. Its ranks can be opened.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ impl Folder {
 }
 
 impl App {
-    /// The folder, if it is shown instead of a file.
+    /// The folder; `None` if a file is shown.
     pub fn folder(&self) -> Option<&FleetView> {
         self.folder.as_ref().filter(|folder| folder.is_in_front).map(|folder| &folder.view)
     }
@@ -50,7 +50,7 @@ impl App {
         self.folder.as_ref().map(|folder| &**folder.view.fleet())
     }
 
-    /// Shows the ranks of the folder at `path` in place of any other folder, and keeps following them.
+    /// Shows the ranks of the folder at `path` in place of any other folder, and follows changes.
     pub(super) fn show_folder(&mut self, path: PathBuf, fleet: Fleet, followed: Option<FollowedFleet>) {
         let opened = self.folder.take().filter(|folder| folder.path == path).and_then(|folder| folder.opened);
         self.leave_comparison();
@@ -167,8 +167,8 @@ impl App {
         true
     }
 
-    /// Shows the strip of the folder's ranks if the folder or one of its ranks is in front, with the total used in the
-    /// table of ranks. Returns whether it was shown.
+    /// Shows the strip of ranks if the folder or one of its ranks is in front. The total is the one selected in the
+    /// table of ranks. Returns whether the strip was shown.
     pub(super) fn folder_ranks_ui(&mut self, ui: &mut Ui) -> bool {
         let Some(folder) = &self.folder else { return false };
         let fleet = Arc::clone(folder.view.fleet());
@@ -201,8 +201,8 @@ impl App {
         }
     }
 
-    /// Makes the page follow a recording on its server, even if its tab was closed before, unless its first bytes are
-    /// already being read.
+    /// Makes the page follow a recording on its server, even if the tab of the recording was closed before. Has no
+    /// effect if its first bytes are already being read.
     pub(super) fn open_served(&mut self, path: &Path) {
         if self.arriving.iter().any(|arriving| arriving.path() == path && !arriving.has_input_ended()) {
             return;
@@ -211,8 +211,7 @@ impl App {
         host::open_served(path);
     }
 
-    /// Opens a rank in place of the one last opened from the strip, so that moving along many ranks does not keep all
-    /// of them in memory.
+    /// Opens a rank in place of the rank last opened from the strip, so that only one of them is in memory.
     fn open_in_strip(&mut self, ctx: &egui::Context, path: &Path) {
         let known = self.row_of(path).is_some();
         let former =

@@ -1,4 +1,4 @@
-//! The current view as text for the fragment of a page's URL, so that a link restores it.
+//! Encodes the current view as text for the fragment of a page's URL, so that the link restores the view.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::gui::window::file_style::FileStyle;
 use crate::gui::window::settings::Settings;
 use crate::{Axis, ColourBy, Pin};
 
-/// The current view as a link that restores it: the recording, the visible part, and the selection.
+/// A link that restores a view: the recording, the visible range, and the selection.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Link {
     /// The recording, and its view settings.
@@ -72,7 +72,7 @@ impl Link {
         text.finish()
     }
 
-    /// Parses a link; `None` if it names no recording. Unknown names and values are ignored.
+    /// Parses a link; `None` if it contains no recording. Unknown names and values are ignored.
     fn from_text(text: &str) -> Option<Self> {
         let mut look = FileStyle::default();
         let (mut moment, mut block) = (None, None);
@@ -107,7 +107,7 @@ impl Link {
         (!link.look.path.as_os_str().is_empty()).then_some(link)
     }
 
-    /// Restores the view in `file`, where its recording permits.
+    /// Restores the view in `file`, as far as its recording permits.
     fn apply(&self, ctx: &egui::Context, file: &mut OpenFile, settings: &mut Settings) {
         self.look.apply(&file.recording, &mut file.selection);
         if let Some(colours) = self.look.colours {
@@ -133,7 +133,7 @@ fn range_of(text: &str) -> Option<[f64; 2]> {
 }
 
 impl App {
-    /// Restores the view that `text`, a link's fragment, describes: now if its recording is open, else once it is.
+    /// Restores the view of the link fragment `text` as soon as its recording is open.
     pub(super) fn follow_link(&mut self, ctx: &egui::Context, text: &str) {
         self.link = Link::from_text(text);
         self.linked = self.link.as_ref().map(|link| link.look.path.clone());

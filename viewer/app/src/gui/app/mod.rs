@@ -94,11 +94,11 @@ pub struct App {
     folder: Option<Folder>,
     /// Whether to compare the next opened file with the current one.
     compares_next: bool,
-    /// Recordings whose further bytes are ignored, because their tabs were closed or they cannot be read.
+    /// Recordings whose further bytes are ignored, because their tabs were closed or reading them failed.
     ended_inputs: HashSet<PathBuf>,
     /// Whether to compare the first two files once all are open.
     compares_first: bool,
-    /// The view to restore in a file once it is open.
+    /// The view to restore in a file after the file is opened.
     link: Option<Link>,
     /// The recording of the last link, or the first of several that are opened together.
     linked: Option<PathBuf>,
@@ -112,7 +112,7 @@ pub struct App {
 }
 
 impl App {
-    /// An app with nothing open.
+    /// Creates an app without open files.
     pub fn new(settings: Settings) -> Self {
         Self { settings, ..Self::default() }
     }
@@ -147,8 +147,8 @@ impl App {
         !self.loading.is_empty()
     }
 
-    /// Starts reading `path`, which may be a folder of ranks, and shows a preview; does nothing if it is already being
-    /// read. `-` stands for standard input.
+    /// Starts reading `path`, which may be a folder of ranks, and shows a preview. `-` stands for standard input. Does
+    /// nothing if the path is already being read.
     pub fn open(&mut self, ctx: &egui::Context, path: &Path) {
         // The list of recent files outlives the current directory.
         let absolute = if is_stdin(path) { Ok(path.to_owned()) } else { std::path::absolute(path) };
@@ -277,7 +277,7 @@ impl App {
     /// Returns the reason `command` cannot be executed now and a remedy, as a sentence; `None` if it is obvious.
     fn absence(&self, command: Command) -> Option<String> {
         if command == Command::OpenFolder && !command.is_offered() {
-            return Some("A browser opens no folders: drop its recordings here.".to_owned());
+            return Some("A browser cannot open folders: drop the recordings of the folder here.".to_owned());
         }
         if self.folder().is_some() && command.needs_recording() {
             return Some("Open a rank first: double-click its row, or press Enter.".to_owned());

@@ -35,7 +35,7 @@ impl App {
         self.ask_to_save(ctx, bottom.name());
     }
 
-    /// Asks for the file in which to save the table of a view.
+    /// Asks for the path of the file in which to save the table of a view.
     pub(super) fn ask_to_save(&mut self, ctx: &egui::Context, view: &str) {
         let Some(file) = self.current_mut() else { return };
         let name = format!("{}-{}", stem(file), view.to_lowercase());
@@ -45,7 +45,7 @@ impl App {
         }
     }
 
-    /// Saves the timeline and the view below it as a picture of the window's size.
+    /// Saves a picture of the timeline and the view below it, in the size of the window.
     pub(super) fn save_picture(&mut self, ctx: &egui::Context) {
         let Some(file) = self.files.get(self.current) else { return };
         let look = TimelineStyle {
@@ -126,7 +126,7 @@ impl App {
         })
     }
 
-    /// The table of a view as CSV, by the view's name.
+    /// Returns the table of the view called `name` as CSV.
     ///
     /// # Errors
     /// Fails with a message if nothing is open, if there is no such view, or if its table is not complete. A view must

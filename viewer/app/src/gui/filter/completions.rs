@@ -21,7 +21,7 @@ pub(crate) struct Completions {
     known: Option<(String, usize)>,
     chosen: Option<usize>,
     is_dismissed: bool,
-    /// The rectangle in which they were last shown.
+    /// The rectangle of the list when it was last shown.
     place: Option<Rect>,
 }
 
@@ -48,13 +48,13 @@ impl Completions {
         !self.found.is_empty() && !self.is_dismissed
     }
 
-    /// Whether Tab takes a completion: it leaves an empty field in which none is selected.
+    /// Whether Tab accepts a completion. In an empty field without a selected completion, Tab moves the focus instead.
     pub(crate) fn takes_tab(&self, text: &str) -> bool {
         self.is_offering() && (self.chosen.is_some() || !text.is_empty())
     }
 
-    /// Handles the keys that select a completion, before the text field handles them. Returns the completed text and
-    /// the byte position of the cursor after it.
+    /// Handles the keys that select a completion, before the text field receives them. Returns the completed text and
+    /// the byte position of the cursor in it.
     pub(crate) fn keys(&mut self, ui: &Ui, field: Id, text: &str) -> Option<(String, usize)> {
         let is_open = self.is_offering() && ui.memory(|memory| memory.has_focus(field));
         if !is_open {
@@ -72,8 +72,8 @@ impl Completions {
         is_taken.then(|| self.put(text, self.chosen.unwrap_or(0))).flatten()
     }
 
-    /// Shows the completions below `field`, which contains `text` with the cursor at character `cursor`, while it has
-    /// the keyboard focus. Returns the completed text and the byte position of the cursor after it.
+    /// Shows the completions below `field` while the field has the keyboard focus. The field contains `text`, with the
+    /// cursor at character `cursor`. Returns the completed text, and the byte position of the cursor after it.
     pub(crate) fn completions_ui(
         &mut self,
         ui: &Ui,

@@ -78,7 +78,7 @@ pub struct Search {
 }
 
 impl Search {
-    /// A search without conditions, in which all blocks of `recording` match.
+    /// A search without conditions, which all blocks of `recording` match.
     pub fn new(recording: &Recording) -> Self {
         let filter = Filter::default();
         let matches = Arc::new(Matches::of(&recording.trace, &filter));
@@ -97,7 +97,7 @@ impl Search {
         }
     }
 
-    /// The applied conditions: the valid ones of those entered, once their matches are computed.
+    /// The conditions in effect: the entered conditions if they are valid and their matches are computed.
     pub fn filter(&self) -> &Filter {
         &self.filter
     }
@@ -112,7 +112,7 @@ impl Search {
         &self.text
     }
 
-    /// The filter last requested, until its matches are found.
+    /// The last requested filter, while its matches are being computed.
     fn pending(&self) -> Option<&Filter> {
         let asked = self.query.asked().filter(|asked| self.query.answered() != Some(asked));
         asked.map(|(_, filter)| filter)
@@ -185,7 +185,7 @@ impl Search {
         }
     }
 
-    /// Shows the box and the number of matches at `place`. Returns the new text when it changes.
+    /// Shows the search box and the number of matches at `place`. Returns the new text after a change.
     pub(crate) fn search_ui(
         &mut self,
         ui: &mut Ui,
@@ -238,7 +238,7 @@ impl Search {
         wanted
     }
 
-    /// The count at `place`, computed once for each moment.
+    /// Returns the counts at `place`, which are computed once for each moment.
     fn count(&mut self, recording: &Recording, place: SearchPlace) -> Option<Count> {
         let matches = &self.matches;
         *self.counted.get((place, Identity::of(matches)), |_| Count::of(recording, matches, place))

@@ -19,7 +19,7 @@ pub struct DiffSheet {
 }
 
 impl DiffSheet {
-    /// A sheet of two recordings with their selections.
+    /// Creates a sheet for two recordings, with a selection in each.
     pub fn new(
         recordings: [Arc<Recording>; 2],
         selections: [&Selection; 2],

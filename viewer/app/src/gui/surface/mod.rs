@@ -1,4 +1,4 @@
-//! Draws the app's views into files without a window, with the same widgets, rasterized on the CPU.
+//! Draws the app's views into files without a window. Uses the same widgets, rasterized on the CPU.
 
 pub(crate) mod paper;
 pub mod png;

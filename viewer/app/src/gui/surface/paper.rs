@@ -76,7 +76,7 @@ impl Paper {
         self.scale
     }
 
-    /// Light or dark.
+    /// The theme: light or dark.
     pub fn theme(&self) -> Theme {
         self.theme
     }

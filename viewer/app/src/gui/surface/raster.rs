@@ -18,7 +18,7 @@ use super::texture::{Texture, Textures};
 const STRIP: usize = 32;
 /// Subpixel units per pixel.
 const UNIT: i64 = 256;
-/// Vertices farther than this from the origin, in pixels, are clipped before they are converted to integers.
+/// Distance from the origin in pixels beyond which vertices are clipped before conversion to integers.
 const FARTHEST: f64 = 65_536.0;
 
 /// Paints `primitives`, given in points, on `canvas` with `scale` pixels per point.
@@ -197,7 +197,7 @@ fn cross(a: [i64; 2], b: [i64; 2], c: [i64; 2]) -> i64 {
 struct Edge {
     from: [i64; 2],
     way: [i64; 2],
-    /// 0 if points on the edge count as inside, else -1.
+    /// 0 if points on the edge count as inside, otherwise -1.
     bias: i64,
 }
 

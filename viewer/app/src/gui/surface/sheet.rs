@@ -29,7 +29,7 @@ pub struct Sheet {
     conditions: String,
     pub(super) filter: Filter,
     pub(super) timeline: Timeline,
-    /// The chart of the whole recording, drawn in place of the timeline if the recording is too long for memory.
+    /// The chart of the whole recording, drawn instead of the timeline if the recording is too long for memory.
     pub whole: Option<RunChart>,
     /// The views that can be drawn.
     pub views: Views,
@@ -156,7 +156,7 @@ impl Sheet {
         self.timeline.finish()
     }
 
-    /// Draws the chart of the whole recording, with its caption and the legend at the moment.
+    /// Draws the chart of the whole recording, with its caption and the legend of the moment.
     fn whole_ui(&mut self, ui: &mut Ui) {
         let (moment, reason) = self.moment();
         let Self { recording, selection, whole, look, .. } = self;

@@ -9,7 +9,7 @@ use eframe::egui::{Color32, ColorImage, ImageData, TextureId};
 /// A texture and its sampling options.
 #[derive(Debug)]
 pub(super) struct Texture {
-    /// The pixels.
+    /// The pixels of the texture.
     pub(super) image: Arc<ColorImage>,
     /// The sampling options.
     pub(super) options: TextureOptions,
@@ -106,7 +106,7 @@ impl Textures {
     }
 }
 
-/// Copies `part` into `whole` with its upper left corner at `corner`, clipped to `whole`.
+/// Copies `part` into `whole`, with its upper left corner at `corner`. Clips it to `whole`.
 fn copy_into(whole: &mut ColorImage, part: &ColorImage, corner: [usize; 2]) {
     let [width, height] = whole.size;
     let count = part.size[0].min(width.saturating_sub(corner[0]));

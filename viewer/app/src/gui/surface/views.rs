@@ -21,11 +21,11 @@ pub struct SheetView {
 /// The view that a picture shows.
 #[derive(Clone, Copy, Debug)]
 enum Content {
-    /// The timeline.
+    /// The timeline over the full height.
     Timeline,
     /// The blocks of one moment in groups.
     Moment(Choices),
-    /// A view below the timeline, which takes the given share of the height.
+    /// A view below the timeline, and its share of the height.
     Below(f32, Bottom),
 }
 
@@ -57,7 +57,7 @@ const UPPER: f32 = 0.4;
 const ABOVE_PLAN: f32 = 0.33;
 
 impl SheetView {
-    /// Returns the view with this name.
+    /// Returns the view called `name`.
     ///
     /// # Errors
     /// Fails with a message that lists all names if there is no such view.
@@ -80,7 +80,7 @@ impl SheetView {
     }
 }
 
-/// Draws the title and the facts of `sheet`, with the content drawn by `show` between them.
+/// Draws the title of `sheet`, the content drawn by `show`, and the facts of `sheet`.
 pub(super) fn sheet_ui<S, R>(
     ui: &mut Ui,
     sheet: &mut S,
@@ -114,7 +114,7 @@ impl Sheet {
         sheet_ui(ui, self, [Self::title_ui, Self::facts_ui], show)
     }
 
-    /// The timeline in the upper part, and below it a view of the pinned moment, or of the peak.
+    /// Draws the timeline, and below it a view of the pinned moment, or otherwise of the peak.
     fn below_ui(&mut self, ui: &mut Ui, share: f32, bottom: Bottom) -> bool {
         let whole = ui.available_rect_before_wrap();
         let (mut upper, mut lower) = (whole, whole);

@@ -72,7 +72,7 @@ pub(crate) fn keys_ui<K: Copy + PartialEq + Into<TreeKey>>(
     }
 }
 
-/// Shows a list of keys, with `word` before the selected key. `label` is the accessibility label of the list.
+/// Shows a list of keys, with `word` before the selected key. `label` is the name of the list for screen readers.
 fn key_ui<K: Copy + PartialEq + Into<TreeKey>>(
     ui: &mut Ui,
     [word, label]: [&str; 2],
@@ -89,7 +89,7 @@ fn key_ui<K: Copy + PartialEq + Into<TreeKey>>(
     shown.response.widget_info(|| WidgetInfo::labeled(Role::ComboBox, true, format!("{label} {now}")));
 }
 
-/// Returns the key after `now` among those for which `is_there` is true. Module paths of all depths count as one key.
+/// Returns the key after `now` among those for which `is_there` is true. All depths of module paths count as one key.
 pub(crate) fn next_key(now: TreeKey, is_there: impl Fn(TreeKey) -> bool) -> TreeKey {
     let all: Vec<TreeKey> = TreeKey::all().collect();
     let row = all.iter().position(|key| key.name() == now.name()).unwrap_or(0);

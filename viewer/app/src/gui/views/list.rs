@@ -14,7 +14,8 @@ use crate::gui::views::view::RecordingView;
 use crate::gui::views::whatif::WhatIfView;
 use crate::gui::widgets::{computed, tabs_ui};
 
-/// Declares the views of each pane of the window: a variant, the field with the view, its name, and its command.
+/// Declares the views of each pane of the window: an enum variant, the field that contains the view, its name, and its
+/// command.
 macro_rules! views {
     ($($(#[$doc:meta])* $pane:ident {
         $($(#[$view_doc:meta])* $view:ident($field:ident: $type:ty) = $name:literal, $command:ident;)+
@@ -31,10 +32,10 @@ macro_rules! views {
             }
 
             impl $pane {
-                /// Every view of this pane.
+                /// All views of this pane.
                 pub const ALL: &'static [Self] = &[$(Self::$view),+];
 
-                /// The name on its tab.
+                /// The name on the view's tab.
                 pub const fn name(self) -> &'static str {
                     match self { $(Self::$view => $name,)+ }
                 }
@@ -87,7 +88,7 @@ macro_rules! views {
 views! {
     /// The view at the side of the timeline.
     Side {
-        /// The memory in use at some moment.
+        /// The memory in use at a moment.
         Moment(moment: MomentPanel) = "Moment", ShowMoment;
         /// Facts about a block.
         Block(block: BlockPanel) = "Block", ShowBlock;
@@ -102,7 +103,7 @@ views! {
         Events(events: EventsView) = "Events", ShowEvents;
         /// The explanation of the peak.
         Explain(explain: ExplainView) = "Explain", ShowExplain;
-        /// The prediction for a changed run.
+        /// The memory predicted with other settings.
         WhatIf(whatif: WhatIfView) = "What-if", ShowWhatIf;
         /// The cheapest changes that fit a budget.
         Plan(plan: PlanView) = "Plan", ShowPlan;

@@ -12,7 +12,7 @@ use crate::gui::widgets::{Query, computed};
 /// Minimum prominence of a local peak, as a fraction of the highest peak (one divided by this).
 const MIN_FALL: u64 = 50;
 
-/// The device and the total.
+/// A device, and a total of it.
 pub(crate) type Key = (OfDevice, Metric);
 
 /// The peaks of a total, computed in the background, and the pending command.
@@ -40,14 +40,14 @@ impl Default for Peaks {
 }
 
 impl Peaks {
-    /// Requests to go to the next or the previous peak; [`Self::awaited`] returns the peaks once they are computed.
+    /// Requests a move to the next or the previous peak. [`Self::awaited`] returns the peaks once they are computed.
     pub(crate) fn go(&mut self, ctx: &Context, key: &Key, is_forward: bool) {
         self.wanted = Some(is_forward);
         self.query.ask(ctx, key);
     }
 
-    /// Takes the pending command once the peaks of `key` are computed. Returns the moments of the peaks, and whether to
-    /// go forward; `None` before, and if no command is pending.
+    /// Takes the requested move once the peaks of `key` are computed: the moments of the peaks, and whether to go
+    /// forward. Returns `None` before that, and without a requested move.
     pub(crate) fn awaited(&mut self, key: &Key) -> Option<(Arc<[usize]>, bool)> {
         self.query.receive();
         let moments = self.query.answer().filter(|_| self.query.answered() == Some(key))?;

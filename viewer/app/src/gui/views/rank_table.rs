@@ -61,7 +61,7 @@ impl FleetView {
         self.table.mark(chosen.and_then(|path| self.fleet.ranks.iter().position(|rank| rank.path == path)));
     }
 
-    /// The ranks shown.
+    /// Returns the displayed ranks.
     pub(crate) fn fleet(&self) -> &Arc<Fleet> {
         &self.fleet
     }
@@ -107,8 +107,8 @@ impl FleetView {
         });
     }
 
-    /// Returns the columns that fit into `width` points, without empty columns and, if necessary, without less
-    /// important columns.
+    /// Returns the columns to show in a table `width` points wide. Empty columns are left out, and less important ones
+    /// if there is no room.
     fn shown_columns(&self, columns: &[ShownColumn<'_>], width: f32) -> Vec<usize> {
         let ranks = &self.fleet.ranks;
         let is_empty = |column: usize| match column {

@@ -1,5 +1,5 @@
-//! The overview of a long recording, above the timeline of its visible part. It shows the largest totals, and the
-//! visible part as a brush that can be moved or redrawn.
+//! The overview of a long recording, above the timeline of the part that is shown. It shows the largest totals, and the
+//! part as a brush that can be moved or drawn again.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Default for RunView {
 
 type Key = (DeviceId, Metric, usize, u64);
 
-/// A part that is being read, and its recording, which may be shown only once the part is read.
+/// A request for a part of a long recording, as the key of the background query.
 #[derive(Clone, Debug)]
 struct PartKey {
     run: Arc<Run>,
@@ -60,13 +60,13 @@ impl PartialEq for PartKey {
 /// The part of a long recording to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// The part with these events, and how to show it.
+    /// The part with these events, and the position to show in it.
     Part(Range<u64>, Goal),
-    /// The last part of the recording, with the number of events to show at its end.
+    /// The end of the recording.
     End {
-        /// The length of the part.
+        /// Number of events to read.
         length: u64,
-        /// The number of events to show.
+        /// Number of events to show at the end.
         in_view: u64,
     },
     /// The part that contains the peak of a total; the range is the part shown at present.
@@ -90,7 +90,7 @@ pub(crate) enum Wanted {
 /// A part that has been read.
 #[derive(Debug)]
 pub(crate) struct Part {
-    /// The part; `None` if it is already shown.
+    /// The recording of the part; `None` if the part is already shown.
     pub recording: Option<Recording>,
     /// The position to show in the part.
     pub goal: Goal,
@@ -117,7 +117,7 @@ pub(crate) enum Goal {
     Nothing,
 }
 
-/// Reads the requested part of `run`.
+/// Reads the requested part of the long recording `run`.
 fn read_part(run: &Arc<Run>, wanted: Wanted, cancel: &Cancel) -> Result<Part, String> {
     match wanted {
         Wanted::Part(events, goal) => Ok(Part { recording: Some(Recording::part(run, events)?), goal }),
@@ -171,7 +171,7 @@ impl RunView {
         }
     }
 
-    /// Cancels the reading of the part.
+    /// Cancels the reading of a part.
     pub(crate) fn cancel(&mut self) {
         self.part.forget();
     }

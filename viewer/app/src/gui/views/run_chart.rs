@@ -1,5 +1,5 @@
-//! A chart of a long recording, or of a long range of it, that shows its largest totals. It is drawn from the summaries
-//! in the file, without reading events.
+//! A chart of the largest totals of a long recording, or of a long range of it. It is drawn from the summaries in the
+//! file, without reading events.
 
 use std::ops::Range;
 use std::sync::Arc;

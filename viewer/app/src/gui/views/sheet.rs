@@ -9,7 +9,7 @@ use crate::report::{Column, Unit, Value};
 /// A column: its heading, and the type of its values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heading {
-    /// The column's name.
+    /// The heading's text.
     pub name: &'static str,
     pub(crate) tooltip: &'static str,
     pub(crate) width: f32,
@@ -21,7 +21,7 @@ pub(crate) struct Heading {
 }
 
 impl Heading {
-    /// A column of values in `unit`; a width of 0 means the remaining width.
+    /// Creates a column of values in `unit`, `width` points wide; 0 means the remaining width.
     pub(crate) const fn new(unit: Unit, name: &'static str, tooltip: &'static str, width: f32) -> Self {
         Self { name, tooltip, width, unit, swatch: None, has_bars: false }
     }
@@ -36,7 +36,7 @@ pub(crate) struct Line {
     pub action: Option<Action>,
 }
 
-/// A table of figures, as in Statistics and comparisons, with sentences above it.
+/// A table of figures with sentences above it, as in Statistics and in comparisons.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sheet {
     /// The sheet's name.
@@ -49,7 +49,7 @@ pub(crate) struct Sheet {
     pub(crate) sums: usize,
     /// The column with a bar in each row; `None` for no bars.
     pub measure: Option<usize>,
-    /// Sentences above the rows.
+    /// Sentences shown above the rows.
     pub lead: Vec<String>,
     /// The largest difference or measure, which determines the scale of bars.
     pub(crate) largest: u128,
@@ -96,7 +96,7 @@ impl Sheet {
         self
     }
 
-    /// The rows, as a table shows them.
+    /// The rows in the form that table widgets show.
     pub(crate) fn rows(&self) -> ShownTable<'_> {
         let column = |(at, heading): (usize, &Heading)| {
             let Heading { name, tooltip, width, unit, swatch, has_bars } = *heading;

@@ -27,8 +27,7 @@ pub trait RecordingView: Computed {
     /// Fails with a message if the view has no table, or has not computed it yet.
     fn table(&mut self, context: &ViewContext<'_>) -> Result<WriteTable, String>;
 
-    /// For views below the timeline, the key under which their height is stored, and their initial height. An
-    /// explanation needs more space than a list.
+    /// For views below the timeline, the key under which their height is stored, and their initial height in points.
     fn panel(&self) -> (&'static str, f32) {
         ("below", theme::BOTTOM_HEIGHT)
     }
@@ -80,10 +79,10 @@ pub struct ViewContext<'a> {
     pub recording: &'a Arc<Recording>,
     /// Device, total, axis, visible range, pinned block, and marks.
     pub selection: &'a Selection,
-    /// The moment to show: the pinned moment, else the peak; in views below the timeline, the moment under the pointer
-    /// takes precedence.
+    /// The moment to show: the pinned moment, otherwise the peak; in views below the timeline, the moment under the
+    /// pointer takes precedence.
     pub moment: Moment,
-    /// The reason for showing this moment, unless it is the moment under the pointer.
+    /// Why this moment is shown, unless it is the moment under the pointer.
     pub reason: Reason,
     /// The blocks that meet the search conditions.
     pub matches: &'a Arc<Matches>,
@@ -110,9 +109,9 @@ impl<'a> ViewContext<'a> {
 /// A device of a recording, for the keys of background queries.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct OfDevice {
-    /// The recording.
+    /// The recording that contains the device.
     pub recording: Identity<Recording>,
-    /// Index of the device.
+    /// Index of the device in the recording.
     pub device: usize,
 }
 
@@ -131,7 +130,7 @@ pub enum Action {
     /// Pin the moment after this event, given by its index in the whole recording, in any part; `None` stands for the
     /// moment before the first event.
     Event(Option<u64>),
-    /// Pin this block, at the pinned moment if the block is live then, else at its allocation, and show its facts.
+    /// Pin this block, and show its facts. If it is not live at the pinned moment, pin the moment of its allocation.
     Block(BlockId),
     /// Show the lifetime of this block in the timeline.
     Life(BlockId),
@@ -143,7 +142,7 @@ pub enum Action {
     Where(String),
     /// Replace all search conditions by this one; an empty condition matches all blocks.
     Only(String),
-    /// Show a failed request of this device in Segments: the one at the pinned moment, else the first.
+    /// Show a failed request of this device in Segments: the one at the pinned moment, otherwise the first.
     Oom,
     /// Show the leaks in Statistics.
     Leaks,

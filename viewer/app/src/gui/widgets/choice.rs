@@ -4,7 +4,7 @@ use eframe::egui::{Button, ComboBox, Role, TextStyle, Ui, WidgetInfo};
 
 use crate::gui::widgets::fit::fitted;
 
-/// Maximum width of the name of the selected entry, in points; a longer name is shortened in the middle.
+/// Maximum width of the name of the selected entry, in points. Longer names are shortened in the middle.
 const MAX_NAME: f32 = 170.0;
 
 /// An entry of a list.
@@ -12,7 +12,7 @@ const MAX_NAME: f32 = 170.0;
 pub(crate) struct ChoiceEntry {
     /// The text of the entry.
     pub name: String,
-    /// The reason the entry is disabled; `None` if it can be selected.
+    /// The reason that the entry is disabled; `None` if it can be selected.
     pub problem: Option<&'static str>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn entries_ui<T: Clone + PartialEq, E: Into<ChoiceEntry>>(
     }
 }
 
-/// Shows a list whose accessibility label is `label`. Returns the selected entry if it has changed.
+/// Shows a list with the accessibility label `label`. Returns the selected entry after a change.
 pub(crate) fn choice_ui<T: Clone + PartialEq, E: Into<ChoiceEntry>>(
     ui: &mut Ui,
     label: &str,

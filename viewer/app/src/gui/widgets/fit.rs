@@ -56,10 +56,10 @@ fn fitted_line<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32) -> Option<C
     stem.filter(|_| !has_file).or(Some(shortened))
 }
 
-/// Share of the space for the beginning of a text, whose end is more informative.
+/// Fraction of the space for the beginning of a text. The end is more informative.
 const BEGINNING: f32 = 0.3;
 
-/// Returns as much of the beginning and the end of `text` as fits, with an ellipsis between them.
+/// Returns as much of the beginning and the end of `text` as fits, with an ellipsis in the middle.
 fn without_middle<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32) -> Cow<'a, str> {
     ui.fonts_mut(|fonts| {
         // Rounding of positions must not cost the last letter.

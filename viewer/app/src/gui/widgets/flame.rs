@@ -1,4 +1,4 @@
-//! Flame graphs: the layout of bars in rows below a focus, and the scroll area that shows them.
+//! Flame graphs: the layout of bars in rows below a focus, and their scroll area.
 
 use eframe::egui::{Rect, Response, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 
@@ -22,9 +22,9 @@ pub(crate) struct Bar<T> {
 pub(crate) struct Part<N, T> {
     /// The content of the part's bar.
     pub item: T,
-    /// The size, in the same unit as that of the focus.
+    /// The size of the bar, in the same unit as the size of the focus.
     pub size: u64,
-    /// The child, whose own parts are shown below its bar; `None` for merged children.
+    /// The child node, whose own children are shown below its bar; `None` for merged children.
     pub child: Option<N>,
 }
 

@@ -1,4 +1,4 @@
-//! Keyboard shortcuts: detects the commands whose keys were pressed, and formats keys for menus.
+//! Keyboard shortcuts: detects pressed commands, and formats keys for menus.
 
 use eframe::egui::{self, Event, EventFilter, Key, KeyboardShortcut, Modifiers, Response, Ui};
 
@@ -79,8 +79,9 @@ pub fn pressed(ctx: &egui::Context) -> Vec<Command> {
     commands
 }
 
-/// Returns the menu that a key opens: F10 opens the first one; Alt and a letter opens the first one whose name contains
-/// the letter, unless an earlier menu uses it; while a menu is open, left and right open its neighbours.
+/// Returns the menu that a key opens. F10 opens the first menu. Alt and a letter open the first menu whose name
+/// contains the letter, except letters used for an earlier menu. While a menu is open, left and right open its
+/// neighbours.
 pub(crate) fn opened_menu(ctx: &egui::Context, names: &[&str]) -> Option<usize> {
     let shown = ctx.data(|data| data.get_temp::<usize>(shown_menu()));
     let mut letters: Vec<char> = Vec::new();
@@ -121,7 +122,7 @@ fn shown_menu() -> egui::Id {
     egui::Id::unique("the open menu")
 }
 
-/// Parses a shortcut; `None` if a part of it is unknown.
+/// Parses a shortcut; `None` if it contains an unknown key.
 fn shortcut(text: &str) -> Option<KeyboardShortcut> {
     let mut modifiers = Modifiers::NONE;
     let mut parts = text.split('+').peekable();
@@ -147,7 +148,7 @@ pub(crate) fn shown_keys(command: Command) -> impl Iterator<Item = String> {
     command.keys().iter().filter(|key| HAS_PATHS || !OF_BROWSERS.contains(key)).map(|key| shown(key))
 }
 
-/// The first key of `command`, formatted for menus; empty if it has none.
+/// The first key of `command`, formatted for menus; empty if the command has none.
 pub fn first(command: Command) -> String {
     shown_keys(command).next().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Lays out a view in the available space, and makes the view scroll if it needs more.
+//! Lays out a view in the available space. A view that needs more space scrolls.
 
 use std::fmt;
 use std::hash::Hash;
@@ -7,7 +7,7 @@ use eframe::egui::{Rect, ScrollArea, Sense, Stroke, Ui, UiBuilder, pos2, vec2};
 
 use crate::gui::widgets::theme::Shades;
 
-/// Shows a view that is at least `least` points high, with a scroll bar if there is less space. `id` must be unique.
+/// Shows a view with a minimum height of `least` points. With less space, shows a scroll bar. `id` must be unique.
 pub(crate) fn least_height_ui<R>(ui: &mut Ui, id: &str, least: f32, show: impl FnOnce(&mut Ui) -> R) -> R {
     if ui.available_height() >= least {
         return show(ui);
@@ -36,8 +36,8 @@ pub(crate) fn exact_height_ui<R>(ui: &mut Ui, height: f32, show: impl FnOnce(&mu
     ui.allocate_ui(room, show).inner
 }
 
-/// Shows two columns with a line between them. `left`, which scrolls, is `width` points wide; `right` is at least
-/// `least` points high, with a scroll bar if there is less space. `id` must be unique.
+/// Shows two columns, separated by a line. `left` is `width` points wide and scrolls; `right` is at least `least`
+/// points high, with a scroll bar if there is less space. `id` must be unique.
 pub(crate) fn split_ui<S, L, R>(
     ui: &mut Ui,
     id: &str,

@@ -36,7 +36,7 @@ pub(crate) fn answer_ui(ui: &mut Ui, text: &str, colour: Color32) {
     ui.add(Label::new(with_code(text, 15.0, colour)).wrap());
 }
 
-/// Formats text in which parts between backticks are code.
+/// Formats text, with the parts between backticks as code.
 pub(crate) fn with_code(text: &str, size: f32, colour: Color32) -> LayoutJob {
     let mut job = LayoutJob::default();
     for (row, part) in text.split('`').enumerate() {

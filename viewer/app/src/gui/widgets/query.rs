@@ -15,16 +15,17 @@ use crate::background::{Lane, Urgency};
 /// A function that answers a query, and may cache data for the next one; `None` means that the query was cancelled.
 type Work<K, A> = Box<dyn FnMut(&K, &Cancel) -> Option<A> + Send>;
 
-/// A function that creates the work, with its initial cache.
+/// A function that creates the work, with an empty cache.
 type Begin<K, A> = Mutex<Box<dyn Fn() -> Work<K, A> + Send>>;
 
-/// The id of a query, its key, and its answer, or `None` if it was cancelled; an error if the work panicked.
+/// The id of a query, its key, and its answer. The answer is `None` if the query was cancelled, and an error if the
+/// work panicked.
 type Outcome<K, A> = (u64, K, Result<Option<A>, ()>);
 
 /// The error message if the work panicked.
 const BROKEN_OFF: &str = "internal error; please report it";
 
-/// Lets background work check whether its answer is still needed.
+/// Tells background work whether its answer is still needed.
 #[derive(Debug)]
 pub(crate) struct Cancel {
     latest: Arc<AtomicU64>,
@@ -109,7 +110,7 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         }
     }
 
-    /// Also shows answers to earlier queries, for views in which one query quickly follows another.
+    /// Also shows answers to earlier queries, for views with queries that follow each other quickly.
     pub(crate) fn showing_late(mut self) -> Self {
         self.shows_late = true;
         self
@@ -121,7 +122,7 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         self
     }
 
-    /// Frees answers with `discard`, which should not block a frame for large ones.
+    /// Frees answers with `discard`. Set this for large answers, whose freeing would block a frame.
     pub(crate) fn discarding(mut self, discard: fn(A)) -> Self {
         self.discard = discard;
         self
@@ -170,7 +171,7 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         (self.failure, self.settled, self.link) = (Some(why), self.number, None);
     }
 
-    /// The key of the last question, unless it was cancelled.
+    /// The key of the last query; `None` if it was cancelled.
     pub(crate) fn asked(&self) -> Option<&K> {
         self.asked.as_ref()
     }
@@ -183,7 +184,7 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         std::mem::take(&mut self.is_new)
     }
 
-    /// Waits for the answer to the last query, which the view receives in its next frame. Used by tests, and for
+    /// Waits for the answer to the last query. The view receives the answer in its next frame. For tests, and for
     /// pictures without a window.
     pub(crate) fn wait(&mut self) {
         while self.is_busy()
@@ -216,7 +217,7 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         self.answer.as_ref().map(|(_, answer)| answer)
     }
 
-    /// The latest answer, mutable, so that the view can move parts out of it.
+    /// The latest answer, mutable, so that the view can move values out of it.
     pub(crate) fn answer_mut(&mut self) -> Option<&mut A> {
         self.answer.as_mut().map(|(_, answer)| answer)
     }
@@ -226,7 +227,7 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         self.answer.as_ref().map(|(key, _)| key)
     }
 
-    /// The answer to the last query; `None` until it is ready.
+    /// The answer to the last query; `None` while it is being computed.
     pub(crate) fn current(&self) -> Option<&A> {
         self.answer().filter(|_| self.answered() == self.asked())
     }
@@ -244,21 +245,21 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         }
     }
 
-    /// Cancels the last query, so that it can be repeated. The answer stays.
+    /// Cancels the last query, so that it can be repeated. Keeps the latest answer.
     pub(crate) fn cancel(&mut self) {
         self.asked = None;
         self.count();
         (self.settled, self.failure) = (self.number, None);
     }
 
-    /// Drops the query and its answer, and the cache of the work.
+    /// Drops the query, its answer, and the cache of the work.
     pub(crate) fn forget(&mut self) {
         self.cancel();
         self.clear();
         self.link = None;
     }
 
-    /// Drops the answer, and frees its memory in the background.
+    /// Drops the answer. Frees its memory in the background.
     pub(crate) fn clear(&mut self) {
         self.is_new = false;
         if let Some((_, former)) = self.answer.take() {
@@ -323,7 +324,7 @@ pub trait Computed {
     /// Returns whether any part of the content is still being computed.
     fn is_busy(&self) -> bool;
 
-    /// Waits until the content is computed; the next frame shows it. Used by tests, and for pictures without a window.
+    /// Waits until the content is computed. The next frame shows it. For tests, and for pictures without a window.
     fn wait(&mut self);
 
     /// Waits, and returns whether everything was already computed, so that the last frame was complete.

@@ -16,7 +16,7 @@ pub(crate) struct Emphasis {
     pub(crate) is_chosen: bool,
 }
 
-/// Paints a tile with its label at the top, if the label fits.
+/// Paints a tile, with its label at the top if the label fits.
 pub(crate) fn paint(ui: &Ui, rect: Rect, fill: Color32, texts: [&str; 2], emphasis: Emphasis) {
     /// Space left free between neighbours.
     const GAP: f32 = 0.5;

@@ -9,7 +9,7 @@ use crate::Recording;
 /// The meaning of the group `(none)`.
 pub(crate) const MEANING_OF_NONE: &str = "the recording names none for these blocks";
 
-/// Returns a name for the time before the events of `trace`, which may be a part of a long recording.
+/// Returns a name for the time before the first event of `trace`, which may be a part of a long recording.
 pub(crate) fn before(trace: &Trace) -> &'static str {
     if trace.start.events > 0 { "before this part" } else { "before the recording" }
 }
@@ -48,7 +48,7 @@ pub(crate) fn moment_text(moment: &Moment) -> String {
     format!("{}{time}", when(moment))
 }
 
-/// Returns the category of a block, or that it is leaked, if leaks are known.
+/// Returns the category of a block, or the name of the leaks if it is known to be leaked.
 pub(crate) fn category(recording: &Recording, id: BlockId) -> &'static str {
     let block = recording.trace.blocks.get(id);
     let index = recording.devices.iter().find(|index| index.device == block.device);
@@ -108,7 +108,7 @@ fn event_label(trace: &Trace, event: EventId) -> String {
     phase(trace, event).unwrap_or_else(|| format!("event {}", format_count(trace.number(event))))
 }
 
-/// Formats the step, phase and index of an event outside of the displayed part of a recording.
+/// Formats the step, phase and index of an event outside the displayed part of a recording.
 pub(crate) fn outside(event: &Outside) -> String {
     let step = event.stage.step.map_or_else(String::new, |step| format!("step {step} {}, ", event.stage.phase));
     format!("{step}event {}", format_count(event.event))
@@ -124,7 +124,7 @@ pub(crate) fn failed_requests(count: u64) -> String {
     format!("{} failed", count_of(count, "request"))
 }
 
-/// Formats an event with its time, or returns the text `none` if there is no event.
+/// Formats an event with its time. Without an event, returns the text `none`.
 pub(crate) fn event_text(trace: &Trace, event: EventId, none: &str) -> String {
     if trace.events.time_of(event).is_none() {
         return none.to_owned();

@@ -97,19 +97,19 @@ impl std::fmt::Debug for Task {
 }
 
 impl Task {
-    /// A picture of `what`; `write` writes it as PNG or SVG, depending on the path's extension.
+    /// Saves a picture of `what`. `write` writes it as PNG or SVG, depending on the extension of the path.
     pub(crate) fn picture(what: &str, write: impl FnOnce(&Path) -> Result<(), String> + Send + 'static) -> Self {
         let kinds: &[(&str, &[&str])] = &[("PNG", &["png"]), ("SVG", &["svg"])];
         Self { title: "Save a picture", name: format!("{what}.png"), kinds, write: Box::new(write) }
     }
 
-    /// A screenshot of the window; `write` writes it as PNG.
+    /// Saves a screenshot of the window. `write` writes it as PNG.
     pub(crate) fn window(what: &str, write: impl FnOnce(&Path) -> Result<(), String> + Send + 'static) -> Self {
         let name = format!("{what}.png");
         Self { title: "Save the window", name, kinds: &[("PNG", &["png"])], write: Box::new(write) }
     }
 
-    /// A table of `what`; `write` writes its lines.
+    /// Saves a table of `what`. `write` writes its lines.
     pub(crate) fn table(what: &str, write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static) -> Self {
         let write = move |path: &Path| {
             let written = write_whole(path, |out| {

@@ -1,4 +1,4 @@
-//! The message about a file that could not be opened or recorded; it stays until it is dismissed.
+//! The message about a file that could not be opened or recorded. It stays until the user closes it.
 
 use std::path::Path;
 

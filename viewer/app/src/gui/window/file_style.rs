@@ -13,7 +13,7 @@ use crate::{Axis, ColourBy, Recording, Selection, View};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FileStyle {
-    /// The path of the file, by which its settings are found.
+    /// The path of the file, which identifies its settings.
     pub path: PathBuf,
     /// The ordinal of the device.
     pub device: u16,

@@ -21,7 +21,7 @@ const ALL: f32 = 100_000.0;
 
 /// A description of the program in one sentence.
 const PURPOSE: &str = "Highwater shows where GPU memory goes: what was allocated, when, by which line of your program, \
-                       and what the peak is made of.";
+                       and the composition of the peak.";
 
 impl Help {
     /// Shows the help window. Returns whether it stays open.
@@ -62,7 +62,7 @@ fn keys_ui(ui: &mut Ui) {
     });
 }
 
-/// The distance by which the pressed keys scroll the list down; `page` is the visible height in points.
+/// Returns the distance in points by which the pressed keys scroll the list down; `page` is its visible height.
 fn scrolled(ui: &Ui, page: f32) -> f32 {
     let pressed = |key| ui.input_mut(|input| input.count_and_consume_key(Modifiers::NONE, key)) as f32;
     let lines = pressed(Key::ArrowDown) - pressed(Key::ArrowUp);

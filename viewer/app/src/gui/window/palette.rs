@@ -95,7 +95,7 @@ fn none_found(unusable: &[Command]) -> String {
     format!("{}{others}: not available now. Most commands need an open recording.", first.name())
 }
 
-/// Parses text that names a step, such as `step 1200`, with or without commas.
+/// Parses text with a step number, such as `step 1200`, with or without commas.
 fn step_of(text: &str) -> Option<u32> {
     let (words, number) = text.trim().rsplit_once(' ')?;
     let names_step = matches!(words.trim().to_lowercase().as_str(), "step" | "to step" | "go to step" | "iteration");
@@ -105,7 +105,7 @@ fn step_of(text: &str) -> Option<u32> {
 /// The user's input in this frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Entered<T> {
-    /// No input yet; the field stays open.
+    /// Keeps the field open, because nothing was entered yet.
     None,
     /// The user has closed the field.
     Cancelled,

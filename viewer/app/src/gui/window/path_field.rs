@@ -26,7 +26,7 @@ pub(crate) struct PathField {
 }
 
 impl PathField {
-    /// Creates a field for the path that `ask` requests; for a file to write, the field starts with the suggested name.
+    /// Creates a field for the path that `ask` requests. For a file to write, the field starts with the suggested name.
     pub(crate) fn new(ask: Ask) -> Self {
         let folder = std::env::current_dir().unwrap_or_default();
         let text = match &ask {
@@ -171,7 +171,7 @@ fn absolute(text: &str) -> PathBuf {
 pub(super) struct Completion {
     /// The path, extended by the common prefix of all candidates.
     pub(super) text: String,
-    /// The names of the candidates, folders with a trailing slash; empty if there are none.
+    /// The names of the candidates. Folders have a trailing slash. Empty without candidates.
     pub(super) names: Vec<String>,
 }
 

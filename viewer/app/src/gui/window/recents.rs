@@ -13,10 +13,11 @@ use crate::background;
 use crate::files::fleet::{Fleet, Inputs};
 use crate::files::loader::open_rank;
 
-/// Maximum size of a file that is read for its figures, in bytes.
+/// Maximum size in bytes of a file that is read to show its figures.
 const MAX_READ: u64 = 8 << 20;
 
-/// Figures, or else the size, and the modification time of a file; `None` if it does not exist.
+/// What is known of a file: its figures, or otherwise its size, and its modification time; `None` if the file does not
+/// exist.
 type Known = Option<([String; 3], Option<SystemTime>)>;
 
 /// Facts about recent files. They are read on a background thread, so that a sleeping disk or a disconnected network
@@ -31,16 +32,16 @@ pub(crate) struct Recents {
 /// The state of a file in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fact {
-    /// Not known yet.
+    /// Not determined yet.
     Unknown,
     /// The file does not exist.
     Missing,
-    /// The peak, or else the size; steps and failures; the device; and the age.
+    /// The peak, or otherwise the size; steps and failures; the device; and the age.
     There([String; 4]),
 }
 
 impl Fact {
-    /// The texts to show beside the name, in columns.
+    /// The texts next to the name, in columns.
     pub(crate) fn texts(&self) -> [&str; 4] {
         match self {
             Self::Unknown => [""; 4],
@@ -99,7 +100,7 @@ impl Recents {
     }
 }
 
-/// The peak of the recording in `file`, its steps and failures, and its device; `None` if it cannot be read.
+/// Returns the peak, the steps, the failures and the device of the recording in `file`; `None` if it cannot be read.
 fn figures(file: &Path) -> Option<[String; 3]> {
     let flow = || ControlFlow::Continue(());
     let inputs = Inputs::of(&[file.to_owned()]).ok()?;

@@ -17,8 +17,8 @@ const MAX_RECENT: usize = 10;
 /// Maximum number of files whose view settings are stored.
 const MAX_LOOKS: usize = 50;
 
-/// Settings that are not specific to a recording. They are stored as JSON whose parts are read separately, so that a
-/// part in another version's format is ignored without affecting the others.
+/// Settings that apply to all recordings. Stored as JSON. Its sections are read separately, so that a section in the
+/// format of another version is ignored without affecting the others.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
@@ -47,8 +47,8 @@ pub struct Settings {
 const MAX_LINES_BY_AGE: usize = 300;
 
 impl Settings {
-    /// Chooses settings for a recording that was not opened before: it is coloured by the most informative key, and
-    /// shows its peak.
+    /// Chooses settings for a recording that was not opened before: the most informative colour key, and the view of
+    /// its peak.
     pub(crate) fn start_with(&mut self, recording: &Recording) {
         let key = recording.absent.leading_key();
         self.paint.colour_by = ColourBy(key);

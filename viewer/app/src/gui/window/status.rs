@@ -57,7 +57,7 @@ pub(crate) fn status_ui(
     chosen
 }
 
-/// The number of failed requests in the file, and their devices; `None` if none failed.
+/// The number of failed requests in the file, and their devices; `None` without failed requests.
 fn failed(recording: &Recording, device: usize) -> Option<String> {
     let failed = |row: usize| recording.devices[row].summary.oom_events;
     let all: u64 = (0..recording.devices.len()).map(failed).sum();
@@ -142,7 +142,7 @@ impl Trust {
     }
 }
 
-/// Shows the first limit if it fits, else the number of limits; a click shows all of them.
+/// Shows the first limit of accuracy if it fits, otherwise the number of limits. A click shows all of them.
 fn trust_ui(ui: &mut Ui, trust: &Trust) {
     let Trust { sentences, is_warning, short } = trust;
     let Some(first) = sentences.first() else {

@@ -120,7 +120,7 @@ fn counts(names: &[String]) -> HashMap<String, usize> {
     counts
 }
 
-/// Returns the last `count` parts of a path, if it has that many.
+/// Returns the last `count` components of a path; `None` if it has fewer.
 fn last_parts(path: &Path, count: usize) -> Option<String> {
     let parts: Vec<_> = path.components().collect();
     let last = parts.get(parts.len().checked_sub(count)?..)?;

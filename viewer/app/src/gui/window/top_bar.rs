@@ -252,7 +252,7 @@ pub(crate) fn tools_ui(
     chosen
 }
 
-/// Shows a list with its name in front, or in its tooltip if there is little space.
+/// Shows a list after its name. If there is little space, the name is in the tooltip.
 fn named_ui<T: Clone + PartialEq, E: Into<ChoiceEntry>>(
     ui: &mut Ui,
     (name, is_narrow): (&str, bool),

@@ -141,7 +141,7 @@ impl Welcome {
             return;
         }
         heading_ui(ui, "No recording yet? Record an example");
-        ui.label(RichText::new("Records three training steps to the byte; needs no GPU and takes a moment.").weak());
+        ui.label(RichText::new("Records three training steps exactly, without a GPU, in a few seconds.").weak());
         ui.add_space(4.0);
         ui.with_layout(Layout::left_to_right(Align::TOP).with_main_wrap(true), |ui| {
             ui.spacing_mut().item_spacing = vec2(16.0, 12.0);
@@ -175,7 +175,7 @@ impl Welcome {
     }
 }
 
-/// Shows an example's title, which is a button that records it, and its description.
+/// Shows the title and the description of an example. The title is a button that records the example.
 fn example_ui(ui: &mut Ui, example: Example, can_record: bool) -> bool {
     let button = ui.add_enabled(can_record, Button::new(RichText::new(example.title).size(14.5)));
     button.widget_info(|| WidgetInfo::labeled(Role::Button, can_record, format!("Record {}", example.title)));
@@ -271,7 +271,7 @@ impl std::fmt::Debug for Thumbnails {
 }
 
 impl Thumbnails {
-    /// The picture of an example, decoded from the PNG data `bytes`, which are of a dark window.
+    /// Creates the picture of an example from the PNG data `bytes`, which show a dark window.
     fn of(&mut self, ctx: &Context, name: (&'static str, bool), bytes: &[u8]) -> Option<&TextureHandle> {
         let decode = || {
             let mut image = decoded(bytes)?;
@@ -284,7 +284,7 @@ impl Thumbnails {
     }
 }
 
-/// Turns the background, the grid and white lines of a dark picture into those of a light one; keeps colours.
+/// Converts the background, the grid and the white lines of a dark picture to a light theme. Other colours stay.
 fn lighten(pixel: &mut Color32) {
     /// Greys differ by at most this between their channels.
     const GREY: u8 = 28;

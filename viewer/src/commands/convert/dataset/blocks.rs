@@ -20,7 +20,7 @@ pub(super) struct BlockRows<'a> {
     texts: Texts,
     /// The values of keys, and for each value its text.
     keys: HashMap<GroupKey, (BlockValues<'a>, Vec<Option<ByteArray>>)>,
-    /// Number of blocks that belong to earlier parts.
+    /// Number of blocks in earlier windows.
     before: usize,
     /// The ends of blocks that outlive the window.
     ends: &'a LaterEnds,
@@ -33,7 +33,7 @@ pub(super) struct Numbered {
     time_ns: u64,
 }
 
-/// The end of a block that outlives the part in which it is allocated.
+/// The end of a block that outlives the window in which it is allocated.
 #[derive(Clone, Copy, Debug, Default)]
 struct End {
     free_requested: Option<Numbered>,
@@ -41,12 +41,13 @@ struct End {
     last_use: Option<Numbered>,
 }
 
-/// The ends of blocks that outlive the part in which they are allocated, by block id.
+/// The ends of blocks that outlive the window in which they are allocated, by block id.
 #[derive(Debug, Default)]
 pub(super) struct LaterEnds(HashMap<BlockId, End>);
 
 impl LaterEnds {
-    /// Returns the ends of blocks of earlier parts in the window `trace`, whose blocks have ids of the whole recording.
+    /// Returns the ends, in the window `trace`, of blocks of earlier windows. The blocks of `trace` must have the ids
+    /// of the whole recording.
     pub(super) fn of(trace: &Trace) -> Self {
         let mut ends = HashMap::new();
         if trace.start.events > 0 {
@@ -171,41 +172,41 @@ pub(super) fn columns<'a>() -> Vec<super::column::Column<BlockRows<'a>>> {
         Column::text("recording", "The file's name", |r, _| Some(r.identity.recording.clone())).always(),
         Column::running("block", "The index of the block in the recording, as in events", |r, row| Some(i64::from(r.trace.block_number(r.id(row)).0))).always(),
         Column::number("device", "The device", |r, row| Some(i64::from(r.block(row).device.0))).always(),
-        Column::number("stream", "The stream for which it was allocated", |r, row| r.key_number(GroupKey::Stream, row)),
-        Column::number("address", "The address of its first byte", |r, row| number(r.block(row).address)),
+        Column::number("stream", "The stream for which the block was allocated", |r, row| r.key_number(GroupKey::Stream, row)),
+        Column::number("address", "The address of the block's first byte", |r, row| number(r.block(row).address)),
         Column::number("requested_bytes", "Requested bytes", |r, row| number(r.block(row).requested)),
         Column::number("allocated_bytes", "Bytes after rounding", |r, row| number(r.block(row).allocated)),
         Column::text("category", "Category: parameter, gradient, activation …", |r, row| Some(r.texts.fixed(r.block(row).category.name()))).always(),
-        Column::number("op_id", "The id of the forward operation that requested it, in execution order", |r, row| {
+        Column::number("op_id", "The id of the forward operation that requested the block, in execution order", |r, row| {
                 let op = r.block(row).op;
                 op.is_some().then(|| i64::from(r.trace.op_number(op).0))
             }),
         Column::text("op", "The name of the operation, such as linear or layer_norm", |r, row| r.texts.op(r.trace, r.block(row).op)),
-        Column::text("scope", "The module path in which it was allocated: encoder.layers.3.mlp", |r, row| r.texts.scope(r.trace, r.block(row).scope)),
-        Column::text("shape", "Shape and dtype of its tensor, if recorded: [4096, 4096] bfloat16", |r, row| r.trace.shape(r.id(row)).map(ByteArray::from)),
+        Column::text("scope", "The module path in which the block was allocated: encoder.layers.3.mlp", |r, row| r.texts.scope(r.trace, r.block(row).scope)),
+        Column::text("shape", "Shape and dtype of the block's tensor, if recorded: [4096, 4096] bfloat16", |r, row| r.trace.shape(r.id(row)).map(ByteArray::from)),
         Column::text("pool", "The allocator's pool", |r, row| Some(r.texts.fixed(r.block(row).pool.name()))).always(),
-        Column::number("step", "The training step in which it was allocated, from 0", |r, row| r.key_number(GroupKey::Step, row)),
-        Column::text("phase", "The phase in which it was allocated; before for blocks from before the recording, none in a recording without phases", |r, row| r.key_word(GroupKey::Phase, row)).always(),
+        Column::number("step", "The training step in which the block was allocated, from 0", |r, row| r.key_number(GroupKey::Step, row)),
+        Column::text("phase", "The phase in which the block was allocated; before for blocks from before the recording, none in a recording without phases", |r, row| r.key_word(GroupKey::Phase, row)).always(),
         Column::text("lifetime", "phase: freed in the same phase; step: in the same step; steps: in a later step; kept: live at the end; before: \
              allocated before the recording, and freed in it; always: allocated before the recording, and live at its end", |r, row| r.key_word(GroupKey::Lifetime, row)).always(),
-        Column::running("alloc_event", "The event that allocated it; -1 for blocks from before the first event", |r, row| Some(event_number(r.alloc(row)).unwrap_or(-1))).always(),
-        Column::running("free_event", "The event that requested its free, after which it is not live; null while it is live", |r, row| match r.trace.was_waiting_at_start(r.id(row)) {
+        Column::running("alloc_event", "The event that allocated the block; -1 for blocks from before the first event", |r, row| Some(event_number(r.alloc(row)).unwrap_or(-1))).always(),
+        Column::running("free_event", "The event that requested the block's free, after which the block is not live; null while it is live", |r, row| match r.trace.was_waiting_at_start(r.id(row)) {
                 // It was requested before the first event.
                 true => Some(-1),
                 false => event_number(r.free_requested(row)),
             }),
-        Column::running("free_completed_event", "The event that completed its free, after which it is not active", |r, row| {
+        Column::running("free_completed_event", "The event that completed the block's free, after which the block is not active", |r, row| {
                 event_number(numbered(r.trace, r.block(row).free_completed).or(r.end(row).free_completed))
             }),
-        Column::running("last_use_event", "The event of its last use, if the recording has uses", |r, row| event_number(r.end(row).last_use.or(numbered(r.trace, r.block(row).last_use)))),
-        Column::running("alloc_time_ns", "The time of its allocation, in nanoseconds since 1970", |r, row| r.alloc(row).map(|event| r.time(event))),
-        Column::running("free_time_ns", "The time at which its free was requested", |r, row| r.free_requested(row).map(|event| r.time(event))),
-        Column::running("lifetime_ns", "Its lifetime, if both times are known", |r, row| {
+        Column::running("last_use_event", "The event of the block's last use, if the recording has uses", |r, row| event_number(r.end(row).last_use.or(numbered(r.trace, r.block(row).last_use)))),
+        Column::running("alloc_time_ns", "The time of the block's allocation, in nanoseconds since 1970", |r, row| r.alloc(row).map(|event| r.time(event))),
+        Column::running("free_time_ns", "The time at which the block's free was requested", |r, row| r.free_requested(row).map(|event| r.time(event))),
+        Column::running("lifetime_ns", "The block's lifetime in nanoseconds, if both times are known", |r, row| {
                 let (made, freed) = (r.time(r.alloc(row)?), r.time(r.free_requested(row)?));
                 Some(freed.saturating_sub(made))
             }),
-        Column::text("frame", "The innermost line of its stack that is the program's own: file:line function", |r, row| r.texts.frame(r.trace, r.block(row).stack)),
-        Column::text("stack", "The stack that allocated it: lines as function (file:line), outermost first, with ; between them", |r, row| r.texts.stack(r.trace, r.block(row).stack)),
+        Column::text("frame", "The innermost line of the block's stack that is in the program's own code: file:line function", |r, row| r.texts.frame(r.trace, r.block(row).stack)),
+        Column::text("stack", "The stack that allocated the block: lines as function (file:line), outermost first, with ; between them", |r, row| r.texts.stack(r.trace, r.block(row).stack)),
     ];
     // The size is that of requested_bytes.
     for &key in GroupKey::ALL.iter().filter(|key| **key != GroupKey::Size) {

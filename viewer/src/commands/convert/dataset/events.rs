@@ -18,11 +18,11 @@ pub(super) struct EventRows<'a> {
     identity: &'a Identity,
     texts: Texts,
     devices: Vec<DeviceId>,
-    /// Number of rows before the first event: one for each device, but none in a later part of a recording.
+    /// Number of rows before the first event: one for each device in the first window, 0 in later windows.
     before: usize,
     /// The totals of each device after the last prepared row.
     now: Vec<Totals>,
-    /// The range of rows whose totals are in `totals`, in which rows without a device have `None`.
+    /// The rows whose totals are in `totals`. Rows without a device have the total `None`.
     entered: Range<usize>,
     totals: Vec<Option<Totals>>,
     /// The index of the step and phase of the last requested row.
@@ -162,7 +162,7 @@ pub(super) fn columns<'a>() -> Vec<super::column::Column<EventRows<'a>>> {
             Some(r.texts.fixed(phase.name()))
         })
         .always(),
-        Column::running("block", "The block that the event is about, as in blocks", |r, row| {
+        Column::running("block", "The block that the event concerns, as in blocks", |r, row| {
             r.block(row).map(|block| i64::from(r.trace.block_number(block).0))
         }),
         Column::number("address", "First byte of the block or segment", |r, row| {
@@ -209,7 +209,7 @@ pub(super) fn columns<'a>() -> Vec<super::column::Column<EventRows<'a>>> {
         }),
         Column::text(
             "frame",
-            "The innermost line of the event's stack that is the program's own: file:line function",
+            "The innermost line of the event's stack that is in the program's own code: file:line function",
             |r, row| {
                 let stack = r.trace.events.stack[r.event(row)?.0 as usize];
                 r.texts.frame(r.trace, stack)

@@ -31,7 +31,7 @@ impl Identity {
         i64::try_from(self.started_us.saturating_mul(1000).saturating_add(time_ns)).unwrap_or(i64::MAX)
     }
 
-    /// Returns the file's metadata, whose names begin with `highwater.`.
+    /// Returns the metadata of the file. All names begin with `highwater.`.
     pub(super) fn metadata(&self, trace: &Trace) -> Vec<KeyValue> {
         let header = &trace.header;
         let number = |number: Option<u32>| number.map(|number| number.to_string());

@@ -54,7 +54,7 @@ impl Tables<'_> {
         file.finish().map_err(parquet_error)
     }
 
-    /// Passes each window to `take`, with block ids of the whole recording.
+    /// Passes each window to `take`, with the block ids of the whole recording.
     fn each(&self, mut take: impl FnMut(&Trace) -> Result<(), Error>) -> Result<(), Error> {
         let mut watch = |_| ControlFlow::Continue(());
         self.source.try_each_window(|window| self.source.number_blocks(window), |window| take(&window), &mut watch)

@@ -109,10 +109,10 @@ pub(super) fn print(
     page.gap()?;
     let files = std::iter::once(&arguments.source.file).chain(&arguments.b);
     let names: Vec<String> = files.map(|file| quoted(&file.display().to_string())).collect();
-    page.hint(&format!("Next: highwater diff {}   for the same in figures", names.join(" ")))
+    page.hint(&format!("Next: highwater diff {}   for the same comparison in figures", names.join(" ")))
 }
 
-/// Returns the colours that match the keys; for several keys, those of the category if it is among them.
+/// Returns the colours that match the keys. For several keys, returns those of the category if it is one of them.
 fn colours_of(arguments: &RenderArguments, keys: &[GroupKey]) -> ColourBy {
     if let Ok(colours) = by_of(arguments).colours {
         return colours;

@@ -1,5 +1,5 @@
-//! `highwater render` of a recording that is too long to be in memory: draws the whole as a chart of its summaries, a
-//! range of events as a timeline, and a moment from the window that contains it.
+//! `highwater render` for a recording that is too long for memory. Draws the whole recording as a chart of its
+//! summaries, a range of events as a timeline, and a moment from the window that contains it.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::input::source::open_windows;
 use crate::input::{Input, choose_device, origin_keys};
 use crate::output::Failure;
 
-/// Opens the recording if it is too long to be in memory and `view` can be drawn from parts. A plan needs the whole
+/// Opens the recording if it is too long for memory and `view` can be drawn from windows. A plan needs the whole
 /// recording.
 pub(super) fn open(arguments: &RenderArguments, view: SheetView) -> Result<Option<Arc<Run>>, Failure> {
     if view.name == "plan" {

@@ -81,7 +81,7 @@ impl Writer<'_> {
         let _ = writeln!(self.out, "<polygon points=\"{x1},{y1} {x2},{y2} {x3},{y3}\"{look}/>");
     }
 
-    /// Draws the part `uv` of a texture, multiplied with `colour`, in `rect`; `rest` contains further attributes.
+    /// Draws the part `uv` of a texture, multiplied by `colour`, in `rect`. `rest` contains further attributes.
     pub(super) fn image(&mut self, texture: &Texture, rect: Rect, uv: Rect, colour: Color32, rest: &str) {
         let [width, height] = texture.image.size;
         // Whole texels and their position; the excess is clipped.
@@ -132,7 +132,7 @@ impl Writer<'_> {
 /// Two triangles that form an axis-aligned rectangle of one colour.
 struct Quad {
     rect: Rect,
-    /// The part of the texture; a single point if the texture colour is constant.
+    /// The part of the texture; a single point for a constant texture colour.
     uv: Rect,
     colour: Color32,
 }

@@ -1,5 +1,5 @@
-//! Writes egui's shapes as an SVG that browsers can show and drawing programs can edit. Text and rectangles are kept as
-//! such, and the pictures of bands become images.
+//! Writes egui's shapes as an SVG for browsers and drawing programs. Text and rectangles stay editable; the pictures of
+//! bands become images.
 
 mod mesh;
 mod shapes;

@@ -1,5 +1,5 @@
-//! Writes each row of text as text elements, one per run of equal font and colour, with the same width as on the screen
-//! in any font.
+//! Writes each row of text as text elements, one for each run of equal font and colour. Their width is the same as on
+//! the screen, regardless of the font.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! All facts about a block, as pairs of name and value.
+//! All facts about a block, each as a name and a value.
 
 use highwater_analysis::frames::user_line;
 use highwater_analysis::{Lifetime, Metric, bytes_of, condition, leading_frame};
@@ -182,7 +182,7 @@ fn weight(recording: &Recording, id: BlockId, block: &Block, metric: Metric) -> 
     rows
 }
 
-/// The moments at which a block is part of a total.
+/// The ranges of moments at which a block is part of a total.
 fn holding(trace: &Trace, id: BlockId, block: &Block, metric: Metric) -> std::ops::Range<usize> {
     let ends_at_request = matches!(metric, Metric::Requested | Metric::Allocated);
     if ends_at_request && trace.was_waiting_at_start(id) {

@@ -14,7 +14,7 @@ use crate::gui::views::source;
 use crate::gui::views::view::{Action, RecordingView, ViewContext, WriteTable};
 use crate::gui::widgets::{Query, computed};
 
-/// The recording, and the conditions for which matching blocks are counted.
+/// A recording, and the search conditions for which matching blocks are counted.
 type Conditions = (Identity<Recording>, Vec<String>);
 
 /// For each condition, the number of matching blocks and their requested bytes.
@@ -26,7 +26,7 @@ const FACT_NAMES: f32 = 130.0;
 const MAX_PLACES: usize = 64;
 const MAX_KNOWN: usize = 4096;
 
-/// State kept when another block is selected.
+/// The part of the panel's state that is kept when the user selects another block.
 #[derive(Debug)]
 pub struct BlockPanel {
     shown: Option<Shown>,
@@ -190,7 +190,7 @@ impl BlockPanel {
     }
 }
 
-/// Shows an origin and the number of blocks with it; a click filters by it.
+/// Shows an origin and the number of blocks that have it; a click adds a search condition for it.
 fn origin_ui(ui: &mut Ui, origin: &Origin, count: Option<(u64, u64)>) -> Option<Action> {
     let mut action = None;
     ui.horizontal(|ui| {

@@ -14,9 +14,9 @@ highwater_snapshots::vocabulary!(
         Step = "start of the step",
         /// The starts of the phases that contain the compared moments.
         Phase = "start of the phase",
-        /// The compared moments themselves.
+        /// Aligned at the compared moments.
         Moment = "compared moments",
-        /// The first events of both devices.
+        /// Aligned at the first events of both devices.
         Start = "first events",
     }
 );
@@ -31,7 +31,7 @@ pub(super) struct Alignment {
 }
 
 impl Alignment {
-    /// Aligns two recordings according to `align`, or by their first events if the moments are outside of steps.
+    /// Aligns two recordings as `align` requests; by their first events if the moments are outside of steps.
     pub(super) fn of(
         recordings: [&Recording; 2],
         selections: [&Selection; 2],
@@ -86,7 +86,7 @@ fn how(align: Align, moments: &[Moment]) -> String {
     }
 }
 
-/// Describes how far a side extends after the moment `origin`.
+/// Describes how much of a recording follows the moment `origin`: a number of events, or a duration.
 fn left(recording: &Recording, selection: &Selection, origin: usize) -> String {
     let last = recording.devices[selection.device].moments.end.saturating_sub(1);
     match selection.axis() {

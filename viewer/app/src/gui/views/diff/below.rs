@@ -11,10 +11,10 @@ use super::flame::{Act, Flame};
 use super::job::Answer;
 use crate::gui::widgets::{SortedTable, place_ui};
 
-/// The part below the timelines.
+/// The tables, the flame graph and the selected group, which are shown below the timelines.
 #[derive(Debug, Default)]
 pub(super) struct Below {
-    /// The tables, in the same order as those of the answer.
+    /// The tables of groups, phases, totals and settings.
     pages: [SortedTable; 4],
     details: SortedTable,
     flame: Flame,
@@ -24,7 +24,7 @@ pub(super) struct Below {
     pub(super) match_kind: Option<String>,
 }
 
-/// Minimum width in points at which the details are shown beside the groups.
+/// Minimum width of the view at which the details are shown beside the groups, in points.
 const WITH_DETAILS: f32 = 1100.0;
 /// A text shown instead of phases if both sides are the same recording.
 const SAME_RECORDING: &str = "Both sides are the same recording, so every phase is the same.";
@@ -43,7 +43,7 @@ const fn page_of(look: DiffLook) -> Option<usize> {
 }
 
 impl Below {
-    /// Replaces the answer.
+    /// Shows another answer, with nothing selected.
     pub(super) fn take(&mut self, answer: &Answer) {
         for (page, sheet) in self.pages.iter_mut().zip(&answer.sheets) {
             page.renew(&sheet.rows());
@@ -68,7 +68,7 @@ impl Below {
         self.chosen.take().is_some()
     }
 
-    /// Shows the answer. Returns conditions to add.
+    /// Shows the answer. Returns search conditions to add.
     pub(super) fn below_ui(&mut self, ui: &mut Ui, answer: &Arc<Answer>, look: DiffLook) -> Option<String> {
         let Some(row) = page_of(look) else {
             return match self.flame.flame_ui(ui, answer, self.chosen)? {
@@ -110,11 +110,11 @@ impl Below {
         touched.opened.and_then(|group| condition_of(answer, group))
     }
 
-    /// Shows the groups in a picture file: as a table and, if there is space, a flame graph next to it.
+    /// Shows the groups in an exported picture: as a table and, if there is space, a flame graph next to it.
     pub(super) fn picture_ui(&mut self, ui: &mut Ui, answer: &Arc<Answer>) {
         /// Share of the width used by the table.
         const TABLE: f32 = 0.58;
-        /// Minimum width in points at which both are shown.
+        /// Minimum width of the picture for a flame graph beside the table, in points.
         const WIDE: f32 = 1000.0;
         let whole = ui.available_rect_before_wrap();
         if whole.width() < WIDE {
@@ -129,7 +129,8 @@ impl Below {
         }
     }
 
-    /// The current table as CSV, with exact figures in the displayed order; for the flame graph, the groups.
+    /// The displayed table as CSV, with exact figures and in the displayed order; for the flame graph, the table of
+    /// groups.
     pub(super) fn csv(&self, answer: &Answer, look: DiffLook) -> String {
         let row = page_of(look).unwrap_or(0);
         answer

@@ -11,7 +11,7 @@ use crate::gui::views::group_keys::{self, absent_reason, group_keys};
 use crate::gui::widgets::choice_ui;
 
 highwater_snapshots::vocabulary!(
-    /// The form in which the difference is shown.
+    /// The forms in which a comparison can be shown.
     #[derive(Default)]
     DiffLook {
         /// Groups as a table.
@@ -19,11 +19,11 @@ highwater_snapshots::vocabulary!(
         Groups = "Groups",
         /// Groups as a flame graph.
         Flame = "Flame",
-        /// Step by step and phase by phase.
+        /// The peaks of each phase of each step, as a table.
         Phases = "Phases",
-        /// The peak of each total.
+        /// The peaks of each total, as a table.
         Totals = "Totals",
-        /// The facts recorded about the recordings.
+        /// The recorded facts of both sides, as a table.
         Settings = "Settings",
     }
 );
@@ -54,7 +54,7 @@ pub struct DiffChoices {
     pub align: Align,
     /// Whether stacks omit frames of libraries and frameworks.
     pub hides_internals: bool,
-    /// The form in which the difference is shown.
+    /// The form in which the comparison is shown.
     pub look: DiffLook,
 }
 
@@ -100,7 +100,7 @@ fn differs(recordings: [&Recording; 2], metric: Metric) -> bool {
 /// The open files, and which of them are A and B.
 #[derive(Clone, Debug)]
 pub(crate) struct Files {
-    /// The names of the open files, in order.
+    /// The names of the open files, in the order of their tabs.
     pub names: Vec<String>,
     /// The indices of A and B among the open files, which may be the same.
     pub rows: [usize; 2],
@@ -141,7 +141,7 @@ pub(super) fn file_ui(ui: &mut Ui, files: &Files, side: usize) -> Option<DiffAct
     }
 }
 
-/// Shows the controls for the moment of a side; returns another moment if the user selects one.
+/// Shows the controls for the compared moment of a side; returns another moment if the user selects one.
 pub(super) fn at_ui(ui: &mut Ui, side: usize, at: DiffAt, recording: &Recording) -> Option<DiffAt> {
     let side = ["A", "B"][side];
     let name = |at: &DiffAt| {

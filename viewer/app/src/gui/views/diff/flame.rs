@@ -21,7 +21,7 @@ use crate::report::compared;
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum What {
     Node(u32),
-    /// Merged children of a node that are too narrow, with their number and their bytes in A and B.
+    /// Children of a node that are too narrow to draw, merged: their number, and their bytes in A and B.
     Rest {
         count: usize,
         bytes: [u64; 2],
@@ -31,7 +31,7 @@ enum What {
 /// The action that the user requests by clicking a bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
-    /// Choose this group.
+    /// Select this group.
     Choose(usize),
     /// Filter both sides to this group.
     Filter(usize),
@@ -39,7 +39,7 @@ pub(super) enum Act {
 
 type Bars = Vec<Bar<What>>;
 
-/// The last layout, and its input.
+/// The last layout, and the tree and focus for which it was computed.
 #[derive(Debug, Default)]
 pub(super) struct Flame {
     focus: u32,
@@ -60,7 +60,7 @@ fn bars(tree: &DiffTree, focus: u32, width: f32) -> Bars {
     flame::bars(above, (focus, tree.node(focus).extent), width, |id, least| parts(tree, id, least))
 }
 
-/// Returns the children of a node, widest first, with those smaller than `least` merged.
+/// Returns the children of a node, widest first, with those smaller than `least` bytes merged.
 fn parts(tree: &DiffTree, id: u32, least: f64) -> Vec<Part<u32, What>> {
     let children = &tree.node(id).children;
     let wide = children.partition_point(|child| tree.node(*child).extent as f64 >= least.max(1.0));
@@ -190,7 +190,7 @@ fn above(tree: &DiffTree, id: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(tree.node(id).parent), |id| (*id != DiffTree::ROOT).then(|| tree.node(*id).parent))
 }
 
-/// Returns the chain of widest descendants of a node: its widest child, the widest child of that, and so on.
+/// Returns a chain of descendants of a node: its widest child, the widest child of that child, and so on.
 fn below(tree: &DiffTree, id: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(tree.node(id).children.first().copied(), |id| tree.node(*id).children.first().copied())
 }

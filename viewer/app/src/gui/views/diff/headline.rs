@@ -1,4 +1,4 @@
-//! The sentence above a comparison: how far both sides are apart, and which groups differ most.
+//! The sentence above a comparison: the difference of the totals, and the groups that differ most.
 
 use highwater_analysis::{Diff, DiffGroup};
 use highwater_snapshots::line_text::shorten_line;

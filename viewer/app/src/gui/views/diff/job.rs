@@ -17,7 +17,7 @@ use crate::gui::widgets::Cancel;
 /// Maximum number of groups in the table; the others are combined in one row. The flame graph has all groups.
 const MAX_GROUPS: usize = 5_000;
 
-/// Finds the moment `at` of a device, or returns why it does not exist. `name` is the name of the side.
+/// Finds the moment that `at` describes on a device, or returns why it does not exist. `name` is `A` or `B`.
 pub(super) fn find(
     recording: &Recording,
     device: usize,
@@ -74,14 +74,14 @@ pub(super) struct Answer {
     pub(super) leak: Option<String>,
     /// The groups, phases, totals and settings as tables.
     pub(super) sheets: Vec<Sheet>,
-    /// For groups by a single key, their composition: the groups by [`Self::detail_keys`], and their table.
+    /// For groups by a single key: the groups by [`Self::detail_keys`], and their table.
     pub(super) details: Option<(Diff, Sheet)>,
-    /// The keys of the details.
+    /// The grouping keys of the details.
     pub(super) detail_keys: Vec<GroupKey>,
 }
 
 impl Answer {
-    /// Answers `question`; `None` if cancelled.
+    /// Computes the answer to `question`; `None` if cancelled.
     pub(super) fn to(question: &Question, cancel: &Cancel) -> Option<Arc<Self>> {
         let [(a, _), (b, _)] = &question.of;
         let recordings = [a.get()?, b.get()?];

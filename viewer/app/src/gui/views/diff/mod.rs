@@ -34,16 +34,16 @@ use below::Below;
 use job::{Answer, Question, find};
 use pair::{Pair, Shown, Side};
 
-/// Two recordings, each with the index of its device.
+/// The two compared recordings, each with the index of its device.
 type Of = [(Identity<Recording>, usize); 2];
 
 /// The compared moments, or the reason one does not exist.
 type Moments = Result<[Moment; 2], String>;
 
-/// The inputs on which an alignment depends.
+/// The settings from which an alignment is computed.
 type AlignmentKey = (Of, Option<[Moment; 2]>, Align, Axis);
 
-/// State of the view.
+/// The state of the comparison view.
 #[derive(Debug)]
 pub struct DiffView {
     /// The settings of the comparison.
@@ -131,7 +131,7 @@ impl DiffView {
         Metric::ALL.into_iter().filter(|metric| has(0, *metric) && has(1, *metric)).collect()
     }
 
-    /// The recordings and their devices.
+    /// The compared recordings and their devices.
     fn of(&self, recordings: [&Arc<Recording>; 2]) -> Of {
         [0, 1].map(|side| (Identity::of(recordings[side]), self.pair.sides[side].selection.device))
     }
@@ -247,7 +247,7 @@ impl DiffView {
         action
     }
 
-    /// Shows the comparison without controls, for a picture file. Returns whether everything is complete.
+    /// Shows the comparison without controls, for an exported picture. Returns whether all computations are finished.
     pub(crate) fn picture_ui(&mut self, ui: &mut Ui, recordings: [&Arc<Recording>; 2], paint: &Paint) -> bool {
         /// Share of the height used by the timelines.
         const UPPER: f32 = 0.74;
@@ -408,7 +408,7 @@ impl DiffView {
             }
             if answer.is_filtered {
                 let [a, b, delta] = compared(diff.bytes);
-                ui.label(format!("Of it in found blocks: A {a}, B {b}, {delta}"));
+                ui.label(format!("In blocks that match the search: A {a}, B {b}, {delta}"));
             } else {
                 ui.add(Label::new(RichText::new(headline::parts_text(diff)).size(14.0)).truncate());
             }

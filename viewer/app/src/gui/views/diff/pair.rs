@@ -17,7 +17,7 @@ use crate::report::compared;
 use crate::selection::{FLATTEST, MIN_ROOM, NARROWEST, within};
 use crate::{Pin, Recording, Selection, View};
 
-/// One of the two recordings.
+/// One side of a comparison: a recording, its selection and its timeline.
 #[derive(Debug)]
 pub(super) struct Side {
     of: Identity<Recording>,
@@ -66,7 +66,7 @@ pub(super) struct Pinned {
     pin: Pin,
 }
 
-/// Two timelines.
+/// The timelines of both sides, with a common axis.
 #[derive(Debug)]
 pub(super) struct Pair {
     pub(super) sides: [Side; 2],
@@ -115,7 +115,7 @@ impl Pair {
         View { x: a.0.start.min(b.0.start)..a.0.end.max(b.0.end), y: 0.0..a.1.max(b.1) }
     }
 
-    /// The limits of the view.
+    /// The largest view that panning and zooming may reach.
     fn bounds(&self, shown: &Shown<'_>) -> View {
         let whole = self.whole(shown);
         let capacity = |side: usize| {
@@ -177,7 +177,7 @@ impl Pair {
         self.hover.or(self.pinned.map(|pinned| (pinned.side, pinned.at)))
     }
 
-    /// Pins the moment `by` events later on side A, starting from the compared moment.
+    /// Pins the moment that is `by` events later than the compared moment on side A.
     pub(super) fn step_cursor(&mut self, shown: &Shown<'_>, by: isize) {
         let trace = &shown.recordings[0].trace;
         let origin = self.origins(shown)[0];

@@ -13,7 +13,7 @@ use crate::gui::widgets::next_of;
 use crate::{Axis, Command, Recording};
 
 impl DiffView {
-    /// Returns whether a comparison can execute `command` now; `None` if it does not handle the command.
+    /// Whether a comparison can execute `command` now; `None` if comparisons do not handle the command.
     pub fn can(&self, command: Command) -> Option<bool> {
         use Command as C;
         let has_steps = || self.choices.at.iter().any(|at| matches!(at, DiffAt::Step(_) | DiffAt::StepEnd(_)));

@@ -16,7 +16,7 @@ use crate::gui::views::view::ViewContext;
 use crate::gui::widgets::{Cell, ShownColumn, ShownTable, phase, theme};
 use crate::report::Column;
 
-/// For each stack that was displayed, its line of user code.
+/// The line of user code of each stack that has been displayed.
 pub(super) type Sites = RefCell<HashMap<StackId, String>>;
 
 /// Returns the rows of the listed events, with the columns that have a value anywhere in the recording. Events that are

@@ -32,7 +32,7 @@ impl Kinds {
     }
 }
 
-/// The criteria by which events are listed.
+/// The criteria that select the listed events.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wanted {
     /// The device whose events are listed.
@@ -53,7 +53,7 @@ pub(super) enum Listed {
 }
 
 impl Listed {
-    /// Number of events.
+    /// Number of listed events.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::All(count) => *count,

@@ -27,7 +27,7 @@ const EVENTS_AT_ONCE: usize = 1 << 16;
 /// Maximum number of call sites cached for visible rows.
 const MAX_SITES: usize = 20_000;
 
-/// Writes the listed events as CSV, with exact figures, line by line.
+/// Writes the listed events as CSV with exact figures, without keeping the whole text in memory.
 fn write_csv(trace: &Trace, listed: &Listed, out: &mut dyn Write) -> io::Result<()> {
     let stacks = RefCell::default();
     events_table(trace, &[], &stacks).write_csv(out)?;
@@ -37,7 +37,7 @@ fn write_csv(trace: &Trace, listed: &Listed, out: &mut dyn Write) -> io::Result<
     })
 }
 
-/// State of the view.
+/// The state of the Events view.
 #[derive(Debug)]
 pub struct EventsView {
     kinds: Kinds,
@@ -51,7 +51,7 @@ pub struct EventsView {
     is_focus_due: bool,
     /// The event at which the table is positioned.
     at: Option<EventId>,
-    /// The displayed moment, and whether it is pinned; if not, it is the peak.
+    /// The displayed moment, and whether the user pinned it; if not, it is the peak.
     in_view: Option<(usize, bool)>,
     of: Identity<Recording>,
     sites: Sites,
@@ -144,7 +144,7 @@ impl EventsView {
         }
     }
 
-    /// Scrolls to the event at which the table is positioned, and selects its row if it is listed.
+    /// Scrolls to the event at which the table is positioned, and selects its row if the event is listed.
     fn stand(&mut self) {
         self.table.chosen = None;
         let Some(listed) = self.list.answer() else { return };
@@ -196,7 +196,7 @@ impl EventsView {
         ui.add(Label::new(RichText::new(text).weak()).extend());
     }
 
-    /// Shows the search field. Returns an action if the user goes to an event.
+    /// Shows the search field. Returns an action if the user moves to an event.
     fn search_ui(&mut self, ui: &mut Ui) -> Option<Action> {
         let field = TextEdit::singleline(&mut self.text)
             .desired_width(220.0)

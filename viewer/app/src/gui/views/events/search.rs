@@ -1,4 +1,4 @@
-//! Finds the listed events whose text contains the searched text; one bit per row.
+//! Finds the listed events whose text contains the searched text.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::gui::widgets::Cancel;
 /// A search in the list of events: the text, and the list.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sought {
-    /// The recording.
+    /// The recording to search.
     pub recording: Identity<Recording>,
-    /// The rows of the list.
+    /// The list of events to search.
     pub listed: Identity<Listed>,
-    /// The text; case is ignored.
+    /// The text to find; case is ignored.
     pub text: String,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Sought {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     words: Vec<u64>,
-    /// Number of matches.
+    /// Number of matching rows.
     pub(super) count: u64,
 }
 

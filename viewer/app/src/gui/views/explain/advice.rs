@@ -1,4 +1,4 @@
-//! Advice on lowering the peak, each item with its bytes and the peak that would remain; and the peak after removing
+//! Advice on lowering the peak, each item with its saving and the remaining peak in bytes, and the peak after removing
 //! one part after another.
 
 use eframe::egui::{Align, Frame, Label, Layout, RichText, Ui};
@@ -25,7 +25,7 @@ const REMOVED: &str = "One removed after another; parameters, optimizer state, b
 /// Maximum number of cards side by side.
 const CARDS: usize = 3;
 
-/// Shows the advice as cards next to each other, the largest savings first, in rows of similar length.
+/// Shows the items of advice as cards in rows of similar length, the largest savings first.
 pub(super) fn cards_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_click: bool) -> Option<Action> {
     let explanation = &explained.explanation;
     if explanation.advice.is_empty() {
@@ -83,7 +83,7 @@ fn figure(advice: &Advice, peak: u64, size: impl Fn(u64) -> String) -> (RichText
     (RichText::new(format!("−{}", size(saving))).strong(), format!("{} {what}", size(peak - saving)))
 }
 
-/// Shows a card: its subject and the saving, then the advice, and after `rest` points the buttons.
+/// Shows a card: its subject and its saving, then the advice, and after `rest` points of space the buttons.
 fn card_ui(
     ui: &mut Ui,
     (number, rest): (usize, f32),

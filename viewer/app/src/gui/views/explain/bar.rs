@@ -20,7 +20,7 @@ const MIN_ENTRY: u64 = 4;
 const PERIOD: f32 = 5.0;
 
 /// Shows the bar, and a legend of the pieces that have no room for their labels; returns the action that the user
-/// requests. If `can_click`, pieces that consist of blocks can be selected. Shares refer to the requested bytes, as in
+/// requests. If `can_click`, a click selects the blocks of a piece. Shares refer to the requested bytes, as in
 /// advice; pieces outside of blocks have no share.
 pub(super) fn bar_ui(
     ui: &mut Ui,
@@ -95,12 +95,12 @@ fn label_of(name: &str, piece: PeakPiece, bytes: u64, peak: &Moment) -> String {
     format!("{name}: {} ({} B){}", format_bytes(bytes), format_count(bytes), part.unwrap_or_default())
 }
 
-/// The total that is explained and to which all shares refer, such as `8.00 GiB requested`.
+/// The total to which all shares refer, such as `8.00 GiB requested`.
 fn base(peak: &Moment) -> String {
     format!("{} {}", format_bytes(peak.bytes), total_name(peak.metric))
 }
 
-/// Returns the share of a piece in the requested total; `None` for pieces outside of live blocks.
+/// Returns the share of a piece in the requested total, in percent; `None` for pieces outside of live blocks.
 fn part_of(piece: PeakPiece, bytes: u64, peak: &Moment) -> Option<String> {
     matches!(piece, PeakPiece::Blocks(_)).then(|| format_share(bytes, peak.bytes))
 }
@@ -120,7 +120,7 @@ fn coloured(composition: &Composition, looks: Looks<'_>, shades: &Shades) -> Vec
 }
 
 /// Paints a piece. Pieces outside of live blocks have a pattern, as in Segments, so that they can be distinguished
-/// without colours: horizontal lines for free memory, diagonal stripes for memory awaiting free.
+/// without colours: horizontal lines for free memory, diagonal stripes for memory whose free is pending.
 fn paint(painter: &Painter, rect: Rect, (piece, colour): (PeakPiece, Color32), shades: &Shades) {
     let painter = painter.with_clip_rect(rect.intersect(painter.clip_rect()));
     // A gap to the next piece, if there is room.

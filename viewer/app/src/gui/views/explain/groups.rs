@@ -15,15 +15,15 @@ use crate::report::{Column, Value};
 
 /// Number of columns after the keys.
 const FIGURES: usize = 6;
-/// Number of columns after the keys if the recording has no events, and thus no peak.
+/// Number of columns after the keys for a recording without events, which has no peak.
 const OF_STATE: usize = 3;
 
-/// State of the table.
+/// The table of the peak's groups.
 #[derive(Debug, Default)]
 pub(super) struct Groups(SortedTable);
 
 impl Groups {
-    /// Replaces the rows.
+    /// Replaces the rows by those of another explanation.
     pub(super) fn renew(&mut self, explained: &Explained, has_same_keys: bool) {
         if !has_same_keys {
             self.0 = SortedTable::default();
@@ -132,7 +132,7 @@ fn sums(explained: &Explained) -> Rc<[(String, u64)]> {
     rest.into_iter().chain([("total".to_owned(), explained.bytes)]).collect()
 }
 
-/// The column of the key with index `at`; the first one names the sums.
+/// The column of the key with index `at`. The first key's column also has the labels of the sums.
 fn key_column<'a>(
     rows: &'a [Row],
     looks: Looks<'a>,

@@ -1,5 +1,4 @@
-//! The head of the explanation: the size and moment of the peak, the effect of the search conditions, and the grouping
-//! keys.
+//! The top of the explanation: the size and the moment of the peak, the effect of the search conditions, and the keys.
 
 use eframe::egui::{Label, RichText, Ui};
 use highwater_analysis::GroupKey;
@@ -70,7 +69,7 @@ pub(super) fn failed_ui(ui: &mut Ui, explained: &Explained, can_click: bool) -> 
     action
 }
 
-/// Shows the effect of the search conditions on the peak, if there are any.
+/// Shows how much of the peak is in blocks that match the search conditions, if there are any.
 pub(super) fn filtered_ui(ui: &mut Ui, explained: &Explained, can_click: bool) -> Option<Action> {
     let (peak, group) = (&explained.explanation.peak, explained.explanation.filtered.as_ref()?);
     let mut action = None;
@@ -85,7 +84,7 @@ pub(super) fn filtered_ui(ui: &mut Ui, explained: &Explained, can_click: bool) -
             }
         };
         let part = format_share(group.bytes_at_peak, peak.bytes);
-        ui.label(format!("{bytes} of it ({part}) are in blocks that meet the conditions.{effect}"));
+        ui.label(format!("Of the peak, {bytes} ({part}) are in blocks that meet the conditions.{effect}"));
         if can_click {
             let label = "Go to the peak without such blocks";
             if labelled_button_ui(ui, "Go there", label, "Pin the moment of that peak.") {

@@ -42,7 +42,7 @@ impl Default for Keys {
 }
 
 impl Keys {
-    /// Replaces keys for which no block has a value by the default keys.
+    /// Replaces the keys by the default keys if no block has a value for them.
     pub(super) fn possible(self, absent: &Absent) -> Self {
         let has = |key: &GroupKey| absent.reason(*key).is_none();
         let first = if has(&self.first) { self.first } else { Self::default().first };
@@ -61,7 +61,7 @@ enum Of {
     Run(Identity<Run>),
 }
 
-/// The key by which an explanation is requested.
+/// The inputs of an explanation.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Key {
     of: Of,
@@ -82,7 +82,8 @@ impl Key {
         Self { of, device: context.index().device, events, metric, filter: context.filter.clone(), keys }
     }
 
-    /// Returns whether both keys concern the same device of the same recording, which may have grown since `other`.
+    /// Whether both keys concern the same device of the same recording, which may have grown since `other` was
+    /// computed.
     pub(super) fn is_about(&self, other: &Self) -> bool {
         (&self.of, self.device) == (&other.of, other.device)
     }
@@ -92,7 +93,7 @@ impl Key {
         other.events > self.events + self.events / GROWTH
     }
 
-    /// Returns whether both keys are the same query, for a recording that may have grown since `other`.
+    /// Whether both keys request the same explanation, of a recording that may have grown since `other` was computed.
     pub(super) fn is(&self, other: &Self) -> bool {
         self.is_about(other) && (self.metric, self.keys) == (other.metric, other.keys) && self.filter == other.filter
     }
@@ -114,7 +115,7 @@ pub(super) struct Row {
     pub(super) in_full: Vec<String>,
     /// The `--where` condition for the group; `None` if there is none.
     pub(super) condition: Option<String>,
-    /// Bytes at the peak.
+    /// Bytes of the group at the peak.
     pub(super) bytes: u64,
     pub(super) blocks: u64,
     /// The peak without this group.

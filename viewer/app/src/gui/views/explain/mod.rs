@@ -40,7 +40,7 @@ fn is_in_force(condition: &str, filter: &Filter) -> bool {
     condition.parse::<Filter>().is_ok_and(|wanted| wanted == *filter)
 }
 
-/// Names and colours of the parts of the peak, as in the timeline.
+/// The names and colours of the parts of the peak, equal to those in the timeline.
 #[derive(Clone, Copy, Debug)]
 struct Looks<'a> {
     colouring: Option<&'a Colouring>,
@@ -72,13 +72,13 @@ impl<'a> Looks<'a> {
     }
 }
 
-/// State of the view.
+/// The state of the Explain view.
 #[derive(Debug)]
 pub struct ExplainView {
     keys: Keys,
     /// The explanation, computed in the background, or the reason the recording cannot be read.
     query: Query<Key, Result<Arc<Explained>, String>>,
-    /// The keys of the displayed groups.
+    /// The keys of the groups in the table.
     shown: Option<Keys>,
     groups: Groups,
     removals: TableState,
@@ -179,7 +179,7 @@ impl ExplainView {
         removal.into_iter().chain(group).collect()
     }
 
-    /// Shows the part above the columns.
+    /// Shows the size of the peak, its composition and the advice, which are above the columns.
     fn above_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, explained: &Explained) -> Vec<Action> {
         let mut actions = Vec::new();
         let can_click = can_click(context);
@@ -223,7 +223,7 @@ impl ExplainView {
     }
 }
 
-/// Returns whether moments can be clicked, which is not the case in a picture file or for a recording without events.
+/// Whether moments can be clicked. They cannot in an exported picture, or for a recording without events.
 fn can_click(context: &ViewContext<'_>) -> bool {
     !context.is_picture && !context.recording.trace.is_state()
 }

@@ -257,8 +257,8 @@ fn conditions_narrow_the_groups_and_show_the_peak_without_all_their_blocks() {
     harness.state_mut().narrow("category=optimizer_state,temporary scope=blocks.0");
     settle(&mut harness);
     harness.get_by_label(
-        "1.95 KiB of it (25%) are in blocks that meet the conditions. Without all such blocks the peak would be 5.87 KiB, \
-         1.95 KiB less: step 0, optimizer, event 18.",
+        "Of the peak, 1.95 KiB (25%) are in blocks that meet the conditions. Without all such blocks the peak would be \
+         5.87 KiB, 1.95 KiB less: step 0, optimizer, event 18.",
     );
     let total = csv(&harness).pop().unwrap();
     assert_eq!((total[0].as_str(), total[2].as_str()), ("total", "2000"));

@@ -17,7 +17,7 @@ use crate::report::cut;
 use crate::session::absent::Absent;
 
 highwater_snapshots::vocabulary!(
-    /// The form in which the memory in use is shown.
+    /// The forms in which the memory in use can be shown.
     #[derive(Default, serde::Serialize, serde::Deserialize)]
     MomentLook {
         /// A sortable table.
@@ -30,7 +30,7 @@ highwater_snapshots::vocabulary!(
     }
 );
 
-/// The grouping and display of memory.
+/// The form in which memory is shown, and its grouping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Choices {
     /// The form in which the groups are shown.
@@ -67,15 +67,15 @@ impl Choices {
         siblings: Siblings::Merged,
     };
 
-    /// Replaces keys for which no block has a value by the default keys.
+    /// Replaces the keys by the default keys if no block has a value for them.
     pub(super) fn possible(self, absent: &Absent) -> Self {
         let has = |key: &TreeKey| absent_reason(absent, *key).is_none();
         let first = if has(&self.first) { self.first } else { Self::default().first };
         Self { first, second: self.second.filter(has), ..self }
     }
 
-    /// Changes the form in which memory is shown. If a flame graph would have only one level because there is a single
-    /// key, stacks become the second key.
+    /// Changes the form in which memory is shown. A flame graph by a single key would have one level, so stacks become
+    /// the second key.
     pub(crate) fn show_as(&mut self, look: MomentLook) {
         let stack = Some(TreeKey::By(GroupKey::Stack));
         let is_flat = |key: TreeKey| !matches!(key, TreeKey::Block | TreeKey::By(GroupKey::Stack | GroupKey::Scope));
@@ -98,10 +98,10 @@ impl Choices {
     }
 }
 
-/// Width of the panel below which tabs and keys do not fit into one row, in points.
+/// Width of the panel below which the tabs and the keys are in separate rows, in points.
 const NARROW: f32 = 372.0;
 
-/// Shows the tabs of the forms, the grouping keys, and for stacks the choice of frames and of their order.
+/// Shows the tabs of the forms and the grouping keys, and for stacks the frames to show and their order.
 pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices, recording: &Recording) {
     ui.horizontal_wrapped(|ui| {
         for &look in MomentLook::ALL {
@@ -120,7 +120,7 @@ pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices, recording: &Recordi
     if choices.is_of_modules() && choices.look == MomentLook::Table {
         let mut is_each = choices.siblings == Siblings::Each;
         ui.checkbox(&mut is_each, "Each module")
-            .on_hover_text("List each of equal modules whose paths differ only in a number, such as layers.");
+            .on_hover_text("List identical modules, such as layers whose paths differ only in a number, individually.");
         choices.siblings = if is_each { Siblings::Each } else { Siblings::Merged };
     }
     if choices.is_of_stacks() {
@@ -142,7 +142,7 @@ pub(super) fn source_ui(ui: &mut Ui, shows_range: &mut bool) {
     });
 }
 
-/// Shows the questions about the range, each with its answer in bytes; the answers add up.
+/// Shows the classes of blocks between the marks as questions, each with its answer in bytes; the answers add up.
 pub(super) fn question_ui(ui: &mut Ui, question: &mut Question, balance: &Balance) {
     Grid::new("questions").num_columns(2).spacing([6.0, 1.0]).show(ui, |ui| {
         for pair in Question::ALL.chunks(2) {

@@ -12,7 +12,7 @@ use crate::gui::widgets::flame::{Bar, Part, flame_ui, width_of};
 use crate::gui::widgets::tile::{Emphasis, focus_frame, paint, walked, with_amount};
 use crate::gui::widgets::{Memo, flame, theme};
 
-/// The last layout, and its inputs.
+/// The last layout, and the inputs for which it was computed.
 #[derive(Debug, Default)]
 pub(super) struct Flame {
     /// The bars by row, then from left to right.

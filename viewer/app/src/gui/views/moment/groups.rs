@@ -11,7 +11,7 @@ use super::tile::{self, Act};
 use crate::gui::widgets::{Cell, MEANING_OF_NONE, ShownTable, TableState, fit, place_ui, table_ui, theme};
 use crate::report::Column;
 
-/// Returns the sort order of the table's state, and whether it is descending.
+/// Returns the order selected in the table, and whether it is descending.
 pub(super) fn order_of(state: &TableState) -> (Order, bool) {
     match state.sort {
         Some((0, is_falling)) => (Order::Name, is_falling),

@@ -47,7 +47,7 @@ impl PartialEq for Source {
     }
 }
 
-/// A step of the path to a node. The path identifies the node in the tree of another moment.
+/// A step on the path from the root to a node. The path identifies the node in the tree of another moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Named(u8, String),
@@ -57,7 +57,7 @@ pub(super) enum Step {
 /// The path from the root to a node.
 pub(super) type Place = Vec<Step>;
 
-/// The sort key of rows.
+/// The column by which rows are sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Order {
     Name,
@@ -83,7 +83,7 @@ pub(super) struct Request {
     pub(super) query: TreeQuery,
     /// The node to which the view is zoomed.
     pub(super) focus: Place,
-    /// The node whose blocks are listed.
+    /// The selected node, whose blocks are listed.
     pub(super) chosen: Option<Place>,
     /// The sort order of rows, and whether it is descending.
     pub(super) order: (Order, bool),
@@ -109,12 +109,12 @@ pub(super) struct Answer {
     pub(super) request: Request,
     pub(super) tree: Arc<Tree>,
     pub(super) focus: NodeId,
-    /// The nodes within the focus that have blocks of their own, in the requested order; of combined modules, only the
+    /// The nodes within the focus that have blocks of their own, in the requested order; of identical modules, only the
     /// first.
     pub(super) rows: Arc<Vec<NodeId>>,
-    /// All combined modules, by the node of the first one.
+    /// All identical modules that share a row, by the node of the first one.
     pub(super) members: Arc<HashMap<NodeId, Vec<NodeId>>>,
-    /// Labels for combined modules, and for rows whose labels would otherwise be equal.
+    /// Labels for rows of identical modules, and for rows whose labels would otherwise be equal.
     pub(super) labels: Arc<HashMap<NodeId, String>>,
     pub(super) chosen: Option<Chosen>,
     /// The blocks of the selected group, or of the focus, largest first, each with the number of similar blocks.
@@ -145,7 +145,7 @@ impl Answer {
         entry.map(|entry| entry.colour).or(category.copied().map(theme::category))
     }
 
-    /// Returns the bytes and the number of blocks of the row of `id`, without those of descendants.
+    /// Returns the bytes and the number of blocks in the row of `id`, without those of its descendants.
     pub(super) fn own(&self, id: NodeId) -> (u64, u64) {
         let node = self.tree.node(id);
         let count = self.nodes(&id).len() as u64;
@@ -153,7 +153,7 @@ impl Answer {
     }
 }
 
-/// Computes answers, and reuses the parts of the last answer that did not change.
+/// Computes answers, and reuses the parts of the last answer whose inputs did not change.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Answerer {
     last: Option<Arc<Answer>>,
@@ -247,7 +247,7 @@ fn tree_of(source: &Source, query: TreeQuery) -> Tree {
     Tree::of(trace, source.metric, blocks, &beside, query)
 }
 
-/// Maximum number of sums for colours; if a tree needs more, colours are derived from names.
+/// Maximum number of sums computed for colours; in larger trees, colours are derived from names.
 const MAX_SUMS: usize = 1 << 22;
 
 /// Returns, for each node, the colour of the legend entry with most of its bytes; the first one in a tie.

@@ -33,21 +33,20 @@ use job::{Answer, Answerer, OfTimeline, Place, Request, Source, When};
 use tile::Act;
 use treemap::Treemap;
 
-/// Minimum share of the height for the largest blocks below many groups, and the minimum height at which they are
-/// shown, in points.
+/// Share of the height for the largest blocks below many groups, and the minimum height for showing them in points.
 const LARGEST_PART: f32 = 0.3;
 const LARGEST_MIN: f32 = 130.0;
 
-/// The Moment panel of a recording: its settings and the last computed answer.
+/// The Moment panel of a recording: its settings, and the last answer.
 #[derive(Debug)]
 pub struct MomentPanel {
-    /// The grouping and display of memory.
+    /// The form in which memory is shown, and its grouping.
     pub choices: Choices,
     /// The class of blocks shown for the range between the marks.
     pub question: Question,
     /// Whether the range between the marks is shown, if both are set.
     shows_range: bool,
-    /// The marks in the previous frame.
+    /// The marks that were set in the previous frame.
     marks: Option<Range<usize>>,
     focus: Place,
     chosen: Option<Place>,
@@ -83,7 +82,7 @@ impl RecordingView for MomentPanel {
 }
 
 impl MomentPanel {
-    /// A panel with these settings.
+    /// Creates a panel with these settings.
     pub(crate) fn new(choices: Choices) -> Self {
         let mut answerer = Answerer::default();
         Self {
@@ -195,7 +194,7 @@ impl MomentPanel {
         self.query.ask(ctx, &request);
     }
 
-    /// Starts a query for the current answer, and handles finished queries.
+    /// Requests the current answer, and takes answers that are ready.
     fn receive(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
         self.query.receive();
         // The last answer of another device must not be shown. That of the previous recording of the same
@@ -204,7 +203,7 @@ impl MomentPanel {
         self.ask(ctx, context);
     }
 
-    /// Shows the panel without controls, for picture files.
+    /// Shows the panel without controls, for exported pictures.
     fn picture_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
         self.receive(ui.ctx(), context);
         if let Some(answer) = self.query.answer().map(Arc::clone) {

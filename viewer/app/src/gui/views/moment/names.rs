@@ -23,7 +23,7 @@ pub(super) fn short(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     }
 }
 
-/// Returns the name of the node without its ancestors. Blocks from before the recording often have no values.
+/// Returns the name of the node without its ancestors. Blocks from before the recording often have no value.
 fn own(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     let (name, node) = (tree.name(&recording.trace.tables, id), tree.node(id));
     match tree.query().keys.get(usize::from(node.level)) {
@@ -37,7 +37,7 @@ fn own(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     }
 }
 
-/// Returns the name of a node with its ancestors, for a row: the levels in order, but of a stack only the innermost
+/// Returns the name of a node with its ancestors, for a row: all levels in order, but of a stack only the innermost
 /// frame.
 pub(super) fn label(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     label_with(recording, tree, id, |lines| plain(recording, tree, lines[0]))
@@ -101,7 +101,7 @@ pub(super) fn labels_apart(recording: &Recording, tree: &Tree, rows: &[NodeId]) 
     labels
 }
 
-/// Returns the groups of at least two rows of modules whose paths differ only in a number, each with a label.
+/// Returns groups of modules whose paths differ only in a number, each with a label. Each group has at least two rows.
 pub(super) fn siblings(recording: &Recording, tree: &Tree, rows: &[NodeId]) -> Vec<(String, Vec<NodeId>)> {
     let is_module = |key: &TreeKey| matches!(key, TreeKey::By(GroupKey::Scope | GroupKey::ScopeTo(_)));
     let keys = &tree.query().keys;
@@ -175,7 +175,8 @@ fn levels(tree: &Tree, id: NodeId) -> Vec<Vec<NodeId>> {
     levels
 }
 
-/// Returns the origin of a block: its line of user code, else its module; empty if both are unknown.
+/// Returns the origin of a block: its line of user code, or its module if the line is unknown; empty if both are
+/// unknown.
 pub(super) fn maker(trace: &Trace, id: BlockId) -> String {
     let block = trace.blocks.get(id);
     match leading_frame(&trace.tables, block.stack) {

@@ -20,7 +20,7 @@ pub(super) enum What {
     /// Merged children of a node that are too small to show.
     Rest {
         of: NodeId,
-        /// Number of children.
+        /// Number of children that are merged.
         count: u32,
     },
 }
@@ -86,8 +86,8 @@ pub(super) fn name(answer: &Answer, item: &Item) -> String {
     }
 }
 
-/// Returns the colour of a tile: that of the frame's role, or that of most of its bytes in the timeline; otherwise that
-/// of the category, or one derived from the name.
+/// Returns the colour of a tile: that of the frame's role, or of most of its bytes in the timeline; otherwise that of
+/// the category, or one derived from the name.
 pub(super) fn colour(answer: &Answer, what: What) -> Color32 {
     let tree = &answer.tree;
     let trace = &answer.request.source.recording.trace;
@@ -114,7 +114,7 @@ pub(super) fn colour(answer: &Answer, what: What) -> Color32 {
     }
 }
 
-/// Returns the timeline's colour for most of the bytes of a node, if there is one.
+/// Returns the colour of most of a node's bytes in the timeline, if there is one.
 fn of_timeline(answer: &Answer, id: NodeId) -> Option<Color32> {
     let is_of_blocks = !matches!(answer.tree.node(id).part, Part::All | Part::Beside(_) | Part::FreeIn(_));
     answer.colours.get(id.0 as usize).copied().filter(|_| is_of_blocks)
@@ -157,7 +157,7 @@ fn hover_ui(ui: &mut Ui, answer: &Answer, item: &Item) {
     ui.strong(format!("{exact} in {}", count_of(item.blocks, "block")));
     let focus = tree.node(answer.focus);
     ui.label(format!(
-        "{} of what is shown, {} of all",
+        "{} of the shown bytes, {} of all bytes",
         format_share(item.bytes, focus.bytes),
         format_share(item.bytes, tree.total())
     ));

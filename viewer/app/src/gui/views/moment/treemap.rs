@@ -25,7 +25,7 @@ pub(super) struct Tile {
     part_of: Option<NodeId>,
 }
 
-/// The last layout, and its input.
+/// The last layout, and the inputs for which it was computed.
 #[derive(Debug, Default)]
 pub(super) struct Treemap {
     tiles: Memo<(Identity<Tree>, NodeId, Rect), Vec<Tile>>,

@@ -1,4 +1,4 @@
-//! The budget: its fields, and the default for a recording.
+//! The fields for the budget, and its default for a recording.
 
 use eframe::egui::{TextEdit, Ui};
 use highwater_analysis::final_oom::final_oom;
@@ -38,7 +38,7 @@ pub(super) fn default_budget(context: &ViewContext<'_>) -> (u64, &'static str) {
     }
     let sizes = DEVICE_SIZES.iter().filter_map(|(size, _)| parse_bytes(size).ok());
     match sizes.filter(|size| (peak / 2..peak).contains(size)).max() {
-        Some(size) => (size, "the largest common device below the peak of reserved memory"),
+        Some(size) => (size, "the largest common device size below the peak of reserved memory"),
         None => (rounded_down(nearly_all(peak)).max(1), "nine tenths of the peak of reserved memory"),
     }
 }

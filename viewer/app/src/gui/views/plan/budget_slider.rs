@@ -11,7 +11,7 @@ use crate::gui::widgets::{Shades, pressed_keys, theme};
 
 /// Height of the handle, in points.
 const HEIGHT: f32 = 18.0;
-/// Maximum distance from the line at which it can be dragged, in points.
+/// Maximum distance from the budget's line at which the pointer can drag it, in points.
 const NEAR: f32 = 4.0;
 
 /// State of the slider.

@@ -18,7 +18,7 @@ use crate::gui::views::predicted::PredictedRun;
 use crate::gui::views::view::OfDevice;
 use crate::gui::widgets::Cancel;
 
-/// The key of the background query.
+/// The inputs of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Key {
     pub(super) of: OfDevice,
@@ -49,12 +49,12 @@ pub(super) struct Found {
     pub(super) warnings: Vec<String>,
     /// The method by which the plans were verified: running the step, or replays.
     pub(super) proof: Proof,
-    /// Whether the command line could run the step again, although this app cannot.
+    /// Whether the command line can run the step again although this app cannot.
     pub(super) can_rerun: bool,
 }
 
 impl Found {
-    /// The initially selected changes: those of the best plan, or those with the lowest memory use if no plan fits.
+    /// The initially selected changes: those of the best plan, or of the plan with the lowest peak if none fits.
     pub(super) fn setup(&self) -> Setup {
         let nothing = Setup { recomputed: Some(Vec::new()), ..Setup::default() };
         match self.search.best() {
@@ -69,9 +69,9 @@ impl Found {
 #[derive(Debug)]
 pub(super) struct Chosen {
     pub(super) setup: Setup,
-    /// The changes one after another.
+    /// The changes of the plan in order, each with the resulting memory use.
     pub(super) lines: Vec<PlanLine>,
-    /// The run on a device with the budget's size if it fits, else on a larger one.
+    /// The run on a device with the budget's size if it fits, otherwise on a larger one.
     pub(super) trial: Trial,
     pub(super) run: Arc<PredictedRun>,
     /// The lines of code that apply the changes.
@@ -90,7 +90,7 @@ pub(super) struct Planner {
 }
 
 impl Clone for Planner {
-    /// A planner with an empty cache.
+    /// Creates a planner with the same functions, and with an empty cache.
     fn clone(&self) -> Self {
         Self::new(self.rerun, &self.replays)
     }
@@ -103,7 +103,7 @@ impl Planner {
         Self { rerun, replays: Arc::clone(replays), ..Self::default() }
     }
 
-    /// Answers the query; `None` if cancelled.
+    /// Searches plans for `key`; `None` if cancelled.
     pub(super) fn answer(&mut self, key: &Key, cancel: &Cancel) -> Option<Outcome> {
         let recording = key.of.recording.get()?;
         self.replays.store(0, Ordering::Relaxed);
@@ -153,7 +153,7 @@ fn found_in(trace: &Trace, step: &Watched<'_>, budget: Budget) -> Result<Found, 
     Ok(Found { search, at_minimum, shares, warnings, proof, can_rerun })
 }
 
-/// A recorded step that stops when its query is cancelled, and counts its replays.
+/// A recorded step whose replays are counted, and that stops when its query is cancelled.
 struct Watched<'a> {
     step: &'a dyn TrainingStep,
     replays: &'a AtomicUsize,

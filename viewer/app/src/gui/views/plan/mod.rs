@@ -1,5 +1,5 @@
-//! Plans the cheapest changes with which a step fits a budget: a handle for the budget on the chart's axis, the changes
-//! as switches, and the predicted curve over the measured one.
+//! Plans the cheapest changes with which a step fits a budget. The budget can be dragged on the chart's axis, the
+//! changes are switches, and the predicted curve is drawn over the measured one.
 
 mod job;
 mod budget;
@@ -29,7 +29,7 @@ use switches::Switches;
 const CHANGES_SHARE: f32 = 0.5;
 /// Minimum and maximum width of the list of changes, in points.
 const CHANGES_WIDTHS: [f32; 2] = [400.0, 640.0];
-/// Number of events above which freeing a result takes long.
+/// Number of events above which a result is freed on another thread.
 const LARGE: usize = 100_000;
 /// Opacity of a result for a previous budget.
 const FORMER_OPACITY: f32 = 0.45;
@@ -42,7 +42,7 @@ const LOOK: CurveLook = CurveLook {
     top: None,
 };
 
-/// State of the view.
+/// The state of the Plan view.
 #[derive(Debug)]
 pub struct PlanView {
     form: BudgetForm,
@@ -50,7 +50,7 @@ pub struct PlanView {
     budget: Budget,
     /// The source of the budget; `None` if the user entered it.
     from: Option<&'static str>,
-    /// Whether the user entered the part of the budget for other processes.
+    /// Whether the user entered the part of the budget that other processes use.
     is_reserve_chosen: bool,
     /// The changes of the displayed plan.
     switches: Switches,
@@ -130,7 +130,7 @@ impl RecordingView for PlanView {
 }
 
 impl PlanView {
-    /// A view for a budget of `bytes`.
+    /// Creates a view for a budget of `bytes`.
     pub fn for_budget(bytes: u64) -> Self {
         Self::of(Budget { bytes, reserve: 0 }, None)
     }
@@ -140,7 +140,7 @@ impl PlanView {
         Self { rerun, query: query(rerun, &self.replays), ..self }
     }
 
-    /// Creates a view with the same budget and changes, for a picture file.
+    /// Creates a view with the same budget and changes, for an exported picture.
     pub fn same(&self) -> Self {
         let view = match self.from {
             Some(_) => Self { chosen: self.chosen.clone(), switches: self.switches.clone(), ..Self::default() },

@@ -50,7 +50,7 @@ pub(super) fn code_ui(ui: &mut Ui, code: &Code) {
     }
 }
 
-/// Shows `lines` under a title, with a button to copy them; the tooltip of the button calls them `what`.
+/// Shows `lines` under a title, with a button that copies them; `what` names them in the button's tooltip.
 fn lines_ui(ui: &mut Ui, (title, what): (&str, &str), lines: &[String]) {
     let text = lines.join("\n");
     let title = ui.horizontal(|ui| {

@@ -27,7 +27,7 @@ pub(super) struct Switches {
     changes: Vec<(Change, bool)>,
     modules: Vec<(String, bool)>,
     settings: Option<(String, bool)>,
-    /// The name of the recomputation of the selected modules, or of all modules if none is selected.
+    /// The name of the change that recomputes the selected modules, or all modules if none is selected.
     recomputed: String,
     /// Whether individual modules are listed.
     is_open: bool,
@@ -46,7 +46,7 @@ impl Switches {
         }
     }
 
-    /// Returns switches for the changes of `setup`, all on; individual modules are listed if they are listed now.
+    /// Returns switches for the changes of `setup`, all of them on. Lists individual modules if they are listed now.
     pub(super) fn renewed(&self, setup: &Setup) -> Self {
         Self { is_open: self.is_open, ..Self::of(setup) }
     }

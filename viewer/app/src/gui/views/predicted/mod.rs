@@ -34,12 +34,12 @@ const NEAR: f32 = 80.0;
 /// Length of a dash, in points.
 const DASH: f32 = 6.0;
 
-/// The appearance of a plot.
+/// The appearance of a plot of a prediction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CurveLook {
     /// The totals that are drawn.
     pub drawn: [Metric; 2],
-    /// The name of the prediction, for the legend.
+    /// The name of the prediction in the legend.
     pub predicted: &'static str,
     /// A horizontal line, with its name and its value in bytes.
     pub limit: Option<(&'static str, u64)>,
@@ -49,7 +49,7 @@ pub(crate) struct CurveLook {
     pub top: Option<f64>,
 }
 
-/// State of a plot.
+/// The state of a plot of a prediction.
 #[derive(Debug)]
 pub(crate) struct CurveView {
     query: Query<Key, Curve>,
@@ -148,8 +148,8 @@ impl CurveView {
     }
 }
 
-/// Returns the ends of a line and the points at which its height changes, so that dashes are drawn on long segments
-/// rather than on segments of one pixel.
+/// Returns the corners of a line: its ends and the points at which its height changes. Dashes are drawn along the
+/// segments between them, which are longer than a pixel.
 fn corners(points: &[[f64; 2]]) -> Vec<[f64; 2]> {
     let is_corner = |at: &usize| {
         let height = |other: usize| points.get(other).map(|point| point[1]);
@@ -159,7 +159,7 @@ fn corners(points: &[[f64; 2]]) -> Vec<[f64; 2]> {
     (0..points.len()).filter(is_corner).map(|at| points[at]).collect()
 }
 
-/// Returns the upper end of the byte axis: the highest line, or the limit if it is not far above.
+/// Returns the upper end of the byte axis: the highest line, or the limit if it is at most slightly higher.
 fn top(context: &ViewContext<'_>, run: &PredictedRun, look: &CurveLook) -> f64 {
     let peaks = look.drawn.map(|metric| {
         let measured = context.index().peak(&context.recording.trace, metric).bytes;
@@ -229,7 +229,7 @@ fn marks_ui(
     paint_axis_name(painter, frame, selection.axis(), shades);
 }
 
-/// Returns whether no line crosses `place`: each line is on one side of it from the column before to the column after.
+/// Returns whether no line crosses `place`, considering the columns from just before to just after it.
 fn is_free(frame: &PlotFrame, columns: &[Column], look: &CurveLook, place: egui::Rect) -> bool {
     let first = columns.partition_point(|column| frame.screen_x(column.x) < place.left());
     let end = columns.partition_point(|column| frame.screen_x(column.x) <= place.right());
@@ -272,7 +272,7 @@ fn peaks_ui(
     }
 }
 
-/// Handles panning and zooming of the axis together with the timeline, and pins the moment that is clicked.
+/// Pans and zooms the axis together with the timeline, and pins the moment that the user clicks.
 fn follow_ui(
     ui: &Ui,
     response: &Response,

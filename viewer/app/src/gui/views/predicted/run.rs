@@ -22,8 +22,8 @@ pub(crate) struct PredictedRun {
 }
 
 impl PredictedRun {
-    /// Indexes `trace`; `source` contains the recorded events to which its events correspond, and `failure` is the
-    /// recorded event at which it ends if a request fails.
+    /// Indexes the predicted `trace`. `source` has the recorded event of each predicted one, and `failure` is the
+    /// recorded event of the request that fails, if any.
     pub(crate) fn of(trace: Arc<Trace>, source: Vec<EventId>, device: DeviceId, failure: Option<EventId>) -> Self {
         let series = Series::build(&trace, device);
         let peaks = Metric::ALL.map(|metric| {
@@ -54,7 +54,7 @@ impl PredictedRun {
         self.renumbered(known.unwrap_or(&self.peaks[0]))
     }
 
-    /// Replaces the event of a moment in the prediction by the recorded event.
+    /// Replaces the predicted event in a moment by the corresponding recorded event.
     pub(crate) fn renumbered(&self, moment: &Moment) -> Moment {
         let recorded = |event: EventId| self.source.get(event.index()?).copied();
         Moment { event: moment.event.and_then(recorded), events_before: self.first, ..*moment }
@@ -65,7 +65,7 @@ impl PredictedRun {
         self.source.partition_point(|event| (event.0 as usize) < moment)
     }
 
-    /// The last recorded moment before a request fails.
+    /// The last recorded moment before a request fails in the prediction.
     pub(crate) fn end(&self) -> Option<usize> {
         self.failure.map(|event| event.0 as usize + 1)
     }

@@ -32,7 +32,7 @@ pub(super) struct Cell {
     pub(super) short: String,
     pub(super) peak: u64,
     pub(super) baseline: u64,
-    /// A phrase for the time before the curve: before the recording, or before the displayed part of it.
+    /// A phrase for a start before the curve: before the recording, or before the displayed part of it.
     pub(super) before: &'static str,
     pub(super) capacity: u64,
     /// Number of failed requests.
@@ -78,7 +78,7 @@ impl Cell {
             words += &format!(", {share:.0}% of {}", format_bytes(self.capacity));
         }
         if self.baseline > 0 {
-            words += &format!("; {} of it were live {}", format_bytes(self.baseline), self.before);
+            words += &format!("; {} of these were live {}", format_bytes(self.baseline), self.before);
         }
         words += ".";
         if self.failed > 0 {

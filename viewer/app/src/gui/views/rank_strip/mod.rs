@@ -17,7 +17,7 @@ use crate::gui::widgets::{Shades, fit, pressed_keys, theme};
 
 pub(crate) use self::cells::{CellPlace, ShownCell};
 
-/// The strip, which caches the cells of each recording and total.
+/// The strip, with the cells already computed for each recording and total.
 #[derive(Debug, Default)]
 pub(crate) struct Ranks {
     cells: Vec<Cell>,
@@ -287,7 +287,7 @@ mod tests {
         ranks.refresh(ShownCell::Files(&files.iter().collect::<Vec<_>>()), Metric::Requested);
         let words: Vec<String> = ranks.cells.iter().map(|cell| cell.words(Metric::Requested)).collect();
         assert!(words[5].ends_with("This is 812 MiB above the median of 8 ranks."), "{}", words[5]);
-        assert!(words[4].ends_with("1000 B of it were live before the recording."), "{}", words[4]);
+        assert!(words[4].ends_with("1000 B of these were live before the recording."), "{}", words[4]);
     }
 
     #[test]

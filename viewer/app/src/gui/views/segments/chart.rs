@@ -20,7 +20,7 @@ use crate::gui::views::block::block_menu_ui;
 use crate::gui::views::view::{Action, ViewContext};
 use crate::gui::widgets::{pressed_keys, theme};
 
-/// The key of the picture.
+/// The inputs from which the picture of the map was drawn.
 #[derive(Clone)]
 struct Drawn {
     state: Arc<State>,
@@ -50,7 +50,7 @@ impl Drawn {
 /// State of the chart.
 #[derive(Default)]
 pub(super) struct Chart {
-    /// Whether every segment has its own row at full width; otherwise all segments have a common scale.
+    /// Whether every segment has a row of full width; otherwise all segments have the same scale.
     pub(super) is_normalised: bool,
     /// The zoom level; each level doubles the scale.
     pub(super) zoom: u32,
@@ -82,7 +82,7 @@ pub(super) struct Marked {
 /// An action that the user requests on the chart.
 #[derive(Debug, Default)]
 pub(super) struct Chosen {
-    /// The index, in the map, of the segment that was clicked or reached by keyboard.
+    /// The segment that was clicked or reached by keyboard, by its index in the map.
     pub(super) segment: Option<usize>,
     pub(super) action: Option<Action>,
 }
@@ -309,8 +309,8 @@ impl Chart {
     }
 }
 
-/// Returns the pixels of a strip from left to right: the content at each centre, whether its piece is wide enough to be
-/// distinguished from its neighbours, and whether it is the last pixel of its piece.
+/// Returns the pixels of a strip from left to right: the content at the centre of each, whether its piece is wide
+/// enough to be distinguished from its neighbours, and whether it is the last pixel of its piece.
 fn columns<'a>(
     map: &'a AddressMap,
     strip: &'a Strip,

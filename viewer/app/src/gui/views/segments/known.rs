@@ -42,7 +42,7 @@ impl Known {
 pub(super) struct Question {
     pub(super) known: Identity<Known>,
     pub(super) moment: usize,
-    /// A failed request to analyse, in addition to one at the moment itself.
+    /// Another failed request to analyse, in addition to one at the moment itself.
     pub(super) oom: Option<EventId>,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Question {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) map: AddressMap,
-    /// Free memory by pool and stream.
+    /// The free memory of each pool and stream.
     pub(super) rooms: Vec<PoolFit>,
     /// The segments in display order: by pool and stream, then by address.
     pub(super) order: Vec<usize>,

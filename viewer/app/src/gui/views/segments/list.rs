@@ -11,7 +11,7 @@ use super::known::State;
 use crate::gui::widgets::{Cell, ShownTable, SortedTable, Touched};
 use crate::report::Column;
 
-/// The table's state, and the segments that it shows.
+/// The table's state, and the segments in its rows.
 #[derive(Debug, Default)]
 pub(super) struct List {
     table: SortedTable,

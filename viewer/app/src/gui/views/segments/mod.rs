@@ -32,7 +32,7 @@ const MIN_TABLE: f32 = 4.0 * theme::ROW_HEIGHT;
 /// Maximum share of the view's height for the analysis of a failed request.
 const OOM_SHARE: f32 = 0.6;
 
-/// State of the view.
+/// The state of the Segments view.
 #[derive(Debug)]
 pub struct SegmentsView {
     known: Option<Arc<Known>>,
@@ -47,7 +47,7 @@ pub struct SegmentsView {
     chosen: Option<u64>,
     /// Whether the drawing over time shows only the selected segment.
     is_alone: bool,
-    /// The failed request whose analysis is shown, while its moment is shown.
+    /// The failed request whose analysis is shown. It applies only while its moment is shown.
     oom: Option<EventId>,
     /// Whether the map marks the range to free.
     shows_eviction_window: bool,
@@ -113,7 +113,7 @@ impl SegmentsView {
         failed.is_some_and(|failed| self.is_looked_at(context, failed.event))
     }
 
-    /// Shows the whole view, of which `visible` points are visible without scrolling; the map starts within these.
+    /// Shows the whole view. Its first `visible` points are visible without scrolling; the map starts within them.
     fn whole_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, visible: f32) -> Vec<Action> {
         let mut actions = Vec::new();
         let known = self.known(context);
@@ -380,7 +380,7 @@ fn headline(state: &State) -> String {
     )
 }
 
-/// The text shown instead of a map.
+/// Returns the text to show instead of the map if no segment is reserved.
 fn nothing_reserved(state: &State) -> String {
     let map = &state.map;
     match map.strays.len() {

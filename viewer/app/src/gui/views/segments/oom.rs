@@ -1,4 +1,4 @@
-//! A failed request: device memory, largest users, the cause, and changes that would have prevented it.
+//! The analysis of a failed request: device memory, largest users, the cause, and changes that would have prevented it.
 
 use eframe::egui::text::{LayoutJob, TextFormat};
 use eframe::egui::{
@@ -31,8 +31,8 @@ pub(super) struct Asked {
     pub(super) action: Option<Action>,
 }
 
-/// Shows a line with which the user can move through the failed requests; the one with index `current` is shown.
-/// Returns the index of the request to show instead.
+/// Shows controls for moving through the failed requests, of which the one with index `current` is shown. Returns the
+/// index of the request to show instead.
 pub(super) fn choice_ui(ui: &mut Ui, state: &State, current: Option<usize>) -> Option<usize> {
     let mut asked = None;
     let count = state.ooms.len();

@@ -1,4 +1,4 @@
-//! Blocks that are allocated in the recording and never freed, by source line or module, and the leaks among them.
+//! The blocks that are allocated in the recording and never freed, by source line or module, with their leaks.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -22,8 +22,8 @@ use crate::session::absent::Absent;
 /// Maximum number of steps listed for a row.
 const LISTED_STEPS: usize = 12;
 
-/// Returns the sheet of blocks that are never freed, of the device of `live` and among `matches`: sentences about leaks
-/// as in `highwater growth`, and one row per source line.
+/// Returns a table of the blocks that are never freed, of the device of `live` and among `matches`. It has sentences
+/// about leaks, as in `highwater growth`, and one row per source line.
 pub(super) fn kept(
     trace: &Trace,
     absent: &Absent,
@@ -70,7 +70,7 @@ pub(super) fn reserved(source: &Source<'_>, device: DeviceId, between: Between) 
     reserved_growth(&live, &reserved).map(|grows| format!("Reserved memory {grows}."))
 }
 
-/// The grouping key: the source line if stacks are recorded, else the module, else the category.
+/// The grouping key: the source line if stacks are recorded, otherwise the module or the category.
 fn key(absent: &Absent) -> GroupKey {
     let is_there = |key: &GroupKey| absent.reason(*key).is_none();
     [GroupKey::Frame, GroupKey::Scope].into_iter().find(is_there).unwrap_or(GroupKey::Category)
@@ -150,7 +150,7 @@ struct Row {
     blocks: u64,
     /// Bytes by the step in which they were allocated; `None` outside of steps.
     by_step: BTreeMap<Option<u32>, u64>,
-    /// The unit of growth: `step` or another word for it.
+    /// The unit of growth, such as `step`.
     unit: &'static str,
 }
 

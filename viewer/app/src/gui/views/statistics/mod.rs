@@ -136,7 +136,7 @@ impl StatisticsView {
         actions
     }
 
-    /// Shows the sheet of this name.
+    /// Shows the table with this name.
     pub(crate) fn show(&mut self, name: &str) {
         self.shown = SHEETS.iter().position(|(sheet, _)| *sheet == name).unwrap_or(self.shown);
     }

@@ -19,7 +19,7 @@ pub(super) struct Tick {
 /// Maximum number of ticks of an axis, as a safeguard against too small a distance.
 const MOST: usize = 1000;
 
-/// The units of bytes, largest first.
+/// The units of the byte axis, largest first.
 const UNITS: [(&str, f64); 4] =
     [("TiB", (1_u64 << 40) as f64), ("GiB", (1_u64 << 30) as f64), ("MiB", (1_u64 << 20) as f64), ("KiB", 1024.0)];
 
@@ -47,7 +47,7 @@ fn byte_ticks(range: &Range<f64>, step: f64) -> Vec<Tick> {
     })
 }
 
-/// The offset between an event's index and the position of its tick: moment 0 is the state before event 0, so the state
+/// The offset between an event's index and the position of its tick. Moment 0 is the state before event 0, so the state
 /// after event `n` is moment `n + 1`, and its middle is half a unit further.
 const MIDDLE_OF_STATE_AFTER: f64 = 1.5;
 

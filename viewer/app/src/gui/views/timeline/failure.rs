@@ -56,7 +56,7 @@ fn failures(recording: &Recording, selection: &Selection) -> impl DoubleEndedIte
     recording.regions.ooms.iter().filter(move |(device, _)| *device == ours).map(|(_, moment)| *moment)
 }
 
-/// The moment of the failed request that has a label: the pinned one, else the last.
+/// The moment of the failed request that has a label: the pinned one, otherwise the last.
 pub(crate) fn labelled_failure(recording: &Recording, selection: &Selection) -> Option<usize> {
     let mut failures = failures(recording, selection);
     let pinned = failures.clone().find(|moment| selection.pin.is_some_and(|pin| pin.moment == *moment));

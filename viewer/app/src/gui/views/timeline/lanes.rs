@@ -273,7 +273,7 @@ impl Lane<'_> {
         self.painter.layout_no_wrap(text, font, self.shades.strong)
     }
 
-    /// Text truncated to `room` points.
+    /// Returns the text, truncated to `room` points.
     fn text_within(&self, text: &str, room: f32) -> Arc<Galley> {
         let format = TextFormat::simple(FontId::proportional(LETTERS), self.shades.strong);
         fit::line(&self.painter, text, format, room)

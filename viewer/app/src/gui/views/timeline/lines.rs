@@ -11,9 +11,9 @@ use crate::{Recording, Selection, View, drawn_metric};
 const APART: f64 = 1.5;
 /// A line is steep where it rises or falls by more than this from one column to the next, in points.
 const STEEP: f64 = 4.0;
-/// Minimum number of columns between steep places; shorter parts on a slope would look like noise.
+/// Minimum number of columns between steep parts of a line; shorter pieces on a slope would look like noise.
 const SHORTEST: usize = 6;
-/// A line is drawn only if its parts between steep places have at least this many columns on average.
+/// A line is drawn only if its pieces between steep parts have at least this many columns on average.
 const PIECE: usize = 40;
 
 impl Timeline {
@@ -44,7 +44,7 @@ impl Timeline {
     }
 
     /// Returns the points of a total's line. There are none if it was not recorded or is not requested, if it coincides
-    /// with the upper edge of the bands, or if it has many steep places.
+    /// with the upper edge of the bands, or if it has many steep parts.
     fn line_points(
         &self,
         recording: &Recording,
@@ -110,8 +110,8 @@ fn points_of(shown: &Shown, metric: Metric) -> Vec<[f64; 2]> {
     point.collect()
 }
 
-/// Returns the parts of a line between steps larger than `steepest`, without short parts. A line that follows a spike
-/// up and down would hide it.
+/// Returns the parts of a line between steps larger than `steepest`, without short parts. A line drawn along both sides
+/// of a spike would hide the spike.
 fn level_parts(points: &[[f64; 2]], steepest: f64) -> impl Iterator<Item = &[[f64; 2]]> {
     points.chunk_by(move |a, b| (a[1] - b[1]).abs() <= steepest).filter(|part| part.len() >= SHORTEST)
 }

@@ -65,21 +65,22 @@ pub(crate) fn paint_peak(
     flag
 }
 
-/// Width in points at which the text of a flag wraps if there is no place for whole lines.
+/// Width in points at which the text of a flag wraps if its unwrapped lines do not fit anywhere.
 const FLAG_WIDTH: f32 = 230.0;
 
-/// Whether a flag may be at a place.
+/// Whether a flag may cover a rectangle.
 type Rule<'a> = &'a dyn Fn(Rect) -> bool;
 
-/// Whether a flag at `place` covers no block below its point. Far below the other totals, no place near the point is
-/// above them.
+/// Whether a flag at `place` is above its point, so that it covers no block below the point. It is the second rule: if
+/// other totals are much higher, no rectangle near the point is above all of them.
 fn is_over(place: Rect, point: Pos2) -> bool {
     place.bottom() < point.y
 }
 
-/// Paints a title and the lines of `text` with a line to `point`, where the first of the rules that can be met is. If
-/// space is limited, paints only the first line, or its amount and cause, or none; without room for the title, paints
-/// nothing. The colours are those of the field, its edge, the title and the text. Returns the painted area.
+/// Paints a title and the lines of `text`, with a line to `point`, at a position that meets the first rule possible. If
+/// space is limited, paints only the first line of the text, a shorter form of it, or only the title; if the title does
+/// not fit either, paints nothing. The colours are those of the background, the edge, the title and the text. Returns
+/// the painted area.
 fn paint_flag(
     painter: &Painter,
     plot: Rect,
@@ -126,8 +127,8 @@ fn paint_flag(
     Some(rect)
 }
 
-/// Shortens the first line of a label: to its amount or, of a cause, nothing, and what is after the colon; to what is
-/// before the colon of others; without a colon to its first clause.
+/// Shortens the first line of a flag's text: to the amount and the text after the colon if it starts with a number, to
+/// the text after the colon if it states a cause, and otherwise to the text before the colon or the first comma.
 fn brief(line: &str) -> String {
     let Some((lead, rest)) = line.split_once(": ") else {
         return line.split_once(", ").map_or("", |(first, _)| first).to_owned();
@@ -399,7 +400,7 @@ pub(crate) fn paint_capacity(
     }
 }
 
-/// Paints a note about something outside the view, at the upper edge of the plot.
+/// Paints a note about a value outside the view, at the upper edge of the plot.
 pub(crate) fn paint_note(
     painter: &Painter,
     frame: &PlotFrame,

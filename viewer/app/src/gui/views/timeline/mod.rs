@@ -414,8 +414,8 @@ impl Timeline {
         over.iter().all(is_clear) && Metric::ALL.into_iter().all(sides)
     }
 
-    /// Requests the pictures of the visible range and of the whole recording, unless this layout pass is discarded, in
-    /// which case the size of the plot is not final.
+    /// Requests the pictures of the visible range and of the whole recording. Does nothing if this layout pass is
+    /// discarded, since the size of the plot is not final then.
     fn ask(
         &mut self,
         ctx: &egui::Context,

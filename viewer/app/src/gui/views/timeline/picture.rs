@@ -21,7 +21,7 @@ pub enum Stacking {
     /// Blocks live before the recording first, then in order of allocation.
     #[default]
     Age,
-    /// Blocks of the same colour together.
+    /// Blocks of the same colour are adjacent.
     Colour,
 }
 
@@ -40,9 +40,9 @@ pub struct Request {
     pub stacking: Stacking,
     /// The blocks that are not dimmed.
     pub matches: Arc<Matches>,
-    /// Whether the other blocks are hidden.
+    /// Whether dimmed blocks are hidden.
     pub is_hiding: bool,
-    /// A block to outline.
+    /// The block to outline.
     pub outlined: Option<BlockId>,
 }
 

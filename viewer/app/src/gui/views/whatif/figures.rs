@@ -13,7 +13,7 @@ use eframe::egui::{Ui, vec2};
 const WIDTH: f32 = 80.0;
 /// Minimum width at which the table of peaks has a column for events, in points.
 const ROOM_FOR_EVENTS: f32 = 590.0;
-/// The columns of the settings that were tried, the most important ones first.
+/// The columns of the tried settings, the most important ones first.
 const BY_IMPORTANCE: [usize; 6] = [0, 2, 3, 5, 1, 4];
 
 /// Height of a table with this number of rows.
@@ -60,7 +60,7 @@ pub(super) fn peaks_ui(ui: &mut Ui, replayed: &Replayed, other: &Other<'_>, stat
     let columns: Vec<_> = columns.map(ShownColumn::fixed).collect();
     let last = columns.len() - 1;
     let table = ShownTable::new(rows.len(), columns);
-    let touched = whole_table_ui(ui, "Peaks, recorded and what if", &table, state);
+    let touched = whole_table_ui(ui, "Recorded and predicted peaks", &table, state);
     let linked = touched.chosen.filter(|_| touched.column == Some(last));
     let row = touched.opened.or(linked).and_then(|row| rows.get(row))?;
     row.peak.map(|peak| Action::Moment(peak.position()))

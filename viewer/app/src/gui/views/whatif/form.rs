@@ -10,7 +10,7 @@ use crate::answers::replays::check_settings;
 use crate::gui::widgets::{Shades, theme, value_menu_ui};
 
 highwater_snapshots::vocabulary!(
-    /// The fields of the form.
+    /// The fields for a what-if change.
     Field {
         Settings = "Settings",
         Capacity = "Device size",
@@ -21,7 +21,7 @@ highwater_snapshots::vocabulary!(
     }
 );
 
-/// A suggested value and its tooltip.
+/// A suggested value for a field, and its tooltip.
 type Choice = (&'static str, &'static str);
 
 const SETTINGS: [Choice; 5] = [
@@ -87,7 +87,7 @@ impl Field {
     }
 }
 
-/// A change and its description.
+/// A change that can be replayed, and its description.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Applied {
     /// The change; its device is set when the change is replayed.

@@ -13,7 +13,7 @@ use crate::gui::views::predicted::PredictedRun;
 use crate::gui::views::view::OfDevice;
 use crate::gui::widgets::Cancel;
 
-/// The key of the background query.
+/// The inputs of a prediction.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Key {
     pub(super) of: OfDevice,

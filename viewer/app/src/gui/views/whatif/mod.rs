@@ -37,7 +37,7 @@ const LOOK: CurveLook = CurveLook {
     top: None,
 };
 
-/// State of the view.
+/// The state of the What-if view.
 #[derive(Debug)]
 pub struct WhatIfView {
     form: Form,
@@ -122,7 +122,7 @@ impl WhatIfView {
         action.into_iter().chain(others.into_iter().flatten()).collect()
     }
 
-    /// Shows everything in one column, with the verdict and its figures first, so that they are visible without
+    /// Shows everything in one column. The verdict and its figures come first, so that they are visible without
     /// scrolling.
     fn column_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
         let verdict_ui = |ui: &mut Ui| {
@@ -238,7 +238,7 @@ impl WhatIfView {
         }
     }
 
-    /// Shows the verdict and the peaks.
+    /// Shows the verdict on the change and the predicted peaks.
     fn changed_ui(
         &mut self,
         ui: &mut Ui,

@@ -312,7 +312,7 @@ fn a_narrow_view_shows_all_of_it_one_below_the_other() {
     let bottom = |harness: &Harness<'_, Play>, label: &str| harness.get_by_label_contains(label).rect().bottom();
     let order = [
         "Without category=gradient: ",
-        "Peaks, recorded and what if",
+        "Recorded and predicted peaks",
         "Choose: Settings",
         "Curves of test",
         "1 allocation is left out (4 MiB).",

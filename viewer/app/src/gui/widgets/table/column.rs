@@ -1,4 +1,4 @@
-//! A report's columns as the window shows them: their widths, tooltips and cells.
+//! The columns of a report as shown in a window, with their widths, tooltips and cells.
 
 use eframe::egui::Color32;
 
@@ -23,7 +23,7 @@ pub(crate) struct Cell {
     pub is_link: bool,
 }
 
-/// A column of a report, as a table of the window shows it.
+/// A column of a report as shown in a table of the window.
 pub(crate) struct ShownColumn<'a> {
     /// The title, the unit and the values.
     pub data: Column<'a>,
@@ -31,7 +31,7 @@ pub(crate) struct ShownColumn<'a> {
     pub tooltip: &'static str,
     /// The width in points; 0 takes the remaining width.
     pub width: f32,
-    /// Whether rows can be sorted by it.
+    /// Whether rows can be sorted by this column.
     pub is_sortable: bool,
     /// Whether the column has bars, which use the space that texts do not need.
     pub(super) has_bars: bool,
@@ -41,7 +41,7 @@ pub(crate) struct ShownColumn<'a> {
 }
 
 impl<'a> Column<'a> {
-    /// Shows the column in the window, `width` points wide; 0 takes the remaining width.
+    /// Shows the column in the window with a width of `width` points. A width of 0 means the remaining width.
     pub(crate) fn wide(self, width: f32, tooltip: &'static str) -> ShownColumn<'a> {
         let (is_sortable, has_bars) = (true, false);
         ShownColumn { data: self, tooltip, width, is_sortable, has_bars, order: None, look: None, tip: None }
@@ -98,7 +98,7 @@ impl<'a> ShownColumn<'a> {
 
 /// The columns of a table, and its number of rows.
 pub(crate) struct ShownTable<'a> {
-    /// The columns.
+    /// The columns, from left to right.
     pub columns: Vec<ShownColumn<'a>>,
     /// Number of rows, including sums.
     pub count: usize,
@@ -119,7 +119,7 @@ impl<'a> ShownTable<'a> {
         Self { columns, count, sums: 0, files: Vec::new(), files_sums: 0 }
     }
 
-    /// Keeps the last `sums` rows in their place when the others are sorted.
+    /// Keeps the last `sums` rows at the end when the other rows are sorted.
     pub(crate) fn with_sums(self, sums: usize) -> Self {
         Self { sums, ..self }
     }

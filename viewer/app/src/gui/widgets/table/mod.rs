@@ -25,9 +25,10 @@ pub(crate) struct TableState {
     turned: f32,
     /// Horizontal scroll position in points, if not all columns fit.
     aside: f32,
-    /// For each column of numbers, the width needed so far, in points. Columns of names are narrowed in favour of them.
+    /// For each column of numbers, the width needed by the cells shown up to now, in points. Columns of names are
+    /// narrowed if necessary.
     needed: Vec<f32>,
-    /// The position at which the scroll bar's handle was grabbed, in points below its top.
+    /// The position at which the handle of the scroll bar was grabbed, in points from its top.
     grip: Option<f32>,
     /// The row to scroll to when the table is next shown.
     due: Option<usize>,
@@ -85,7 +86,7 @@ pub(crate) fn table_ui(ui: &mut Ui, label: &str, rows: &ShownTable<'_>, state: &
     shown_ui(ui, label, (&rows.columns, rows.count), state, Some)
 }
 
-/// Shows a table like [`table_ui`], with rows in the order given by `row_of`.
+/// Shows a table like [`table_ui`], with the rows ordered by `row_of`.
 fn shown_ui(
     ui: &mut Ui,
     label: &str,

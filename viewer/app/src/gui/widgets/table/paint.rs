@@ -12,7 +12,7 @@ use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::words::capital;
 use crate::report::Unit;
 
-/// Space beside a number in its cell, in points.
+/// Space on both sides of a number in its cell, in points.
 const NUMBER_MARGIN: f32 = 14.0;
 
 /// The layout of a table in the current frame.
@@ -21,7 +21,7 @@ pub(super) struct Frame<'a> {
     pub columns: &'a [ShownColumn<'a>],
     /// The left edges of the columns, relative to the table's, followed by the right end of the last one.
     pub across: Vec<f32>,
-    /// The distance by which all columns except the first are scrolled, in points.
+    /// The horizontal scroll distance of all columns except the first, in points.
     pub aside: f32,
     pub rows: usize,
     /// The area of the rows.
@@ -30,8 +30,8 @@ pub(super) struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// Returns whether a column stays in place when the others are scrolled. This is true of the first column, which
-    /// names the rows, unless it takes most of the width.
+    /// Returns whether a column stays in place when the others are scrolled. True for the first column, which names the
+    /// rows, unless it takes most of the width.
     fn is_pinned(&self, index: usize, rows: Rect) -> bool {
         index == 0 && self.across.get(1).is_some_and(|end| *end <= rows.width() / 2.0)
     }
@@ -220,7 +220,7 @@ fn figure_right(column: &ShownColumn<'_>, whole: Rect) -> f32 {
     if has_bar_after(column, whole) { whole.left() + theme::DIFFERENCE_WIDTH - 6.0 } else { whole.right() - 6.0 }
 }
 
-/// Paints a cell at `whole`, of which `seen` is visible. Returns whether its text is truncated.
+/// Paints a cell in the rectangle `whole`, only `seen` of which is visible. Returns whether its text is truncated.
 fn cell_ui(ui: &Ui, whole: Rect, seen: Rect, column: &ShownColumn<'_>, cell: &Cell, shades: &Shades) -> bool {
     let painter = ui.painter().with_clip_rect(seen);
     if let Some(share) = cell.share {

@@ -20,8 +20,8 @@ const DISTINCT: [Color32; 9] = [
     Color32::from_rgb(0x99, 0x99, 0x33),
 ];
 
-/// The colour of unnamed values, and of values that share a legend entry: the grey that colour-blind people can
-/// distinguish best from the nine colours.
+/// The colour of unnamed values, and of values that share a legend entry. Of all greys, colour-blind people can
+/// distinguish this one best from the nine colours.
 pub(crate) const NEUTRAL: Color32 = Color32::from_rgb(0x6f, 0x75, 0x7d);
 
 /// The fixed colour of a category.
@@ -39,7 +39,7 @@ pub(crate) const fn category(category: Category) -> Color32 {
     }
 }
 
-/// The colour of the entry with this index; the first ones have the strongest contrast.
+/// The colour of the entry with this index. The first colours have the strongest contrast.
 pub(crate) fn entry(index: usize) -> Color32 {
     DISTINCT[index % DISTINCT.len()]
 }
@@ -52,7 +52,7 @@ pub(crate) fn named(name: &str) -> Color32 {
     DISTINCT[((hash >> 8) % DISTINCT.len() as u32) as usize]
 }
 
-/// The colour of a stack frame, in which the program's frames stand out from internal ones.
+/// The colour of a stack frame. Frames of the program stand out from internal ones.
 pub(crate) const fn role(role: LineRole) -> Color32 {
     match role {
         LineRole::Program => DISTINCT[4],

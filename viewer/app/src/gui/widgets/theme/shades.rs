@@ -32,7 +32,7 @@ pub(crate) struct Shades {
     pub step_border: Color32,
     /// Warnings.
     pub warning: Color32,
-    /// The bar behind a table's row.
+    /// The bar behind a number in a table.
     pub bar: Color32,
     /// The selected row of a table.
     pub chosen: Color32,
@@ -148,7 +148,7 @@ impl Shades {
         self.lanes[phase as usize]
     }
 
-    /// The colour of a step in its lane, which alternates between even and odd steps.
+    /// The colour of a step in its lane. Alternates between even and odd steps.
     pub(crate) const fn step(&self, step: u32) -> Color32 {
         self.lanes[if step.is_multiple_of(2) { 1 } else { 5 }]
     }

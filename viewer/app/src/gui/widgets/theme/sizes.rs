@@ -1,6 +1,6 @@
 //! The sizes of the app's layout, in points unless noted otherwise.
 
-/// Height of the step lane and of the phase lane, in points.
+/// Height of the lanes of steps and phases, in points.
 pub(crate) const LANE_HEIGHT: f32 = 18.0;
 /// Height of the overview, in points.
 pub(crate) const OVERVIEW_HEIGHT: f32 = 56.0;
@@ -38,7 +38,7 @@ pub(crate) const MIN_WITH_OVERVIEW: f32 = 190.0;
 pub(crate) const MIN_WITH_TOTALS: f32 = 240.0;
 /// Width of the collapsed side panel, in points.
 pub(crate) const FOLDED_SIDE: f32 = 22.0;
-/// Width of a window below which the side panel is below the timeline, in points.
+/// Width of a window, in points, below which the side panel moves below the timeline.
 pub(crate) const UPRIGHT_WINDOW: f32 = 600.0;
 /// Width of the search box, in points.
 pub(crate) const SEARCH_WIDTH: f32 = 260.0;
@@ -76,21 +76,21 @@ pub(crate) const CURVE_MIN: f32 = 150.0;
 pub(crate) const PIECES_HEIGHT: f32 = 24.0;
 /// Minimum height of the timeline beside the view below it, in points.
 pub(crate) const MIN_TIMELINE: f32 = 215.0;
-/// Width of a window below which the view below the timeline takes the full width, in points.
+/// Width of a window, in points, below which the view below the timeline takes the full width.
 pub(crate) const NARROW_WINDOW: f32 = 1240.0;
 /// Width of a table's scroll bar, in points.
 pub(crate) const SCROLL_WIDTH: f32 = 11.0;
 /// Minimum width of a table column that takes the remaining width, in points.
 pub(crate) const MIN_OPEN_COLUMN: f32 = 90.0;
-/// Maximum width of a column that takes the remaining width, if it is next to a column with bars, in points.
+/// Maximum width, in points, of a column that takes the remaining width next to a column with bars.
 pub(crate) const MAX_OPEN_COLUMN: f32 = 320.0;
-/// Width of a column that takes the remaining width above which bars grow instead, in points.
+/// Width, in points, of a column that takes the remaining width, above which bars grow instead.
 pub(crate) const NAMES_BEFORE_BARS: f32 = 150.0;
 /// Height of a row of the address map, in points.
 pub(crate) const MAP_ROW_HEIGHT: f32 = 15.0;
 /// Free space below a row of the address map, in points.
 pub(crate) const MAP_ROW_GAP: f32 = 4.0;
-/// Minimum size in pixels at which a piece of memory is drawn distinctly from its neighbours.
+/// Minimum size in pixels of a memory range that is drawn distinctly from its neighbours.
 pub(crate) const TALL_BAND: usize = 5;
 /// Minimum height of the address lanes, in points.
 pub(crate) const LANES_MIN: f32 = 90.0;
@@ -102,7 +102,7 @@ pub(crate) const FAILURE_MIN: f32 = 170.0;
 pub(crate) const FAILURE_PART: f32 = 0.55;
 /// Minimum height of the timeline above the analysis of a failed request, in points.
 pub(crate) const TIMELINE_ABOVE_FAILURE: f32 = 165.0;
-/// Minimum height at which the sums of the segments are above the analysis of a failed request, in points.
+/// Minimum height, in points, at which the sums of the segments are shown above the analysis of a failed request.
 pub(crate) const FAILURE_WITH_SUMS: f32 = 360.0;
 /// Minimum height of the map below the analysis of a failed request, in points.
 pub(crate) const MAP_BELOW_FAILURE: f32 = 124.0;
@@ -110,13 +110,13 @@ pub(crate) const MAP_BELOW_FAILURE: f32 = 124.0;
 pub(crate) const SEGMENTS_TABLE_WIDTH: f32 = 770.0;
 /// Minimum height of the Moment panel, in points; with less space it scrolls.
 pub(crate) const MOMENT_MIN: f32 = 300.0;
-/// Height of the Moment panel below which its head is a single line, in points.
+/// Height of the Moment panel, in points, below which its heading is a single line.
 pub(crate) const LOW_MOMENT: f32 = 230.0;
 /// Minimum height of the Statistics panel, in points; with less space it scrolls.
 pub(crate) const STATISTICS_MIN: f32 = 150.0;
 /// Minimum height of the Segments view, in points; with less space it scrolls.
 pub(crate) const SEGMENTS_MIN: f32 = 320.0;
-/// Width of the Segments view below which its headline is smaller and its tools are in a menu, in points.
+/// Width of the Segments view, in points, below which its headline is smaller and its tools are in a menu.
 pub(crate) const SEGMENTS_WIDE: f32 = 1000.0;
 /// Minimum height of the address map below lanes, in points.
 pub(crate) const MAP_MIN: f32 = 90.0;
@@ -140,7 +140,7 @@ pub(crate) const FLAME_ROW: f32 = 18.0;
 pub(crate) const MIN_LABEL: f32 = 22.0;
 /// Maximum number of entries of a legend; all other values share one additional entry.
 pub(crate) const MAX_ENTRIES: usize = 8;
-/// Distance of notices from the lower edge, in points, which keeps them above the status bar.
+/// Distance of notices from the lower edge, in points. Keeps them above the status bar.
 pub(crate) const NOTICES_ABOVE: f32 = 40.0;
 /// Width of the list of keys, in points.
 pub(crate) const HELP_WIDTH: f32 = 760.0;

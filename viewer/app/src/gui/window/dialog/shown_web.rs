@@ -1,4 +1,4 @@
-//! The browser's file dialogs. The content of chosen files arrives separately. Files to write become downloads, for
+//! The file dialogs of the browser. The contents of chosen files arrive separately. Written files become downloads, for
 //! which the browser shows its own dialog.
 
 use std::path::PathBuf;
