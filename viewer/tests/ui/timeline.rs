@@ -92,7 +92,7 @@ fn the_axis_and_the_total_follow_their_keys() {
     press(&mut harness, Key::T);
     assert_eq!(view(&harness).x, by_event);
     press(&mut harness, Key::M);
-    harness.get_by_label_contains("allocated · step 0, backward");
+    harness.get_by_label_contains("allocated\nstep 0, backward");
     harness.get_by_label("allocated 2 KiB");
 }
 

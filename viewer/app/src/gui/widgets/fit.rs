@@ -43,13 +43,14 @@ fn fitted_line<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32) -> Option<C
     let shortened = shorten_line(text, most);
     let has_file = shortened.contains(&format!("{}:{}", line.file_name(), line.line));
     let function = LineText::parse(&shortened).function;
-    if has_file && function.ends_with('…') {
+    if has_file && function.contains('…') {
+        let place = LineText { path: line.file_name(), function: "", ..line };
         let name = line.function.rsplit("::").next().filter(|name| !name.contains(['<', '(', ')', ' ']));
-        let bare = LineText { path: line.file_name(), function: name.unwrap_or_default(), ..line };
+        let bare = name.map(|function| LineText { function, ..place }.to_string());
         // The name without its type may fit; a few letters of it say nothing.
         let is_short = function.trim_start_matches(['…', ':']).chars().count() < 5;
-        let whole = Some(bare.to_string()).filter(|text| width(ui, text, font) <= room);
-        if let Some(text) = whole.or(is_short.then(|| LineText { function: "", ..bare }.to_string())) {
+        let bare = bare.filter(|text| width(ui, text, font) <= room);
+        if let Some(text) = bare.or(is_short.then(|| place.to_string())) {
             return Some(Cow::Owned(text));
         }
     }
@@ -145,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_function_loses_its_type_before_its_name_is_cut_and_a_few_letters_of_it_are_left_out() {
-        let found = left("/src/gpt2.rs:213 <app::Block as app::Module>::forward_into", &[180.0, 140.0, 85.0]);
+        let found = left("gpt2.rs:213 <app::Block as app::Module>::forward_into", &[260.0, 180.0, 85.0]);
         let found: Vec<&str> = found.iter().map(|text| text.as_deref().unwrap_or_default()).collect();
         assert_eq!(found[..2], ["gpt2.rs:213 Block::forward_into", "gpt2.rs:213 forward_into"]);
         assert_eq!(found[2], "gpt2.rs:213");

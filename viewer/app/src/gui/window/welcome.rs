@@ -110,11 +110,9 @@ impl Welcome {
                 }
                 for (column, (text, width)) in fact.texts().into_iter().zip(widths).enumerate() {
                     let text = RichText::new(text);
-                    // The peak leads.
                     cell_ui(ui, width, if column == 0 { text.strong() } else { text.weak() }, false);
                 }
                 let folder = path.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
-                // The name's tooltip has the folder too.
                 let room = ui.available_width() - 60.0;
                 ui.weak(fitted(ui, &folder, &body, room).filter(|_| room > 120.0).unwrap_or_default());
                 if !is_there {
