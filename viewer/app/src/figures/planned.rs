@@ -301,6 +301,17 @@ mod tests {
     }
 
     #[test]
+    fn whether_a_step_fits_is_stated_by_its_reserved_memory() {
+        let minimum = Minimum { setup: Setup::default(), requested: 0, device_bytes: None, is_exact: true };
+        let as_is = Trial { fits: true, requested: 300 * MIB, reserved: 340 * MIB, ..Trial::default() };
+        let search = Search { as_is, fits_as_is: true, ..of_minimum(minimum, Reach::End) };
+        assert_eq!(
+            answer(&search, Budget { bytes: 346 * MIB, reserve: 0 }),
+            "Fits in 346 MiB as it is: 340 MiB reserved at the peak (300 MiB requested), 6 MiB free."
+        );
+    }
+
+    #[test]
     fn a_budget_is_printed_as_other_sizes_are() {
         let text = |size: &str| Budget { bytes: parse_bytes(size).unwrap(), reserve: 0 }.text();
         assert_eq!(["6500MB", "23GB", "24GiB"].map(text), ["6.05 GiB", "21.42 GiB", "24 GiB"]);
