@@ -180,8 +180,8 @@ fn a_recording_that_grows_is_followed_to_its_end() {
 
 #[test]
 fn a_file_that_its_program_saved_is_not_taken_for_the_whole_recording() {
-    let mut saved = trace();
-    saved.header.facts.push(("note".to_owned(), "saved while the program was running: the rest is missing".to_owned()));
+    let note = "saved while the program was running: what it did afterwards is missing";
+    let saved = trace().edited(|trace| trace.header.facts.push(("note".to_owned(), note.to_owned())));
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("train.snap");
     let mut watched = Watched::new(&file, "train.snap");
