@@ -199,7 +199,7 @@ impl RunView {
         let columns = self.columns.get(key, |_| run.columns(device, metric, &(0..run.events()), count));
         let peak = columns.iter().copied().reduce(|peak, next| if next.bytes > peak.bytes { next } else { peak });
         let peak = peak.unwrap_or_default();
-        head_ui(ui, run, shown, (&peak, metric));
+        head_ui(ui, run, shown, (peak.bytes, metric));
         let (whole, response) = ui.allocate_exact_size(vec2(ui.available_width(), HEIGHT), Sense::click_and_drag());
         response.widget_info(|| WidgetInfo::labeled(Role::Slider, true, label(run, shown)));
         let rect = whole.with_min_x(whole.left() + theme::AXIS_WIDTH);
@@ -302,13 +302,13 @@ impl Place {
 }
 
 /// Shows above the overview what it and the timeline below it are about.
-fn head_ui(ui: &mut Ui, run: &Run, shown: &Range<u64>, (peak, metric): (&RunColumn, Metric)) {
-    let (events, size, at) = (count_of(run.events(), "event"), format_bytes(peak.bytes), format_count(peak.event));
+fn head_ui(ui: &mut Ui, run: &Run, shown: &Range<u64>, (peak, metric): (u64, Metric)) {
+    let (events, size) = (count_of(run.events(), "event"), format_bytes(peak));
     let [first, last] = [shown.start, shown.end.saturating_sub(1)].map(format_count);
     let part = RichText::new(format!("Timeline below: events {first} to {last}"));
     ui.horizontal(|ui| {
         ui.strong("Whole recording");
-        ui.weak(format!("{events}; peak {size} {} at event {at}", total_name(metric)));
+        ui.weak(format!("{events}; peak {size} {}", total_name(metric)));
         let part = Label::new(part.color(Shades::in_ui(ui).cursor)).truncate();
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| ui.add(part));
     });
