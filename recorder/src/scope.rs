@@ -37,12 +37,12 @@ pub fn scope(name: &str) -> ContextGuard {
     ContextGuard::enter(|context| context.scope = names::scope(context.scope, name))
 }
 
-/// Enters a scope by its id, for backward, which runs outside the calls of the modules.
+/// Enters a scope by its id until the guard is dropped, for backward, which runs outside the calls of the modules.
 pub fn enter_scope_id(scope: ScopeId) -> ContextGuard {
     ContextGuard::enter(|context| context.scope = scope)
 }
 
-/// Begins a forward operation with an id, which [`current_op`] returns. No id is assigned while nothing is recorded.
+/// Begins a forward operation, which lasts until the guard is dropped. It has no id if nothing is recorded.
 pub fn op(name: &'static str) -> ContextGuard {
     ContextGuard::enter(|context| {
         context.op = OpId::NONE;
@@ -53,12 +53,12 @@ pub fn op(name: &'static str) -> ContextGuard {
     })
 }
 
-/// Continues operation `op` for its backward or its recomputation.
+/// Makes `op` the current operation of this thread until the guard is dropped, for its backward or its recomputation.
 pub fn resume_op(op: OpId) -> ContextGuard {
     ContextGuard::enter(|context| context.op = op)
 }
 
-/// Returns the current operation of this thread, or [`OpId::NONE`] while nothing is recorded.
+/// Returns the current operation of this thread; [`OpId::NONE`] if there is none, or if it has no id.
 pub fn current_op() -> OpId {
     context::current().op
 }

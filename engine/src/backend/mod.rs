@@ -154,7 +154,7 @@ primitives! {
     /// `mean` and `rstd` (1 / standard deviation) have the statistics dtype and one element per row. If `mean` is
     /// missing, here and below, the row is only divided by its root mean square (RMS norm). All tensors are contiguous.
     norm::layer_norm(out: View<'_>, mean: Option<View<'_>>, rstd: View<'_>, input: View<'_>, affine: [Option<View<'_>>; 2], epsilon: f64);
-    /// Recomputes the result of `layer_norm` from its statistics.
+    /// Recomputes the result of `layer_norm` from the input, the statistics `mean` and `rstd`, and `affine`.
     norm::layer_norm_again(out: View<'_>, mean: Option<View<'_>>, rstd: View<'_>, input: View<'_>, affine: [Option<View<'_>>; 2]);
     /// Computes the input's gradient of `layer_norm`. A missing `grad` is read from `out`. All tensors are contiguous.
     norm::layer_norm_backward(out: View<'_>, grad: Option<View<'_>>, mean: Option<View<'_>>, rstd: View<'_>, input: View<'_>, weight: Option<View<'_>>);

@@ -29,8 +29,8 @@ pub enum Kind {
     Accounting,
 }
 
-/// Size of a CUDA device's workspace for matrix products, which are faster with a workspace. It fills a whole segment,
-/// so that all other blocks have the same layout as without it.
+/// Size of a CUDA device's workspace for matrix products, which are faster with a workspace. Unless segments
+/// are expandable, it fills a segment of its own, so that all other blocks have the same layout as without it.
 pub const WORKSPACE_BYTES: u64 = 16 << 20;
 
 /// A device on which tensors are allocated, with its allocator and driver. Clones refer to the same device. Two calls

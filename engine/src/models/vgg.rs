@@ -47,7 +47,7 @@ impl Vgg16 {
         Ok(Self { blocks })
     }
 
-    /// Returns the number of channels of block `block`, from 1 to 5.
+    /// Returns the number of output channels of block `block` (1 to 5), divided by `divisor`.
     pub fn channels(block: usize, divisor: usize) -> usize {
         Self::BLOCKS[block - 1].1 / divisor
     }

@@ -68,8 +68,8 @@ impl Tensor {
     }
 }
 
-/// Adds each element's gradient to the element from which it was gathered. The result has the shape of `places`, or
-/// lacks axes of length 1.
+/// The gradient of gathering: adds the gradient of each gathered element to that of the element from which it was
+/// gathered. The output of the forward operation has the shape of `places`, or lacks axes of length 1.
 pub(super) struct Gather {
     pub(super) op: &'static str,
     pub(super) places: Saved,

@@ -18,7 +18,7 @@ pub(crate) const ADDRESSES_VARIABLE: &str = "HIGHWATER_SIMULATE_ADDRESSES";
 /// Variable that disables queries of cuDNN for workspace sizes, if set to `none`.
 pub(crate) const CUDNN_VARIABLE: &str = "HIGHWATER_SIMULATE_CUDNN";
 
-/// Variable with the path of the file to which a first run writes the values of reads.
+/// Variable with the path of the file to which a first run writes the values that it reads from device memory.
 pub(crate) const WRITES_ANSWERS_VARIABLE: &str = "HIGHWATER_SIMULATE_WRITES_ANSWERS";
 /// Variable with the path of the file from which the recorded run reads these values.
 pub(crate) const READS_ANSWERS_VARIABLE: &str = "HIGHWATER_SIMULATE_READS_ANSWERS";

@@ -2,7 +2,7 @@
 
 use highwater_snapshots::suggest::did_you_mean;
 
-/// Returns the error in a command line as one line, without usage and without far-fetched suggestions.
+/// Returns the error in a command line as one line, without usage and without suggested options of dissimilar spelling.
 pub(crate) fn usage_error(error: &clap::Error) -> String {
     let text = error.render().to_string();
     // An unknown option is a mistake, and not meant as a value.

@@ -29,15 +29,16 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// Divides a matrix of `[rows, columns]` elements, with space for `sums` partial sums of each kind. `is_aligned` is
-    /// whether rows begin at multiples of 16 bytes.
+    /// Divides a matrix of size `[rows, columns]` among thread blocks: the columns into tiles, and the rows into as many
+    /// parts as are useful and as fit into space for `sums` partial sums of each kind. `is_aligned` states whether rows
+    /// begin at multiples of 16 bytes.
     pub(super) fn new(queue: &Queue<'_>, size: [u64; 2], dtype: DType, is_aligned: bool, sums: u64) -> Self {
         let pack = (WIDE_BYTES / dtype.size()) as u64;
         let is_wide = size[1].is_multiple_of(pack) && is_aligned;
         Self::cut(queue.gpu().processors(), size, if is_wide { pack } else { 1 }, sums)
     }
 
-    /// Divides a matrix with `pack` columns per thread, and space for `sums` partial sums of each kind.
+    /// Divides a matrix as [`Self::new`] does, with `pack` columns per thread.
     fn cut(processors: u32, size: [u64; 2], pack: u64, sums: u64) -> Self {
         let [rows, columns] = size;
         let tiles = columns.div_ceil(LANES * pack);

@@ -30,7 +30,7 @@ pub(super) struct FinalState {
 /// A segment in the final state: a whole segment, or a run of adjacent mapped ranges.
 #[derive(Clone, Debug)]
 pub(super) struct FinalSegment {
-    /// Address range.
+    /// From the segment's first byte to one past its last.
     pub(super) addresses: Span<u64>,
     /// Stream of its blocks.
     pub(super) stream: StreamId,

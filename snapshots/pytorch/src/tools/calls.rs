@@ -72,7 +72,7 @@ fn range_of(call: &Call) -> Range {
 }
 
 impl Calls {
-    /// Returns the scope called `name` within `parent`.
+    /// Returns the scope called `name` within `parent`, adding it if there is none.
     pub(super) fn scope(&mut self, parent: ScopeId, name: &str) -> ScopeId {
         self.rows.scope(self.builder.tables(), parent, name)
     }

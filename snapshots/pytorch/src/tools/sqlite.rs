@@ -14,7 +14,8 @@ pub(crate) const MAGIC: &[u8] = b"SQLite format 3\0";
 const HEADER_BYTES: usize = 100;
 /// Maximum number of columns of a table that are read. Tables of exports have fewer.
 const MAX_COLUMNS: usize = 256;
-/// Maximum depth of a table's tree. With the smallest pages and two rows in each, this is more rows than any file has.
+/// Maximum depth of a table's tree. Even with two children per inner page, a deeper tree would have about 2^40 leaf
+/// pages, more than fit into any file.
 const MAX_DEPTH: usize = 40;
 
 /// An SQLite database file that is read page by page.

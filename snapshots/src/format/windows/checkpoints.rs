@@ -113,12 +113,12 @@ impl Checkpoints {
         self.computed = Vec::new();
     }
 
-    /// The index of the last checkpoint with at most `events` events before it.
+    /// Returns the index of the last checkpoint with at most `events` events before it; `None` if there is none.
     pub(super) fn before(&self, events: u64) -> Option<usize> {
         self.places.partition_point(|place| place.events <= events).checked_sub(1)
     }
 
-    /// The number of events before the last checkpoint.
+    /// Returns the number of events before the last checkpoint; `None` if there are no checkpoints.
     pub(super) fn last_events(&self) -> Option<u64> {
         self.places.last().map(|place| place.events)
     }
@@ -128,7 +128,6 @@ impl Checkpoints {
         self.places.pop();
     }
 
-    /// Number of checkpoints.
     pub(super) fn count(&self) -> usize {
         self.places.len()
     }

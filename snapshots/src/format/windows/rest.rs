@@ -121,7 +121,7 @@ impl Windows {
         Ok(summarizer)
     }
 
-    /// Adds the number of contradictory events to the limits of accuracy.
+    /// Raises the counts of contradictory events in `trust` to at least the sums over the summaries.
     fn take_trust(&mut self) {
         let devices = self.summaries.iter().flat_map(|row| &row.devices);
         self.base.0.trust.count_at_least(devices.map(|device| device.contradictions));

@@ -294,7 +294,7 @@ pub struct Failed {
     pub report: String,
 }
 
-/// Settings that are tried without a given change, and their result.
+/// Settings that are tried if no change was given, and the result of their replay.
 #[derive(Clone, Debug)]
 pub struct Tried {
     /// The settings that are added to the recorded ones.
@@ -324,7 +324,7 @@ pub struct Prediction {
     pub unchanged: Unchanged,
     /// The replay with the change, if there is one.
     pub changed: Option<Changed>,
-    /// The results with some common settings, without a given change.
+    /// The replays with settings that may lower the peak; empty if a change was given, or without such settings.
     pub tried: Vec<Tried>,
 }
 

@@ -61,7 +61,7 @@ pub struct OpenFile {
     pub(super) peaks: Peaks,
     /// The overview of a long recording.
     pub(super) run: RunView,
-    /// The view that Undo or Redo restores once its part has been read.
+    /// The view that Undo or Redo restores once the part of the recording that it shows has been read.
     pub(super) returning: Option<Visit>,
     /// Maximum number of events in memory. A longer recording that is being followed is read in parts.
     pub(super) most_resident: u64,

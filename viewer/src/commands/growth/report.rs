@@ -83,7 +83,7 @@ pub(super) fn causes(causes: &[Kept]) -> Table<'_> {
     Table::new(causes.len(), columns)
 }
 
-/// Returns the steps, and the events between each two.
+/// Returns the steps with their ranges of events, then a row for survivors allocated between steps, if there are any.
 pub(super) fn steps(growth: &Growth) -> Table<'_> {
     let rows = &growth.steps;
     let events = |row: usize| growth.window.steps.get(row).map(|(_, events)| events.clone());

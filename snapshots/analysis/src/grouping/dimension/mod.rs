@@ -120,7 +120,7 @@ pub(crate) struct Dimension {
     pub(crate) number: Number,
     /// Returns the value of a segment. Segments have values of some keys only.
     pub(crate) of_segment: fn(&SegmentValues) -> Option<u64>,
-    /// Returns the text of a number in conditions; empty for a row that does not exist.
+    /// Returns the text that stands for a number in conditions; empty if it is a table row that does not exist.
     pub(crate) word: fn(&Tables, u64) -> Cow<'_, str>,
     /// Formats a value for tables and legends; `None` if the text is the same as in conditions.
     pub(crate) label: Option<fn(u64) -> String>,

@@ -46,7 +46,7 @@ pub struct Solution {
     pub is_optimal: bool,
 }
 
-/// Limit of the work of a search, in visits of a row or of a choice's change to a row.
+/// Maximum work of a search. A unit of work is a visit to one row, or to the change that one choice makes to one row.
 const MAX_WORK: u64 = 1_000_000;
 
 impl Program {

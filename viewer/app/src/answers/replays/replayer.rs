@@ -12,7 +12,8 @@ use highwater_snapshots::{DeviceId, EventId, Trace};
 
 use super::{Bound, changed_config, check_events, follow};
 
-/// Replays recordings through the allocator of a recording's device.
+/// Replays a recording, changed or not, through the allocator of one of its devices, with the settings and the
+/// tie-break rule determined from the recording.
 #[derive(Clone, Debug)]
 pub struct Replayer {
     device: DeviceId,

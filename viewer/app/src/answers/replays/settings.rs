@@ -38,10 +38,11 @@ fn large_sizes(trace: &Trace, device: DeviceId) -> BTreeSet<u64> {
     served.chain(failed).filter(|size| *size > SMALL_REQUEST).collect()
 }
 
-/// Returns split limits (`max_split_size_mb`) to try, the largest first, in whole MiB. With each, blocks of some size
-/// and above are reserved for requests of similar size, while smaller requests get separate segments. All limits
+/// Returns split limits (`max_split_size_mb`) to try, in bytes, as multiples of 1 MiB, the largest first. With a limit,
+/// a cached range of at least that size serves only requests of at least that size that it exceeds by little. All limits
 /// between two consecutive sizes are equivalent, so one is tried: a power of two if there is one, otherwise the larger
-/// size, for the pairs with the largest difference.
+/// size rounded down. Keeps the largest powers of two, and the other limits whose two sizes have the largest ratio, at
+/// most [`MAX_LIMITS`] of each.
 fn limits(sizes: &BTreeSet<u64>) -> Vec<u64> {
     let (mut powers, mut others) = (Vec::new(), Vec::new());
     for (smaller, larger) in sizes.iter().zip(sizes.iter().skip(1)).filter(|(_, larger)| **larger >= MIN_LIMIT) {

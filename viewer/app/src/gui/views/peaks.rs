@@ -15,12 +15,12 @@ const MIN_FALL: u64 = 50;
 /// A device, and a total of it.
 pub(crate) type Key = (OfDevice, Metric);
 
-/// The peaks of a total, computed in the background, and the pending command.
+/// The peaks of a total, computed in the background, and the requested move to the next or the previous peak.
 #[derive(Debug)]
 pub(crate) struct Peaks {
     /// The moments of the peaks.
     query: Query<Key, Arc<[usize]>>,
-    /// The pending command: `true` for the next peak, `false` for the previous one.
+    /// The requested move: `true` to the next peak, `false` to the previous one; `None` if none is requested.
     wanted: Option<bool>,
 }
 

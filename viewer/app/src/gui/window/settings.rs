@@ -47,8 +47,8 @@ pub struct Settings {
 const MAX_LINES_BY_AGE: usize = 300;
 
 impl Settings {
-    /// Chooses settings for a recording that was not opened before: the most informative colour key, and the view of
-    /// its peak.
+    /// Chooses settings for a recording that was not opened before: colours and grouping by the most informative key,
+    /// the stacking order, and the moment view at the side.
     pub(crate) fn start_with(&mut self, recording: &Recording) {
         let key = recording.absent.leading_key();
         self.paint.colour_by = ColourBy(key);

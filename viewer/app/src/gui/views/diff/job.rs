@@ -54,8 +54,8 @@ impl Question {
     }
 }
 
-/// Returns the keys for details of groups by a single key: that key, and the operation of the blocks, or their source
-/// line, of both sides.
+/// Returns the grouping keys of the details: the only key of `keys`, and the operation or otherwise the source line, if
+/// both recordings have values for it. Empty if `keys` has several keys, or if there is no such second key.
 fn detail_keys(keys: &[GroupKey], recordings: &[Arc<Recording>; 2]) -> Vec<GroupKey> {
     let is_there = |key: &GroupKey| recordings.iter().all(|recording| recording.absent.reason(*key).is_none());
     let [first] = keys else { return Vec::new() };
@@ -74,9 +74,9 @@ pub(super) struct Answer {
     pub(super) leak: Option<String>,
     /// The groups, phases, totals and settings as tables.
     pub(super) sheets: Vec<Sheet>,
-    /// For groups by a single key: the groups by [`Self::detail_keys`], and their table.
+    /// The groups by [`Self::detail_keys`], and their table; `None` if there are no such keys, or if cancelled.
     pub(super) details: Option<(Diff, Sheet)>,
-    /// The grouping keys of the details.
+    /// The grouping keys of the details; may be empty.
     pub(super) detail_keys: Vec<GroupKey>,
 }
 

@@ -64,7 +64,7 @@ impl<'a> ShownColumn<'a> {
         Self { order: Some(Box::new(move |row| value(row).into())), ..self }
     }
 
-    /// Modifies each cell by `look`.
+    /// Shows each cell as changed by `look`, which receives the row and the cell.
     pub(crate) fn look(self, look: impl Fn(usize, Cell) -> Cell + 'a) -> Self {
         Self { look: Some(Box::new(look)), ..self }
     }
