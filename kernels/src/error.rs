@@ -15,19 +15,19 @@ pub enum Error {
     /// The kernel compiler NVRTC is not installed.
     #[error(
         "no CUDA compiler: libnvrtc.so.13 (or .12) was not found; install the CUDA toolkit, or `pip install \
-         nvidia-cuda-nvrtc`, and name the folder that holds it in HIGHWATER_CUDA_PATH"
+         nvidia-cuda-nvrtc`; if the library is still not found, set HIGHWATER_CUDA_PATH to the folder that contains it"
     )]
     NoCompiler,
     /// The matrix multiplication library cuBLASLt is not installed.
     #[error(
-        "no cuBLASLt: libcublasLt.so.13 (or .12) was not found; install the CUDA toolkit, or `pip install nvidia-cublas`, \
-         and name the folder that holds it in HIGHWATER_CUDA_PATH"
+        "no cuBLASLt: libcublasLt.so.13 (or .12) was not found; install the CUDA toolkit, or `pip install \
+         nvidia-cublas`; if the library is still not found, set HIGHWATER_CUDA_PATH to the folder that contains it"
     )]
     NoProducts,
     /// A library is of a later major version than the driver supports.
     #[error(
-        "{library} {}.{} needs a newer driver: this one supports CUDA up to {}.{}; update the driver, or name the folder of \
-         {library} {} in HIGHWATER_CUDA_PATH", version.0, version.1, driver.0, driver.1, driver.0
+        "{library} {}.{} needs a newer driver: this one supports CUDA up to {}.{}; update the driver, or set \
+         HIGHWATER_CUDA_PATH to the folder of {library} {}", version.0, version.1, driver.0, driver.1, driver.0
     )]
     TooNew {
         /// The library's name.

@@ -238,7 +238,7 @@ pub fn finish() {
 }
 
 fn report(error: &Error) {
-    warn(format!("cannot record as the environment variables request: {error}"));
+    warn(format!("the recording requested by environment variables failed: {error}"));
 }
 
 #[cfg(test)]

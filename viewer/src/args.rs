@@ -121,8 +121,8 @@ static CATEGORIES_HELP: LazyLock<String> = LazyLock::new(|| {
         "Source of the categories that are not recorded: 'guess' derives them, and phases and steps, from stacks and \
          lifetimes; 'none' leaves them unknown; a rules file has lines such as\n\n  \
          optimizer_state if stack~adam.py lifetime=kept\n  builtin off\n\nwith conditions as in --where; the first \
-         matching line wins, then the built-in rules, unless the file has 'builtin off'. [default: guess for \
-         PyTorch's files; a .snap keeps what was guessed when it was written]\n\nThe built-in rules:\n{RULES}"
+         matching line applies; if none matches, the built-in rules do, unless the file has 'builtin off'. [default: \
+         guess for PyTorch's files; a .snap keeps what was guessed when it was written]\n\nThe built-in rules:\n{RULES}"
     )
 });
 

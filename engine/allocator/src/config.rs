@@ -132,7 +132,7 @@ impl AllocConfig {
             false => Err(ConfigError::Invalid {
                 key: "large_segment_size_mb",
                 value: (self.large_segment_bytes / MIB).to_string(),
-                allowed: format!("with expandable_segments:True, a multiple of the device's page of {page} bytes"),
+                allowed: format!("a multiple of the device's page size ({page} bytes) with expandable_segments:True"),
             }),
         }
     }

@@ -30,14 +30,14 @@ fn read(text: &str, digest: u32) -> Result<Trace, String> {
     let mut part = || parts.next().unwrap_or_default();
     let (marker, written, body) = (part(), part(), part());
     if marker != EMBEDDED_MARKER {
-        return Err(format!("the recording in the file is of an unknown kind: it {ASIDE}"));
+        return Err(format!("the recording embedded in the file is of an unknown kind: it {ASIDE}"));
     }
     if u32::from_str_radix(written, 16) != Ok(digest) {
-        return Err(format!("the file was edited after it was written: the recording in it {ASIDE}"));
+        return Err(format!("the file was edited after it was written: the recording embedded in it {ASIDE}"));
     }
     let bytes = STANDARD.decode(body).map_err(|why| why.to_string());
     let trace = bytes.and_then(|bytes| read_bytes(&bytes).map_err(|why| why.to_string()));
-    trace.map_err(|why| format!("the recording embedded in the file {ASIDE}, because it is damaged: {why}"))
+    trace.map_err(|why| format!("the recording embedded in the file is damaged ({why}): it {ASIDE}"))
 }
 
 #[cfg(test)]

@@ -94,7 +94,7 @@ impl ConvertArguments {
     pub(crate) fn files_and_out(&self) -> Result<(&[PathBuf], &Path), Failure> {
         match self.paths.split_last() {
             Some((out, files)) if !files.is_empty() => Ok((files, out)),
-            _ => Err(Failure::Usage("OUT is missing: name the file to write after the recording".to_owned())),
+            _ => Err(Failure::Usage("OUT is missing: after the recording, name the file to write".to_owned())),
         }
     }
 

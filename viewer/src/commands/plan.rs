@@ -171,7 +171,7 @@ fn of_file(file: &Path, arguments: &PlanArguments, page: &mut Page<'_>) -> Resul
     };
     let reserve = arguments.reserve.or(Some(used));
     let arguments = &PlanArguments { reserve, ..arguments.clone() };
-    let option = |text: String| format!("{text} Count another size with --reserve.");
+    let option = |text: String| format!("{text} Use --reserve to set aside another amount.");
     let warnings: Vec<String> = counted_outside(used).map(option).into_iter().collect();
     #[cfg(feature = "engine")]
     if let Some(step) = Rerun::of_recording(&trace, &arguments.modules) {

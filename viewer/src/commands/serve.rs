@@ -64,7 +64,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(50);
 pub(crate) fn run(arguments: &ServeArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     browser::module()?;
     if arguments.stop_at_eof && arguments.files.iter().any(|file| is_stdin(file)) {
-        let text = "--stop-at-eof waits for the end of standard input, which is a recording here: name its file";
+        let text = "--stop-at-eof waits for the end of standard input, which `-` reads: name a file instead of `-`";
         return Err(Failure::Usage(text.to_owned()));
     }
     let host = arguments.host.as_deref().unwrap_or("127.0.0.1");
@@ -178,7 +178,7 @@ fn listen(host: &str, port: Option<u16>) -> Result<TcpListener, Failure> {
     })
 }
 
-/// Returns the host in the printed address; for a wildcard address, the name of this computer.
+/// Returns the host and port to print; for a wildcard address, this computer's name, or 127.0.0.1 if it is unknown.
 fn shown_host(host: &str, address: SocketAddr) -> String {
     let port = address.port();
     match address.ip() {

@@ -190,7 +190,7 @@ pub(crate) fn nothing_to_read(fleet: &Fleet) -> String {
     };
     match (fleet.unread.as_slice(), fleet.skipped) {
         ([], 0) => format!("{}: the folder is empty; name one with recordings in it", fleet.name),
-        ([], skipped) => format!("{}: no recording among its {}", fleet.name, count_of(skipped as u64, "file")),
+        ([], skipped) => format!("{}: contains {}, but no recording", fleet.name, count_of(skipped as u64, "file")),
         ([one], _) => reason(one),
         ([first, ..], _) => {
             let count = count_of(fleet.unread.len() as u64, "file");

@@ -212,7 +212,7 @@ fn what_cannot_be_asked_of_folders_is_refused() {
     fs::write(folder.path().join("texts/a.txt"), "a").unwrap();
     let cases = [
         ("info empty", "empty: the folder is empty"),
-        ("info texts", "texts: no recording among its 1 file"),
+        ("info texts", "texts: contains 1 file, but no recording"),
         ("info ranks --device 1", "default device"),
         ("diff ranks ranks/step.rank0.snap", "compared with another folder"),
         ("diff empty", "the folder is empty"),

@@ -361,7 +361,7 @@ fn the_end_of_standard_input_ends_it_if_asked_for() {
     assert!(server.status_at_end().success());
     let Some(server) = Server::start(folder.path(), "step.snap") else { return };
     assert_eq!(server.get("", "").0, 200, "it goes on without the option, though its input has ended");
-    refused(folder.path(), "serve - --stop-at-eof", "name its file");
+    refused(folder.path(), "serve - --stop-at-eof", "name a file instead of `-`");
 }
 
 #[test]

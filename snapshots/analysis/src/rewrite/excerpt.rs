@@ -59,8 +59,8 @@ impl Excerpt<'_> {
         let mut header = trace.header.clone();
         let [first, end] = [events.start, events.end].map(|event| trace.start.events + event as u64);
         if (first, end) != (0, trace.event_count()) {
-            let [first, end, all] = [first, end, trace.event_count()].map(format_count);
-            let text = format!("events {first} to {end} of {all}");
+            let [from, to, n] = [first, end.saturating_sub(1), trace.event_count()].map(format_count);
+            let text = if first < end { format!("events {from} to {to} of {n}") } else { format!("no event of {n}") };
             header.facts.push((NOTE.to_owned(), format!("an excerpt: {text}, numbered from 0 here")));
             header.facts.push((EXCERPT.to_owned(), text));
         }
@@ -339,7 +339,9 @@ mod tests {
             assert_eq!(span(&part, added), span(&whole, row), "{row}");
         }
         let part = excerpt(&whole, 5..12);
-        assert!(part.header.excerpt().is_some_and(|events| events.starts_with("events 5 to 12 of")));
+        assert!(part.header.excerpt().is_some_and(|events| events.starts_with("events 5 to 11 of")));
+        let none = excerpt(&whole, 5..5);
+        assert!(none.header.excerpt().is_some_and(|events| events.starts_with("no event of")));
         assert!(part.problems.is_empty() && part.header.notes().any(|note| note.contains("an excerpt")));
         assert_eq!(excerpt(&whole, 0..whole.events.len()).header.excerpt(), None, "it is the whole");
         let live = part.blocks.ids().find(|id| part.blocks.get(*id).requested == 100).unwrap();

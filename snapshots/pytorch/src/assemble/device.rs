@@ -9,7 +9,7 @@ use highwater_snapshots::alloc_rules::AllocRules;
 use highwater_snapshots::error::Problem;
 use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::trace::PINNED_DEVICE;
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::units::{count_of, format_bytes, format_count};
 use highwater_snapshots::yielding::tick;
 
 /// The id of the device that represents pinned host memory.
@@ -207,10 +207,10 @@ impl Device {
             self.problems.push(Problem::of_sums(format!("{}: blocks that {what}: {count}", self.name())));
         }
         for (name, StatedSum { segments, stated, sum }) in sums.into_iter().filter(|(_, sum)| sum.segments > 0) {
-            let of = if segments == 1 { "1 segment is".to_owned() } else { format!("{segments} segments are") };
             let [stated, sum] = [stated, sum].map(|bytes| format_bytes(u64::try_from(bytes).unwrap_or(u64::MAX)));
-            let what = format!("the {name} of {of} not the sum of the blocks: {stated} in the file, {sum} in blocks");
-            self.problems.push(Problem::of_sums(format!("{}: {what}", self.name())));
+            let what = format!("{name} is not the sum of the blocks: {stated} in the file, {sum} in the blocks");
+            let what = format!("{}: in {}, {what}", self.name(), count_of(segments, "segment"));
+            self.problems.push(Problem::of_sums(what));
         }
     }
 

@@ -188,7 +188,7 @@ impl Log {
                         otherwise as live";
         let notes = [
             (!has_frees).then_some(no_frees),
-            Some("sizes are as requested by NCCL; the driver rounds them up, to 2 MiB where NCCL uses cuMem"),
+            Some("sizes are as requested by NCCL; the driver rounds them up, with cuMem to a multiple of 2 MiB"),
         ];
         let notes = notes.into_iter().flatten();
         let mut header_facts: Vec<_> = notes.map(|note| (NOTE.to_owned(), note.to_owned())).collect();

@@ -42,8 +42,8 @@ pub enum Failure {
         /// The signal number.
         signal: u8,
     },
-    /// Standard output cannot be written.
-    #[error("cannot write the answer: {0}")]
+    /// The output cannot be written, or the terminal cannot be used.
+    #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
     /// A run could not be recorded.
     #[error("{0}")]

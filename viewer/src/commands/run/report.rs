@@ -69,10 +69,10 @@ fn report_lost(notes: &[String], page: &mut Page<'_>) -> io::Result<()> {
     }
     let which = match lost.len() {
         0 => return Ok(()),
-        1 => "the recording of a process is lost: the process".to_owned(),
-        count => format!("the recordings of {count} processes are lost: the processes"),
+        1 => "the recording of a process is lost: the process ended before it was".to_owned(),
+        count => format!("the recordings of {count} processes are lost: the processes ended before they were"),
     };
-    page.headline(&format!("highwater: {which} ended before it was written, for example by SIGKILL or a crash."))
+    page.headline(&format!("highwater: {which} written, for example by SIGKILL or a crash."))
 }
 
 fn report_driver(is_asked: bool, files: &[PathBuf], page: &mut Page<'_>) -> io::Result<()> {

@@ -107,7 +107,7 @@ impl<'a> SimulateReport<'a> {
             lines.extend(listed(&autotuned, |called| called.text.clone()));
         }
         if !unknown.is_empty() {
-            lines.push("The workspace sizes of these functions are unknown; they add to the figures:".to_owned());
+            lines.push("The figures lack the workspaces of these functions, whose sizes are unknown:".to_owned());
             lines.extend(listed(&unknown, |called| called.name.clone()));
         }
         match values {

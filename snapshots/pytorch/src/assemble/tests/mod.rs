@@ -338,12 +338,12 @@ fn totals_of_the_file_that_are_not_the_sums_of_its_blocks_are_a_problem() {
     assert_eq!(problems(2 * MIB, Some(MIB), Some(MIB)), none);
     assert_eq!(problems(3 * MIB, None, None), none, "free blocks may be left out");
     let total =
-        "device 0: the total_size of 1 segment is not the sum of the blocks: 512 KiB in the file, 2 MiB in blocks";
+        "device 0: in 1 segment, total_size is not the sum of the blocks: 512 KiB in the file, 2 MiB in the blocks";
     let state = "device 0: live blocks exceed the segments before the first event, by up to 512 KiB: 1 MiB active, \
                  512 KiB reserved";
     assert_eq!(problems(MIB / 2, Some(MIB), None), [total, state]);
     let active =
-        "device 0: the active_size of 1 segment is not the sum of the blocks: 3 MiB in the file, 1 MiB in blocks";
+        "device 0: in 1 segment, active_size is not the sum of the blocks: 3 MiB in the file, 1 MiB in the blocks";
     assert_eq!(problems(2 * MIB, Some(MIB), Some(3 * MIB)), [active]);
 }
 
@@ -364,9 +364,8 @@ fn requested_bytes_and_addresses_that_contradict_their_segment_are_a_problem() {
     assert_eq!(problems(&|raw| raw.segments[0].requested_size = Some(MIB / 2)), none);
     assert_eq!(
         problems(&|raw| raw.segments[0].requested_size = Some(9 * MIB)),
-        [
-            "device 0: the requested_size of 1 segment is not the sum of the blocks: 9 MiB in the file, 512 KiB in blocks"
-        ]
+        ["device 0: in 1 segment, requested_size is not the sum of the blocks: 9 MiB in the file, 512 KiB in the \
+             blocks"]
     );
     assert_eq!(
         blocks(|blocks| blocks[1].address += 1 << 32),

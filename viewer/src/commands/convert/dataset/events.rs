@@ -243,7 +243,7 @@ pub(super) fn columns<'a>() -> Vec<super::column::Column<EventRows<'a>>> {
         }),
         Column::running(
             "device_used_bytes",
-            "In use on the whole device, as sampled last; 0 before the first sample",
+            "In use on the whole device, by the last sample so far; 0 before the first sample",
             |r, row| number(r.total(row)?.device_used),
         ),
     ]

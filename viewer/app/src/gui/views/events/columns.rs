@@ -68,7 +68,7 @@ pub(super) fn rows<'a>(
             .look(faint)
             .tip(move |row| Some(format!("{} ns", format_count(trace.time_of(listed.event(row)?)?)))),
         column("kind", |trace, id, _| words::kind_name(trace.events.kind[id.0 as usize]))
-            .wide(126.0, "The kind of event.")
+            .wide(126.0, "What happened, such as an allocation, a free or a failed request.")
             .look(move |row, mut cell| {
                 if peak.is_some() && peak == listed.event(row) {
                     cell.text += ", the peak";
@@ -76,7 +76,7 @@ pub(super) fn rows<'a>(
                 faint(row, cell)
             }),
         Column::bytes("size", "size", move |row| of(row)?.1.size)
-            .wide(84.0, "Requested bytes; for a segment its size.")
+            .wide(84.0, "The requested bytes, the size of a segment, or the bytes in use on the device.")
             .look(faint),
         column("block", |_, _, facts| match (facts.block, facts.segment) {
             (Some(block), _) => format!("b{}", block.0),

@@ -80,8 +80,8 @@ fn rows<'a>(explained: &'a Explained, looks: Looks<'a>) -> ShownTable<'a> {
     let most = rows.iter().map(|row| row.bytes).max().unwrap_or(0).max(1);
     let is_state = explained.explanation.peak.is_state;
     let (bytes, of_bytes) = match is_state {
-        true => ("bytes", "Bytes of these blocks."),
-        false => ("at the peak", "Bytes of these blocks at the peak."),
+        true => ("bytes", "Bytes of the group."),
+        false => ("at the peak", "Bytes of the group at the peak."),
     };
     let of = |row: usize| rows.get(row);
     let without = move |row: usize| of(row).map(|row| &row.without);
@@ -153,7 +153,7 @@ fn key_column<'a>(
     };
     Column::text(key.name(), key_name(TreeKey::By(key)), in_full)
         .shown(name)
-        .wide(width, "The value that these blocks have in common.")
+        .wide(width, "The value that all blocks of the group have in common.")
         .ordered_by(move |row| by_value(key, &rows[row].in_full[at]))
         .look(look)
         .tip(move |row| Some(rows[row].in_full[at].clone()).filter(|text| *text != rows[row].names[at]))

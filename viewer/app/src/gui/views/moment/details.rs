@@ -53,7 +53,7 @@ pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) -
         Column::count("blocks", "blocks", |row| blocks[row].1)
             .wide(48.0, "Number of blocks of this kind and size.")
             .look(|_, cell| Cell { is_faint: true, ..cell }),
-        Column::bytes("bytes", "bytes", |row| size(row) * blocks[row].1).wide(82.0, "Sum of their bytes."),
+        Column::bytes("bytes", "bytes", |row| size(row) * blocks[row].1).wide(82.0, "Sum of the bytes."),
     ];
     let touched =
         table_ui(ui, "Largest blocks", &ShownTable::new(blocks.len(), columns.map(ShownColumn::fixed)), state);

@@ -84,12 +84,12 @@ fn table_rows<'a>(ui: &Ui, answer: &'a Answer, width: f32) -> ShownTable<'a> {
     let [name_width, share_width] = for_bars.map_or([0.0, 50.0], |names| [names, 0.0]);
     let columns = [
         Column::text("name", "name", |row| name(answer, answer.rows[row]))
-            .wide(name_width, "The value that these blocks have in common.")
+            .wide(name_width, "The value that all blocks of the group have in common.")
             .look(move |row, cell| Cell { swatch: colour(row), ..cell })
             .tip(in_full),
-        Column::bytes("bytes", "bytes", move |row| own(row).0).wide(82.0, "Sum of their bytes."),
+        Column::bytes("bytes", "bytes", move |row| own(row).0).wide(82.0, "Sum of the bytes in this group."),
         Column::shown_alone("share", true, move |row| format_share(own(row).0, total))
-            .wide(share_width, "Their share of the bytes shown.")
+            .wide(share_width, "Share of the bytes shown.")
             .fixed()
             .look(move |row, cell| Cell {
                 share: for_bars.map(|_| own(row).0 as f32 / total.max(1) as f32),

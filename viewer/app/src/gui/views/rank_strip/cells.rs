@@ -78,7 +78,7 @@ impl Cell {
             words += &format!(", {share:.0}% of {}", format_bytes(self.capacity));
         }
         if self.baseline > 0 {
-            words += &format!("; {} of these were live {}", format_bytes(self.baseline), self.before);
+            words += &format!("; it was {} {}", format_bytes(self.baseline), self.before);
         }
         words += ".";
         if self.failed > 0 {

@@ -287,7 +287,7 @@ mod tests {
         ranks.refresh(ShownCell::Files(&files.iter().collect::<Vec<_>>()), Metric::Requested);
         let words: Vec<String> = ranks.cells.iter().map(|cell| cell.words(Metric::Requested)).collect();
         assert!(words[5].ends_with("This is 812 MiB above the median of 8 ranks."), "{}", words[5]);
-        assert!(words[4].ends_with("1000 B of these were live before the recording."), "{}", words[4]);
+        assert!(words[4].ends_with("; it was 1000 B before the recording."), "{}", words[4]);
     }
 
     #[test]

@@ -356,13 +356,15 @@ fn headline(state: &State) -> String {
         }
         None => "no request fits in the cache".to_owned(),
     };
+    let but = if largest.is_none() { "but up to " } else { "" };
     let with = common().filter_map(|room| room.fits_with_driver).max();
     let returns =
         if map.segments.iter().any(ReservedSegment::is_returnable) { " after releasing empty segments" } else { "" };
     let from_cache = largest.map_or(0, |room| room.fits);
     let with = match with {
-        Some(most) if most > from_cache => format!(", {} from the driver{returns}", bytes(most)),
-        Some(_) => format!(", none larger from the driver{returns}"),
+        Some(most) if most > from_cache => format!(", {but}{} from the driver{returns}", bytes(most)),
+        Some(0) => format!(", nor in memory from the driver{returns}"),
+        Some(_) => format!(", and no larger one from the driver{returns}"),
         None => String::new(),
     };
     let unmapped = match usage.unmapped {

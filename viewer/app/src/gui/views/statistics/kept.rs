@@ -45,9 +45,8 @@ pub(super) fn kept(
     rows.sort_by_key(|row| std::cmp::Reverse((row.leaked, row.bytes)));
     let lead = if rows.is_empty() {
         let nothing = "Nothing allocated in this recording is live at its end.";
-        let none_found =
-            "None of the blocks that meet the search conditions is allocated in this recording and live at its end.";
-        vec![if matches.is_all() { nothing } else { none_found }.to_owned()]
+        let none = "No block that meets the search conditions was allocated in this recording and is live at its end.";
+        vec![if matches.is_all() { nothing } else { none }.to_owned()]
     } else {
         lead(absent, &leaks, window)
     };
@@ -133,11 +132,11 @@ fn columns(key: GroupKey, between: Between) -> Vec<Heading> {
     vec![
         first,
         bytes("Live at end", "Bytes allocated in the recording and never freed.", 140.0),
-        bytes(per_period, "Bytes leaked in each, on average; 0 without a leak.", 76.0),
-        bytes("Leaked", "Bytes leaked from the second to the last complete one.", 84.0),
+        bytes(per_period, "Bytes leaked in each step or burst, on average; 0 without a leak.", 76.0),
+        bytes("Leaked", "Bytes leaked from the second to the last complete step or burst.", 84.0),
         count("Blocks", "Number of blocks.", 76.0),
-        count(periods, "Number of those with bytes that are never freed.", 70.0),
-        words("From", "Those with bytes that are never freed, each with these bytes.", 240.0),
+        count(periods, "Number of steps or bursts with bytes that are never freed.", 70.0),
+        words("From", "The steps or bursts with bytes that are never freed, each with the sum of its bytes.", 240.0),
     ]
 }
 

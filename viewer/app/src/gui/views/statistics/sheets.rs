@@ -86,10 +86,10 @@ pub(super) fn steps(statistics: &Statistics) -> Sheet {
 
 const OF_BINS: [Heading; 5] = [
     count("Blocks", "Number of blocks over the whole recording.", 90.0),
-    bytes("Bytes", "Sum of their bytes; reused memory counts each time.", 100.0),
-    count("Blocks at peak", "Number of these blocks that are live at the peak.", 110.0),
-    bytes("Bytes at peak", "Bytes of these blocks at the peak.", 110.0),
-    Heading::new(Unit::Number, "Share of peak", "These bytes as a share of the peak.", 100.0),
+    bytes("Bytes", "Sum of the sizes of the blocks; reused memory counts each time.", 100.0),
+    count("Blocks at peak", "Number of blocks that are live at the peak.", 110.0),
+    bytes("Bytes at peak", "Bytes of the blocks that are live at the peak.", 110.0),
+    Heading::new(Unit::Number, "Share of peak", "Share of all bytes that are live at the peak.", 100.0),
 ];
 
 fn of_bin(name: String, bin: &Bin, whole: &Bin, action: Option<String>) -> Line {
@@ -151,7 +151,7 @@ pub(super) fn facts(trace: &Trace, statistics: &Statistics) -> Sheet {
     let columns = vec![
         // The value is beside its name even in a narrow panel.
         words("Fact", "The name of the fact.", 0.0),
-        words("Value", "Its value.", 168.0),
+        words("Value", "The value of the fact.", 168.0),
         words("About", "The subject of the fact.", 90.0),
     ];
     let mut rows: Vec<(&str, String, String)> = Vec::new();
