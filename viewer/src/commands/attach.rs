@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &AttachArguments, page: &mut Page<'_>) -> Result<St
     }
     let cannot = |why: io::Error| Failure::Record(format!("process {pid} cannot be recorded: {why}"));
     let mut scripts = Scripts::for_process(pid).map_err(cannot)?;
-    let signals = Signals::catch().map_err(|why| Failure::Record(format!("cannot handle signals: {why}")))?;
+    let signals = Signals::catch()?;
     let script = if arguments.detach { scripts.end_other() } else { scripts.begin(&out, &options(arguments)) };
     inject(pid, &script.map_err(cannot)?)?;
     let (asked, mut begun) = (Instant::now(), None);
@@ -121,17 +121,11 @@ pub(crate) fn run(arguments: &AttachArguments, page: &mut Page<'_>) -> Result<St
     // It may not have been run yet where the steps were over at the same time.
     scripts.withdraw("end");
     if let Some(why) = found.error {
-        if arguments.detach {
-            return Err(Failure::Record(format!("process {pid}: {why}")));
-        }
-        return Err(Failure::Record(format!("process {pid} cannot be recorded: {why}")));
+        let what = if arguments.detach { "" } else { " cannot be recorded" };
+        return Err(Failure::Record(format!("process {pid}{what}: {why}")));
     }
-    match found.written.last() {
-        Some(file) => report_file_of(file, page)?,
-        None => {
-            return Err(Failure::Record("nothing was recorded: no training step has begun; see --duration".to_owned()));
-        }
-    }
+    let nothing = || Failure::Record("nothing was recorded: no training step has begun; see --duration".to_owned());
+    report_file_of(found.written.last().ok_or_else(nothing)?, page)?;
     Ok(Status::Fine)
 }
 

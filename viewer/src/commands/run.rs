@@ -4,7 +4,7 @@
 mod library;
 mod unfinished;
 mod program;
-mod signals;
+pub(crate) mod signals;
 mod report;
 
 pub(crate) use self::program::Program;
@@ -16,7 +16,7 @@ use std::fs::OpenOptions;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::Command;
 
 use clap::Args;
 use highwater_snapshots::{parse_bytes, parse_range};
@@ -113,21 +113,16 @@ pub(crate) fn run(arguments: &ProgramArguments, _page: &mut Page<'_>) -> Result<
     }
     let mut command = Command::new(program.path());
     command.args(arguments.words.iter().skip(1));
-    for (name, value) in settings(arguments, &file, claims.path()) {
-        command.env(name, value);
-    }
+    command.envs(settings(arguments, &file, claims.path()));
     command.envs(python_package::environment(package.path()));
     command.env("LD_PRELOAD", library.among(std::env::var_os("LD_PRELOAD")));
-    // Installed before the program starts, so that no signal is lost.
-    let signals = Signals::catch().map_err(|why| Failure::Record(format!("cannot handle signals: {why}")))?;
-    let child = command.spawn().map_err(|why| program.cannot_start(&why))?;
-    let ended =
-        signals.wait(child).map_err(|why| Failure::Record(format!("cannot wait for {}: {why}", program.name())))?;
+    let signals = Signals::catch()?;
+    let status = program.run(command, &signals)?;
     unfinished::remove(&file, claims.path());
     if !arguments.quiet {
         report::report(&program, &file, claims.path(), arguments.driver);
     }
-    Ok(Status::Program(code(ended)))
+    Ok(Status::Program(status))
 }
 
 /// Creates a folder in which processes claim file names: in the folder of temporary files, or otherwise in the folder
@@ -189,13 +184,4 @@ fn settings(arguments: &ProgramArguments, file: &Path, claims: &Path) -> Vec<(&'
         ("HIGHWATER_RUN_STEP_AT", arguments.step_at.clone().unwrap_or_default().into()),
         ("HIGHWATER_RUN_DRIVER", if arguments.driver { "1" } else { "" }.into()),
     ]
-}
-
-/// Returns the exit status of the program, or 128 plus the signal number if a signal killed it, as in shells.
-pub(crate) fn code(ended: ExitStatus) -> u8 {
-    #[cfg(unix)]
-    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&ended) {
-        return 128_u8.saturating_add(u8::try_from(signal).unwrap_or(0));
-    }
-    ended.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(2)
 }

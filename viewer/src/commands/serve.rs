@@ -6,7 +6,7 @@ mod part;
 mod folder;
 mod site;
 
-use std::io::{self, Read as _};
+use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
+use highwater_app::files::computed_cache::begins_as_snap;
 use highwater_app::files::is_stdin;
 use highwater_pytorch::open::FileKind;
 use highwater_snapshots::RotatedFiles;
@@ -87,8 +88,9 @@ pub(crate) fn run(arguments: &ServeArguments, page: &mut Page<'_>) -> Result<Sta
     if stop.is_requested() {
         return Ok(Status::Fine);
     }
-    let site = Arc::new(Site::new(random_token()?, known_hosts(host, address), recordings, ranks));
-    let url = format!("http://{}/{}/", shown_host(host, address), site.token());
+    let (token, hosts) = (random_token()?, known_hosts(host, address));
+    let url = format!("http://{}/{token}/", shown_host(host, address));
+    let site = Arc::new(Site { token, hosts, recordings, folder: ranks });
     print(arguments, &url, address, page)?;
     page.raw().flush()?;
     if arguments.open
@@ -154,14 +156,9 @@ fn prepare(
 /// Returns whether `file` may be a recording that is being written but has no events yet.
 fn has_only_begun(file: &Path) -> bool {
     let length = std::fs::metadata(file).ok().filter(|facts| facts.is_file()).map(|facts| facts.len());
-    let is_snap = || {
-        let mut start = [0; MAGIC.len()];
-        let opened = std::fs::File::open(file);
-        opened.is_ok_and(|mut file| file.read_exact(&mut start).is_ok()) && start == MAGIC
-    };
     let has_name = file.extension().is_some_and(|ending| ending == "snap");
     let is_short = length.is_some_and(|length| length < MAGIC.len() as u64);
-    part::is_fresh(file) && (is_short && has_name || !is_short && is_snap())
+    part::is_fresh(file) && (is_short && has_name || !is_short && begins_as_snap(file))
 }
 
 fn listen(host: &str, port: Option<u16>) -> Result<TcpListener, Failure> {
@@ -268,14 +265,6 @@ fn open_browser(folder: &TempDir, url: &str) -> io::Result<()> {
     started.map(drop).map_err(|why| io::Error::other(format!("cannot start a browser with {program}: {why}")))
 }
 
-/// Returns whether this process was started with SIGHUP ignored; false if the system does not report it.
-#[cfg(unix)]
-fn is_hangup_ignored() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
-}
-
 /// Wakes the listener at `address` by connecting to it.
 fn wake(address: SocketAddr) {
     let loopback =
@@ -294,11 +283,12 @@ impl Stop {
     /// `address`, the address of the listener, wakes the listener.
     #[cfg(unix)]
     fn watch(address: SocketAddr) -> io::Result<Self> {
+        use crate::commands::run::signals::is_ignored;
         use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
         let stop = Self::default();
         // `nohup` has it ignored.
-        let ends = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| *signal != SIGHUP || !is_hangup_ignored());
-        let ends: Vec<i32> = ends.collect();
+        let hangup = Some(SIGHUP).filter(|signal| !is_ignored(*signal));
+        let ends: Vec<i32> = [SIGINT, SIGTERM].into_iter().chain(hangup).collect();
         for &signal in &ends {
             signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop.0))?;
             signal_hook::flag::register(signal, Arc::clone(&stop.0))?;

@@ -25,7 +25,7 @@ use crate::args::{Form, GroupKeys, arguments_of_file};
 use crate::commands;
 use crate::commands::next_command::shortened;
 use crate::commands::peak::PeakArguments;
-use crate::commands::run::{Program, Signals, code, make_way};
+use crate::commands::run::{Program, Signals, make_way};
 use crate::gpu::Gpu;
 use crate::output::{Failure, Page, Report as _, Status};
 
@@ -151,8 +151,7 @@ pub(crate) fn simulate(arguments: &SimulateArguments, more: &[(String, OsString)
     let out = file_of(arguments, &program)?;
     let gpu = gpu_of(arguments);
     let files = Files::provide(None)?;
-    // Installed before the program starts, so that no signal is lost.
-    let signals = Signals::catch().map_err(|why| Failure::Record(format!("cannot handle signals: {why}")))?;
+    let signals = Signals::catch()?;
     let start = |of_run: &[(&str, PathBuf)], is_silent: bool| {
         let caches = files.caches()?;
         let mut command = Command::new(program.path());
@@ -167,9 +166,7 @@ pub(crate) fn simulate(arguments: &SimulateArguments, more: &[(String, OsString)
             // Standard output is for the answer alone.
             command.stdout(standard_error());
         }
-        let child = command.spawn().map_err(|why| program.cannot_start(&why))?;
-        let ended = signals.wait(child);
-        ended.map(code).map_err(|why| Failure::Record(format!("cannot wait for {}: {why}", program.name())))
+        program.run(command, &signals)
     };
     let finds_values = arguments.values || arguments.bounds;
     let first = [(WRITES_ANSWERS, files.answers()), (FOLDER, files.first_recordings())];

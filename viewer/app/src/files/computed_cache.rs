@@ -173,7 +173,8 @@ fn store(files: &[&Path], most: u64) -> Box<dyn ComputedStore> {
     }
 }
 
-fn begins_as_snap(file: &Path) -> bool {
+/// Returns whether a regular file starts like a `.snap` file.
+pub fn begins_as_snap(file: &Path) -> bool {
     let mut start = [0; 8];
     // Data read from a pipe cannot be read again.
     file.is_file() && File::open(file).and_then(|mut file| file.read_exact(&mut start)).is_ok() && is_snap(&start)

@@ -197,14 +197,12 @@ const BYTES: usize = 1 << 13;
 /// # Errors
 /// Fails if there is no such process, if it does not run Python, or if this user has no permission to modify it.
 pub(super) fn inject(pid: u32, script: &Path) -> Result<(), Failure> {
-    let why = match runs_scripts(pid).then(|| by_python(pid, script)) {
-        Some(Ok(())) => return Ok(()),
+    let done = match runs_scripts(pid).then(|| by_python(pid, script)) {
         // `PYTHON_DISABLE_REMOTE_DEBUG` was set.
-        Some(Err(why)) if why.contains("not enabled") => by_debugger(pid, script).err(),
-        Some(Err(why)) => Some(why),
-        None => by_debugger(pid, script).err(),
+        Some(Err(why)) if why.contains("not enabled") => by_debugger(pid, script),
+        done => done.unwrap_or_else(|| by_debugger(pid, script)),
     };
-    why.map_or(Ok(()), |why| Err(Failure::Record(format!("cannot attach to process {pid}: {why}"))))
+    done.map_err(|why| Failure::Record(format!("cannot attach to process {pid}: {why}")))
 }
 
 fn executable(pid: u32) -> PathBuf {
@@ -330,13 +328,10 @@ fn by_lldb(pid: &str, lines: &str) -> io::Result<Output> {
     let settings = ["target.preload-symbols false", "plugin.jit-loader.gdb.enable off"];
     let [symbols, code] = settings.map(|setting| format!("settings set {setting}"));
     let attach = format!("process attach --pid {pid}");
-    debug("lldb", &["--no-lldbinit", "--batch"], "-o", &[&symbols, &code, &attach, &whole, "process detach"])
-}
-
-/// Runs a debugger with commands, each preceded by the option `each`.
-fn debug(debugger: &str, options: &[&str], each: &str, commands: &[&str]) -> io::Result<Output> {
-    let commands = commands.iter().flat_map(|command| [each, command]);
-    run(debugger, &options.iter().copied().chain(commands).map(OsStr::new).collect::<Vec<_>>())
+    let commands: [&str; 5] = [&symbols, &code, &attach, &whole, "process detach"];
+    let words =
+        ["--no-lldbinit", "--batch"].into_iter().chain(commands.into_iter().flat_map(|command| ["-o", command]));
+    run("lldb", &words.map(OsStr::new).collect::<Vec<_>>())
 }
 
 fn last_line(output: &[u8]) -> String {

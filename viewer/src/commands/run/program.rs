@@ -1,9 +1,11 @@
 //! The program to run, and the reasons that the loader may not have preloaded the library into it.
 
 use std::ffi::OsString;
-use std::io::{self, Read as _};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use super::signals::Signals;
 use crate::output::Failure;
 
 /// Shells. A recording is named after the program that the shell runs.
@@ -85,9 +87,18 @@ impl Program {
         None
     }
 
-    /// Explains the system's error when it did not start the program.
-    pub(crate) fn cannot_start(&self, why: &io::Error) -> Failure {
-        Failure::Usage(format!("cannot run {}: {why}", self.path.display()))
+    /// Runs `command`, which starts this program, to its end, and passes signals on. Returns its exit status, or 128
+    /// plus the signal number if a signal killed it, as in shells.
+    pub(crate) fn run(&self, mut command: Command, signals: &Signals) -> Result<u8, Failure> {
+        let started = command.spawn();
+        let child = started.map_err(|why| Failure::Usage(format!("cannot run {}: {why}", self.path.display())))?;
+        let ended = signals.wait(child);
+        let ended = ended.map_err(|why| Failure::Record(format!("cannot wait for {}: {why}", self.name())))?;
+        #[cfg(unix)]
+        if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&ended) {
+            return Ok(128_u8.saturating_add(u8::try_from(signal).unwrap_or(0)));
+        }
+        Ok(ended.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(2))
     }
 
     /// Returns the reason the loader does not preload the library into this program, if its file shows that.

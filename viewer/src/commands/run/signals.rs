@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
+use crate::output::Failure;
+
 /// Interval of polling for signals.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -29,37 +31,42 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Handles signals from now on. The terminal sends an interrupt to the program too, which then ends. Signals that
-    /// are ignored, as under nohup, remain ignored by this process and by the program.
-    pub(crate) fn catch() -> io::Result<Self> {
-        #[cfg(not(unix))]
-        return Ok(Self { passed_on: Vec::new(), interrupt: Arc::default() });
-        #[cfg(unix)]
-        {
-            use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-            use signal_hook::flag;
-            let ignored = ignored_signals();
-            let all = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
-            let caught: Vec<i32> = all.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0).collect();
-            if let Some(is_idle) = IS_IDLE.get() {
-                is_idle.store(false, Ordering::SeqCst);
-            } else {
-                // An unregistered signal would be ignored from then on.
-                let is_idle = IS_IDLE.get_or_init(Arc::default);
-                for &signal in &caught {
-                    flag::register_conditional_default(signal, Arc::clone(is_idle))?;
-                }
+    /// Handles signals from now on; called before a program starts, so that no signal is lost. The terminal sends an
+    /// interrupt to the program too, which then ends. Signals that are ignored, as under nohup, remain ignored by this
+    /// process and by the program.
+    pub(crate) fn catch() -> Result<Self, Failure> {
+        Self::register().map_err(|why| Failure::Record(format!("cannot handle signals: {why}")))
+    }
+
+    #[cfg(not(unix))]
+    fn register() -> io::Result<Self> {
+        Ok(Self { passed_on: Vec::new(), interrupt: Arc::default() })
+    }
+
+    #[cfg(unix)]
+    fn register() -> io::Result<Self> {
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+        use signal_hook::flag;
+        let all = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
+        let caught: Vec<i32> = all.into_iter().filter(|signal| !is_ignored(*signal)).collect();
+        if let Some(is_idle) = IS_IDLE.get() {
+            is_idle.store(false, Ordering::SeqCst);
+        } else {
+            // An unregistered signal would be ignored from then on.
+            let is_idle = IS_IDLE.get_or_init(Arc::default);
+            for &signal in &caught {
+                flag::register_conditional_default(signal, Arc::clone(is_idle))?;
             }
-            let mut signals = Self { passed_on: Vec::new(), interrupt: Arc::default(), registered: Vec::new() };
-            for signal in caught {
-                let came = if signal == SIGINT { Arc::clone(&signals.interrupt) } else { Arc::default() };
-                signals.registered.push(flag::register(signal, Arc::clone(&came))?);
-                if ![SIGINT, SIGQUIT].contains(&signal) {
-                    signals.passed_on.push((signal, came));
-                }
-            }
-            Ok(signals)
         }
+        let mut signals = Self { passed_on: Vec::new(), interrupt: Arc::default(), registered: Vec::new() };
+        for signal in caught {
+            let came = if signal == SIGINT { Arc::clone(&signals.interrupt) } else { Arc::default() };
+            signals.registered.push(flag::register(signal, Arc::clone(&came))?);
+            if ![SIGINT, SIGQUIT].contains(&signal) {
+                signals.passed_on.push((signal, came));
+            }
+        }
+        Ok(signals)
     }
 
     /// Returns whether an interrupt (Ctrl+C) or another signal to end was received since the last call.
@@ -89,13 +96,13 @@ impl Signals {
     }
 }
 
-/// Returns the signals that this process ignores, as a bit set that starts with signal 1; empty if the system does not
-/// report them.
+/// Returns whether this process ignores a signal; false if the system does not report it.
 #[cfg(unix)]
-fn ignored_signals() -> u64 {
+pub(crate) fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1) & 1 == 1
 }
 
 #[cfg(unix)]

@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
+use highwater_app::files::computed_cache::begins_as_snap;
 use highwater_app::files::fleet::{Fleet, FollowedFleet};
 use highwater_snapshots::RotatedFiles;
-use highwater_snapshots::format::{is_snap, write_trace};
+use highwater_snapshots::format::write_trace;
 
 use super::Stop;
 use super::part::{is_being_completed, is_being_written, is_fresh, is_named, send_part};
@@ -134,7 +135,7 @@ impl Folder {
     /// with the newest file, which starts with the live blocks. If no more data is expected, sends all files.
     fn send(&self, path: &Path, number: usize, request: &Request) -> io::Result<Response> {
         let Some(rotated) = RotatedFiles::find(path) else {
-            let is_as_stored = self.categories.categories.is_none() && begins_as_snap(path)?;
+            let is_as_stored = self.categories.categories.is_none() && begins_as_snap(path);
             if !is_as_stored {
                 return send_part(&self.converted(path, path, number)?, false, request);
             }
@@ -195,10 +196,4 @@ impl State {
         }
         fleet
     }
-}
-
-fn begins_as_snap(path: &Path) -> io::Result<bool> {
-    let mut start = Vec::new();
-    File::open(path)?.take(8).read_to_end(&mut start)?;
-    Ok(is_snap(&start))
 }

@@ -24,23 +24,15 @@ pub(super) struct Served {
 /// The content of one server.
 #[derive(Debug)]
 pub(super) struct Site {
-    token: String,
+    /// The secret component of all paths.
+    pub(super) token: String,
     /// Names by which browsers may address this server, in addition to IP addresses and `localhost`.
-    hosts: Vec<String>,
-    recordings: Vec<Served>,
-    folder: Option<Folder>,
+    pub(super) hosts: Vec<String>,
+    pub(super) recordings: Vec<Served>,
+    pub(super) folder: Option<Folder>,
 }
 
 impl Site {
-    pub(super) fn new(token: String, hosts: Vec<String>, recordings: Vec<Served>, folder: Option<Folder>) -> Self {
-        Self { token, hosts, recordings, folder }
-    }
-
-    /// The secret component of all paths.
-    pub(super) fn token(&self) -> &str {
-        &self.token
-    }
-
     /// Responds to a request, after checking its host, path and token.
     pub(super) fn respond(&self, request: &Request) -> Response {
         if !self.is_known(&request.host) {
