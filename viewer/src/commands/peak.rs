@@ -329,7 +329,7 @@ impl Report for PeakReport<'_> {
             let bytes = leaks.at_moment.total;
             page.line(&format!("Of these, {} ({}) leak:", format_bytes(bytes), percent(bytes, moment.bytes)))?;
             for text in leak_lines(&leaks.leaks.lines, "step") {
-                page.broken(2, &text).iter().try_for_each(|line| page.line(line))?;
+                page.line(&format!("  {text}"))?;
             }
         }
         page.gap()?;

@@ -47,7 +47,7 @@ pub(crate) fn problem_texts(trace: &Trace) -> Vec<String> {
 pub(crate) fn lead(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()> {
     let of = if name.is_empty() { String::new() } else { format!("{name}: ") };
     for problem in trace.problems.iter().filter(|problem| problem.is_of_sums) {
-        warn(&format!("{of}Contradictory recording: {problem}."), page)?;
+        page.warning(&format!("{of}Contradictory recording: {problem}."))?;
     }
     if !trace.is_partial() {
         return Ok(());
@@ -61,22 +61,17 @@ pub(crate) fn lead(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result
             1 => "its only event was".to_owned(),
             _ => format!("all {events} were"),
         };
-        let text = format!(
+        return page.warning(&format!(
             "{of}Incomplete file: {all} read; only the index at its end is missing or damaged, which \
              `highwater convert FILE NEW.snap` rewrites."
-        );
-        return warn(&text, page);
+        ));
     }
     let why = match unread.as_slice() {
         [] => "it was cut off, or is still being written".to_owned(),
         [problem] => problem.to_string(),
         [problem, more @ ..] => format!("{problem}, and {}", count_of(more.len() as u64, "more problem")),
     };
-    warn(&format!("{of}Incomplete recording: {events} could be read: {why}."), page)
-}
-
-fn warn(text: &str, page: &mut Page<'_>) -> io::Result<()> {
-    page.broken(0, text).iter().try_for_each(|line| page.warning(line))
+    page.warning(&format!("{of}Incomplete recording: {events} could be read: {why}."))
 }
 
 /// Returns a warning that `failed` requests failed, and that peaks and advice are valid only up to that point; `None`
@@ -134,10 +129,10 @@ pub(crate) fn print_of(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Re
     let of = if name.is_empty() { String::new() } else { format!(" of {name}") };
     page.gap()?;
     for sentence in trace.trust.limits() {
-        warn(&format!("Trust{of}: {sentence}."), page)?;
+        page.warning(&format!("Trust{of}: {sentence}."))?;
     }
     for problem in others.iter().take(MAX_PROBLEMS) {
-        warn(&format!("Problem{of}: {problem}"), page)?;
+        page.warning(&format!("Problem{of}: {problem}"))?;
     }
     if others.len() > MAX_PROBLEMS {
         let more = others.len() - MAX_PROBLEMS;
@@ -145,14 +140,10 @@ pub(crate) fn print_of(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Re
     }
     let routine = trace.routine_sentences();
     if !routine.is_empty() {
-        for line in page.broken(0, &format!("Note{of}: {}.", routine.join("; "))) {
-            page.hint(&line)?;
-        }
+        page.hint(&format!("Note{of}: {}.", routine.join("; ")))?;
     }
     for note in trace.header.notes() {
-        for line in page.broken(0, &format!("Note{of}: {note}.")) {
-            page.hint(&line)?;
-        }
+        page.hint(&format!("Note{of}: {note}."))?;
     }
     for pattern in unmatched {
         page.warning(&format!("Note{of}: --skip {pattern} matches no line of any stack."))?;

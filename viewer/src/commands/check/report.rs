@@ -443,10 +443,10 @@ impl Report for CheckReport<'_> {
             let place = self.device_prefix(outcome);
             page.line(&format!("{}: {over} over the limit, {place}{}.", outcome.budget, when(&outcome.moment)))?;
             if let Some(culprit) = &outcome.culprit {
-                page.broken(2, &format!("{}.", culprit.text)).iter().try_for_each(|line| page.line(line))?;
+                page.line(&format!("  {}.", culprit.text))?;
             }
             if let Some(text) = self.advice(outcome) {
-                page.broken(2, &text).iter().try_for_each(|line| page.line(line))?;
+                page.line(&format!("  {text}"))?;
             }
         }
         for (device, differences) in self.listed_differences() {

@@ -104,20 +104,10 @@ impl Report for WithinReport<'_> {
         let [a, b] = self.ranks;
         page.headline(&self.intro)?;
         page.line(&format!("A is {}, the nearest to the median; B is {}.", a.label(), b.label()))?;
-        warn(problems(self.fleet).into_iter().map(|problem| problem.text), page)?;
+        problems(self.fleet).iter().try_for_each(|problem| page.warning(&problem.text))?;
         page.gap()?;
         self.diff.print(page)
     }
-}
-
-/// Prints the problems of recordings, one sentence each.
-fn warn(sentences: impl Iterator<Item = String>, page: &mut Page<'_>) -> io::Result<()> {
-    for sentence in sentences {
-        for line in page.broken(0, &sentence) {
-            page.warning(&line)?;
-        }
-    }
-    Ok(())
 }
 
 /// The peaks of one rank in both folders; `None` in a folder without this rank.
@@ -221,7 +211,9 @@ impl Report for BetweenReport<'_> {
             }
         }
         for fleet in *fleets {
-            warn(problems(fleet).into_iter().map(|problem| format!("{}: {}", fleet.name, problem.text)), page)?;
+            for problem in problems(fleet) {
+                page.warning(&format!("{}: {}", fleet.name, problem.text))?;
+            }
         }
         page.gap()?.table(&self.table())?;
         page.gap()?.line(&format!("Rank {} in both:", most.rank))?;

@@ -268,7 +268,7 @@ impl Report for PlanReport {
         }
         let assumptions = self.assumptions.iter().map(|text| format!("Assumed: {text}."));
         for text in assumptions.chain(self.warnings.iter().cloned()) {
-            page.broken(0, &text).iter().try_for_each(|line| page.warning(line))?;
+            page.warning(&text)?;
         }
         let parts =
             [("Set in the environment:", self.code.environment_words()), ("To apply it:", self.code.lines.clone())];
