@@ -33,7 +33,6 @@ pub(crate) mod without_command;
 pub(crate) mod mcp;
 pub(crate) mod skill;
 
-use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
@@ -153,14 +152,6 @@ commands! {
     Skill(skill::SkillArguments) => skill::run,
     /// Print the completions of commands and options for a shell
     Completions(completions::CompletionsArguments) => completions::run,
-}
-
-/// Calls `write` with a page for standard output, buffered and with the terminal's width.
-pub(crate) fn on_stdout(write: impl FnOnce(&mut Page<'_>) -> Result<Status, Failure>) -> Result<Status, Failure> {
-    let mut out = std::io::BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
-    let status = write(&mut Page::for_stdout(&mut out))?;
-    out.flush()?;
-    Ok(status)
 }
 
 #[cfg(test)]

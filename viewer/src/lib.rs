@@ -32,13 +32,13 @@ pub use output::answer::{Failure, Report, Status};
 pub use output::page::{Page, versioned};
 
 use std::ffi::OsString;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
 
 use crate::commands::next_command::quoted;
-use crate::commands::on_stdout;
 use crate::commands::without_command::{Summary, open};
 use crate::output::{message, usage_error};
 
@@ -64,11 +64,16 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// Executes the command with a page for standard output, buffered and with the terminal's width.
 fn execute(arguments: &Arguments) -> Result<Status, Failure> {
-    on_stdout(|page| match &arguments.command {
+    let mut out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let page = &mut Page::for_stdout(&mut out);
+    let status = match &arguments.command {
         None => open(&arguments.files, Summary::Whole, page),
         Some(command) => command.run(page),
-    })
+    }?;
+    out.flush()?;
+    Ok(status)
 }
 
 /// Returns the error for a command after a file; `None` if the first word is not a file, or the command is a file too.

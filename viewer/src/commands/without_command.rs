@@ -53,11 +53,7 @@ pub(crate) fn open(files: &[PathBuf], summary: Summary, page: &mut Page<'_>) -> 
         return Err(Failure::Usage(format!("{why}, and no file was given: `highwater --help` lists the commands")));
     }
     message::print(&format!("{why}: here is a summary instead of the app"));
-    match summary {
-        Summary::Whole => print(files, page),
-        Summary::Peak => print_peaks(files, page),
-        Summary::None => Ok(Status::Fine),
-    }
+    if summary == Summary::None { Ok(Status::Fine) } else { print(files, summary, page) }
 }
 
 /// Returns whether `file` looks like a mistyped command, which is a plain word that does not name a file.
@@ -103,25 +99,8 @@ pub(crate) fn record(arguments: &RecordArguments, page: &mut Page<'_>) -> Result
     Ok(status)
 }
 
-/// Prints the reports of `info` and `peak` for each file.
-pub(crate) fn print(files: &[PathBuf], page: &mut Page<'_>) -> Result<Status, Failure> {
-    each(files, page, |file, input, page| {
-        InfoReport::of(input, &arguments_of_file(file))?.print_facts(page)?;
-        page.gap()?;
-        print_peak(file, input, page)
-    })
-}
-
-/// Prints the report of `peak` for each file.
-pub(crate) fn print_peaks(files: &[PathBuf], page: &mut Page<'_>) -> Result<Status, Failure> {
-    each(files, page, print_peak)
-}
-
-fn each(
-    files: &[PathBuf],
-    page: &mut Page<'_>,
-    print: impl Fn(&Path, &Input, &mut Page<'_>) -> Result<(), Failure>,
-) -> Result<Status, Failure> {
+/// Prints the report of `peak` for each file, after that of `info` in a whole summary.
+fn print(files: &[PathBuf], summary: Summary, page: &mut Page<'_>) -> Result<Status, Failure> {
     for (position, file) in files.iter().enumerate() {
         if position > 0 {
             page.gap()?;
@@ -133,11 +112,11 @@ fn each(
         }
         let input = Input::open(file, &CategoryChoice::default())?;
         caveats::lead(input.facts(), "", page)?;
-        print(file, &input, page)?;
+        if summary == Summary::Whole {
+            InfoReport::of(&input, &arguments_of_file(file))?.print_facts(page)?;
+            page.gap()?;
+        }
+        PeakReport::of(&input, &arguments_of_file(file))?.print(page)?;
     }
     Ok(Status::Fine)
-}
-
-fn print_peak(file: &Path, input: &Input, page: &mut Page<'_>) -> Result<(), Failure> {
-    Ok(PeakReport::of(input, &arguments_of_file(file))?.print(page)?)
 }
