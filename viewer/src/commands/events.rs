@@ -16,7 +16,7 @@ use highwater_snapshots::text::event_text_without_stack;
 use highwater_snapshots::{BlockId, DeviceId, EventId, EventKind, Subject, Trace, format_count};
 
 use crate::args::values::kind_parser;
-use crate::args::{BlockChoice, FilesAndOptions, Source};
+use crate::args::{BlockChoice, FilesAndOptions, Form, Source};
 use crate::input::{Input, answer_from, choose_device, event_range, on_device, on_devices};
 use crate::output::{Failure, JsonText, Page, SCHEMA_VERSION, Status, caveats, problem_texts};
 
@@ -64,25 +64,13 @@ pub(crate) fn run(arguments: &EventsArguments, page: &mut Page<'_>) -> Result<St
     answer_from(&arguments.source.file, &arguments.blocks.categories, |input| {
         let listing = EventsListing::of(input, arguments)?;
         // Once events are written, a damaged one ends the list.
-        Ok(list(input, &listing, arguments, page))
+        Ok(match arguments.source.form {
+            Form { json: true, .. } => listing.write_json(page),
+            Form { csv: true, .. } => listing.write_csv(page),
+            _ => caveats::lead(input.facts(), "", page).map_err(Failure::from).and_then(|()| listing.print(page)),
+        })
     })?
-}
-
-fn list(
-    input: &Input,
-    listing: &EventsListing<'_>,
-    arguments: &EventsArguments,
-    page: &mut Page<'_>,
-) -> Result<Status, Failure> {
-    if arguments.source.form.json {
-        listing.write_json(page)?;
-    } else if arguments.source.form.csv {
-        listing.write_csv(page)?;
-    } else {
-        caveats::lead(input.facts(), "", page)?;
-        listing.print(page)?;
-    }
-    Ok(Status::Fine)
+    .map(|()| Status::Fine)
 }
 
 /// The requested events of a recording.

@@ -315,17 +315,14 @@ impl<'a> GrowthReport<'a> {
             let options = ["--by", "stack"];
             return given.next("growth", &options, "for the call stacks of the blocks that are still live");
         }
-        if self.growth.window.from() == self.growth.window.to() {
-            let options = ["--at", "end", "--by", "frame"];
-            return given.next("peak", &options, "for everything that is live at the end");
-        }
+        let (from, to) = (self.growth.window.from(), self.growth.window.to());
         // Growth is measured from the end of the step before the window.
-        let before = self.growth.window.from().checked_sub(1).filter(|_| self.arguments.between == Between::Steps);
+        let before = from.checked_sub(1).filter(|_| from != to && self.arguments.between == Between::Steps);
         let Some(before) = before else {
             let options = ["--at", "end", "--by", "frame"];
             return given.next("peak", &options, "for everything that is live at the end");
         };
-        let [a, b] = [before, self.growth.window.to()].map(|step| format!("step-end:{step}"));
+        let [a, b] = [before, to].map(|step| format!("step-end:{step}"));
         let options = ["--at", &a, "--at-b", &b];
         given.next("diff", &options, "for the ends of two steps side by side")
     }

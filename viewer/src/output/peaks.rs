@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use highwater_analysis::{DeviceSummary, Metric, Moment};
+use highwater_analysis::{DeviceSummary, Metric};
 use highwater_app::figures::moment::peak_facts;
 use highwater_app::report::{Column, Table, Value, percent};
 use highwater_snapshots::{Header, Phase, format_count};
@@ -18,18 +18,14 @@ fn meaning(metric: Metric) -> &'static str {
     }
 }
 
-/// Returns the phase of `moment`; `None` before the first event, or if the recording has no phases.
-fn known_phase(moment: &Moment) -> Option<Phase> {
-    moment.event.and_then(|_| moment.known_phase())
-}
-
 /// Returns a table of the peaks and final values of a device's totals. For a recording without events, returns a table
 /// of the totals.
 pub(crate) fn peaks_table(summary: &DeviceSummary, is_state: bool) -> Table<'_> {
     let peaks = &summary.peaks;
     let event = |row: usize| peaks[row].number().map_or_else(|| "start".to_owned(), format_count);
     let step = |row: usize| peaks[row].step.map_or_else(|| "-".to_owned(), |step| step.to_string());
-    let phase = |row: usize| known_phase(&peaks[row]).map_or_else(|| "-".to_owned(), |phase| phase.to_string());
+    // Before the first event, there is no phase.
+    let phase = |row: usize| peaks[row].event.and_then(|_| peaks[row].known_phase()).map_or("-", Phase::name);
     let of_device = if summary.capacity_bytes > 0 { "of device" } else { "" };
     let mut columns = vec![
         Column::text("total", "total", |row| peaks[row].metric.name().replace('_', " ")),

@@ -27,7 +27,8 @@ fn columns_of_stdout() -> Option<usize> {
     terminal_size::terminal_size().map(|(width, _)| usize::from(width.0))
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(target_os = "linux")]
+#[cfg(test)]
 mod tests {
     use rustix::termios::{Winsize, tcsetwinsize};
 

@@ -123,22 +123,16 @@ impl Groups {
         let has_peak = peak.is_some();
         let mut rows: Vec<GroupRow> = Vec::new();
         let mut row_of: HashMap<String, usize> = HashMap::new();
-        for mut group in peak.unwrap_or_default().groups {
+        let at_peak = peak.unwrap_or_default().groups.into_iter().map(|group| (group, true));
+        for (mut group, is_at_peak) in at_peak.chain(now.groups.into_iter().map(|group| (group, false))) {
             let label = first(&mut group.key);
             let row = *row_of.entry(label.clone()).or_insert(rows.len());
             if row == rows.len() {
                 rows.push(GroupRow { label, ..GroupRow::default() });
             }
             row_of.extend(group.members.iter_mut().map(|member| (first(member), row)));
-            rows[row].peak += group.bytes;
-        }
-        for mut group in now.groups {
-            let label = first(&mut group.key);
-            let row = *row_of.entry(label.clone()).or_insert(rows.len());
-            if row == rows.len() {
-                rows.push(GroupRow { label, ..GroupRow::default() });
-            }
-            rows[row].now += group.bytes;
+            let bytes = if is_at_peak { &mut rows[row].peak } else { &mut rows[row].now };
+            *bytes += group.bytes;
         }
         rows.sort_by_key(|row| std::cmp::Reverse((row.peak, row.now)));
         Self { rows, has_peak }

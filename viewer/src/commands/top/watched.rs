@@ -133,25 +133,20 @@ impl Watched {
     pub fn look(&mut self, most: Duration) -> bool {
         let begun = Instant::now();
         self.trouble = None;
-        loop {
+        let why = loop {
             match self.read_portion() {
                 Ok(true) if begun.elapsed() < most => {}
                 Ok(has_more) => return has_more,
-                Err(why) => {
-                    self.fail(why);
-                    return false;
-                }
+                Err(why) => break why,
             }
-        }
-    }
-
-    /// Stores the reason why reading has failed; data that was read before is still shown.
-    fn fail(&mut self, why: String) {
+        };
+        // Data that was read before is still shown.
         if self.running.events > 0 {
             self.trouble = Some(why);
         } else {
             self.state = State::Failed(why);
         }
+        false
     }
 
     /// Reads a portion. Returns whether there may be more data; the error is a sentence.
