@@ -24,7 +24,7 @@ use crate::args::values::metric_parser;
 use crate::args::{CategoryChoice, DeviceChoice, FilesAndOptions, Source, TablelessSource, arguments_of};
 use crate::commands::render::{self, Drawing, PictureBy, PictureSize, RenderArguments};
 use crate::input::{Input, Recording, answer_from, read_with};
-use crate::output::{Failure, Page, Report as _, Status, caveats};
+use crate::output::{Failure, Page, Report as _, Status, about, caveats};
 
 /// Default number of groups listed for the difference from the baseline.
 const TOP: usize = 8;
@@ -129,6 +129,7 @@ pub(crate) fn run(arguments: &CheckArguments, page: &mut Page<'_>) -> Result<Sta
     let budgets = Budgets::of(arguments)?;
     check_destinations(arguments, &budgets)?;
     let rendering = arguments.picture.as_deref().map(|picture| rendering(arguments, &budgets, picture));
+    let of_picture = |failure| about("--picture", failure);
     let drawing = rendering.as_ref().map(Drawing::of).transpose().map_err(of_picture)?;
     let file = &arguments.source.file;
     let Some(drawing) = &drawing else {
@@ -152,7 +153,7 @@ pub(crate) fn run(arguments: &CheckArguments, page: &mut Page<'_>) -> Result<Sta
     answer(&inputs, &budgets, arguments, page)
 }
 
-/// Checks the first of `inputs`; the second is the baseline, if there is one.
+/// Checks the first of `inputs`, and prints the report; the second is the baseline, if there is one.
 fn answer(
     inputs: &[&Input],
     budgets: &Budgets,
@@ -160,16 +161,6 @@ fn answer(
     page: &mut Page<'_>,
 ) -> Result<Status, Failure> {
     let report = CheckReport::of(inputs[0], inputs.get(1).copied(), budgets, arguments)?;
-    print(&report, inputs, arguments, page)
-}
-
-/// Prints the report on `inputs`: the checked recording, and the baseline if there is one.
-fn print(
-    report: &CheckReport<'_>,
-    inputs: &[&Input],
-    arguments: &CheckArguments,
-    page: &mut Page<'_>,
-) -> Result<Status, Failure> {
     let is_markdown_only = arguments.markdown.as_deref().is_some_and(is_stdin);
     if let Some(file) = &arguments.markdown {
         let picture = arguments.picture.as_deref().map(|picture| from_file(picture, file));
@@ -177,7 +168,7 @@ fn print(
             [_, _] => "The baseline, the recording, and their differences",
             _ => "The recording's timeline",
         };
-        let text = markdown(report, picture.as_deref().map(|picture| (what, picture)));
+        let text = markdown(&report, picture.as_deref().map(|picture| (what, picture)));
         if is_markdown_only {
             page.raw().write_all(text.as_bytes())?;
         } else {
@@ -236,13 +227,6 @@ fn rendering(arguments: &CheckArguments, budgets: &Budgets, picture: &Path) -> R
             size: PictureSize([1600, 1000]),
             ..of_one
         },
-    }
-}
-
-fn of_picture(failure: Failure) -> Failure {
-    match failure {
-        Failure::Usage(text) => Failure::Usage(format!("--picture: {text}")),
-        other => other,
     }
 }
 

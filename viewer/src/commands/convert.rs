@@ -26,7 +26,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{CategoryChoice, FilesAndOptions, Form};
 use crate::commands::next_command::quoted;
-use crate::input::{Input, answer_or_whole, spinner};
+use crate::input::recording::spinner;
+use crate::input::{Input, answer_or_whole};
 use crate::output::{Failure, Page, Report, Status, answer, caveats};
 
 /// The format of a folder of tables.

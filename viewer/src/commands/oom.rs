@@ -14,7 +14,7 @@ use highwater_app::report::{Column, Facts, Field, Rows, Table, Value, percent};
 use highwater_snapshots::{DeviceId, Error, StackId, Trace, count_of, format_bytes, format_bytes_apart, format_count};
 
 use crate::args::{self, CategoryChoice, FilesAndOptions};
-use crate::input::{Input, answer_from, choose_device, spinner, where_on};
+use crate::input::{Input, answer_from, choose_device, where_on, with_spinner};
 use crate::output::{Failure, Page, Report, Status, answer, caveats, key_columns, named, problem_texts, trust};
 
 /// Default number of failed requests to show.
@@ -50,10 +50,7 @@ impl OomArguments {
 /// Runs `highwater oom`.
 pub(crate) fn run(arguments: &OomArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     answer_from(&arguments.source.file, &arguments.categories, |input| {
-        let turning = spinner("replaying");
-        let report = OomReport::of(input, arguments);
-        turning.finish_and_clear();
-        let report = report?;
+        let report = with_spinner("replaying", || OomReport::of(input, arguments))?;
         answer(input.facts(), arguments.source.form, page, &report)
     })
 }
@@ -64,31 +61,23 @@ const MAX_EVENTS: usize = 20;
 /// If a recording is read in windows, number of events before the failed request at which the replay starts.
 const EVENTS_BEFORE: u64 = 1 << 17;
 
-/// The failed requests selected by the options.
-#[derive(Debug)]
-struct Selected {
-    /// The event indices of the failed requests to show, and their devices.
-    shown: Vec<(u64, DeviceId)>,
-    /// The event indices of the failed requests that are only counted.
-    others: Vec<u64>,
-}
+/// The event index of a failed request, and its device.
+type Failed = (u64, DeviceId);
 
-/// Selects from `all` failed requests, each with its device, those requested by `arguments`; `device` is the requested
-/// device.
-fn selected(all: &[(u64, DeviceId)], device: Option<DeviceId>, arguments: &OomArguments) -> Result<Selected, Failure> {
-    let is_one = |(_, of): &&(u64, DeviceId)| device.is_none_or(|device| *of == device);
-    let mut shown: Vec<(u64, DeviceId)> = all.iter().filter(is_one).copied().collect();
+/// Selects from failed requests, which are on `device` if one is requested, those to show and those that are only
+/// counted.
+fn selected(mut shown: Vec<Failed>, arguments: &OomArguments) -> Result<[Vec<Failed>; 2], Failure> {
     let mut others = Vec::new();
     match arguments.event.map(|number| (number, shown.iter().find(|(event, _)| *event == number).copied())) {
         Some((_, Some(found))) => shown = vec![found],
         Some((number, None)) => return Err(not_one(number, &numbers(&shown))),
         None => others = shown.split_off(arguments.top.min(shown.len())),
     }
-    Ok(Selected { shown, others: numbers(&others) })
+    Ok([shown, others])
 }
 
 /// Analyses a failed request on a device; `None` if no request failed at that event.
-fn case(source: &Source<'_>, (number, device): (u64, DeviceId)) -> Result<Option<Case>, Error> {
+fn case(source: &Source<'_>, (number, device): Failed) -> Result<Option<Case>, Error> {
     let window = source.window(number.saturating_sub(EVENTS_BEFORE)..number + 1)?;
     let (trace, index) = (&window.trace, window.index(device));
     let Some(event) = window.last() else { return Ok(None) };
@@ -97,7 +86,7 @@ fn case(source: &Source<'_>, (number, device): (u64, DeviceId)) -> Result<Option
     Ok(analysis.map(|analysis| Case { analysis, stack: trace.events.stack[event.0 as usize] }))
 }
 
-fn numbers(requests: &[(u64, DeviceId)]) -> Vec<u64> {
+fn numbers(requests: &[Failed]) -> Vec<u64> {
     requests.iter().map(|(number, _)| *number).collect()
 }
 
@@ -123,12 +112,13 @@ impl<'a> OomReport<'a> {
     pub fn of(input: &'a Input, arguments: &'a OomArguments) -> Result<Self, Failure> {
         let trace = input.facts();
         let device = arguments.device.map(|device| choose_device(trace, Some(device))).transpose()?;
-        let all = input.ask(|source, _| source.failed_requests())?;
-        let Selected { shown, others } = selected(&all, device, arguments)?;
+        let mut all = input.ask(|source, _| source.failed_requests())?;
+        all.retain(|(_, of)| device.is_none_or(|device| *of == device));
+        let [shown, others] = selected(all, arguments)?;
         let analysed =
             |source: &Source<'_>| shown.iter().map(|request| case(source, *request)).collect::<Result<_, _>>();
         let cases: Vec<Option<Case>> = input.ask(|source, _| analysed(source))?;
-        Ok(Self { trace, arguments, cases: cases.into_iter().flatten().collect(), others })
+        Ok(Self { trace, arguments, cases: cases.into_iter().flatten().collect(), others: numbers(&others) })
     }
 
     /// Prints the request, the use of the device's memory, its largest groups, the cause and possible fixes; then the

@@ -33,7 +33,7 @@ use self::report::PlanReport;
 use crate::args::{CategoryChoice, Form};
 use crate::commands::record::ScenarioArguments;
 use crate::gpu::{Gpu, Roofline};
-use crate::input::{read_with, spinner};
+use crate::input::{read_with, with_spinner};
 use crate::output::{Failure, Page, Report as _, Status, caveats};
 
 /// The dimension of the step that is to be maximized.
@@ -225,10 +225,8 @@ struct Applied {
 }
 
 fn searched(step: &dyn TrainingStep, arguments: &PlanArguments) -> Result<Search, Failure> {
-    let turning = spinner(&format!("planning for {}", format_bytes(arguments.budget)));
-    let found = search(step, &query_of(arguments));
-    turning.finish_and_clear();
-    found.map_err(Failure::Usage)
+    let doing = format!("planning for {}", format_bytes(arguments.budget));
+    with_spinner(&doing, || search(step, &query_of(arguments))).map_err(Failure::Usage)
 }
 
 fn query_of(arguments: &PlanArguments) -> Query {
@@ -241,12 +239,10 @@ fn query_of(arguments: &PlanArguments) -> Query {
 
 /// Returns the plans that would be possible with each change that was not allowed.
 fn with_allowances(step: &dyn TrainingStep, arguments: &PlanArguments) -> Result<Vec<(Allowance, Plan)>, Failure> {
-    let turning = spinner("looking for changes that would be enough");
     let query = query_of(arguments);
     let others = Allowance::ALL.iter().copied().filter(|one| !arguments.allow.contains(one));
-    let found: Result<Vec<_>, String> =
-        others.map(|one| Ok(plan_with(step, &query, one)?.map(|plan| (one, plan)))).collect();
-    turning.finish_and_clear();
+    let plans = others.map(|one| Ok(plan_with(step, &query, one)?.map(|plan| (one, plan))));
+    let found = with_spinner("looking for changes that would be enough", || plans.collect::<Result<Vec<_>, String>>());
     Ok(found.map_err(Failure::Usage)?.into_iter().flatten().collect())
 }
 
@@ -322,15 +318,15 @@ fn maximized(
         arguments.forbid.push(Forbidden::MicroBatches);
     }
     let (query, mut refused) = (query_of(&arguments), None);
-    let turning = spinner(&format!("looking for the largest {}", which.name()));
-    let found = largest(step.size(which).unwrap_or(1), |size| match step.with_size(which, size) {
+    let fits = |size: usize| match step.with_size(which, size) {
         Ok(step) => Ok(!search(&step, &query)?.plans.is_empty()),
         Err(why) => {
             refused = Some(format!("A {} of {size} is not possible: {why}.", which.name()));
             Ok(false)
         }
-    });
-    turning.finish_and_clear();
+    };
+    let doing = format!("looking for the largest {}", which.name());
+    let found = with_spinner(&doing, || largest(step.size(which).unwrap_or(1), fits));
     let size = found.map_err(Failure::Usage)?.unwrap_or(1);
     warnings.extend(refused);
     let step = step.with_size(which, size).map_err(Failure::Usage)?;

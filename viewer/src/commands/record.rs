@@ -21,7 +21,7 @@ use highwater_snapshots::{count_of, format_bytes, format_count, parse_size};
 use self::step_options::{ModelArguments, StepArguments};
 use crate::args::{CategoryChoice, FilesAndOptions, Form};
 use crate::commands::phases::rows_table;
-use crate::input::{Input, answer_from, spinner};
+use crate::input::{Input, answer_from, with_spinner};
 use crate::output::{Failure, Page, Report, Status, caveats, peaks_table, peaks_value, problem_texts};
 
 /// Arguments of `highwater record`.
@@ -143,11 +143,10 @@ pub fn run(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<Status, F
     }
     let name = arguments.scenario.as_deref().unwrap_or_default();
     let file = arguments.file();
-    let turning = spinner(&format!("recording {name}"));
-    let turn = recording_turn();
-    let report = scenario::record(name, &arguments.options(), &file);
-    drop(turn);
-    turning.finish_and_clear();
+    let report = with_spinner(&format!("recording {name}"), || {
+        let _turn = recording_turn();
+        scenario::record(name, &arguments.options(), &file)
+    });
     let report = report.map_err(|error| Failure::Record(error.to_string()))?;
     let choice = CategoryChoice::default();
     answer_from(&file, &choice, |input| RecordReport::of(name, &file, &report, input))?.write(arguments.form, page)?;

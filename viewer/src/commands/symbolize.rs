@@ -13,7 +13,6 @@ use highwater_app::figures::moment::count_with;
 use highwater_app::files::destination::{Destination, Kind, rewrite};
 use highwater_app::files::is_stdin;
 use highwater_app::report::{Column, Facts, Rows, Table};
-use highwater_pytorch::open::{FileFormat, FileKind};
 use highwater_snapshots::format::amend_file;
 use highwater_snapshots::symbols::{
     Asked, Cause, Found, LookUp, Missing, ModuleOutcome, SYSTEM_DEBUG_FOLDER, Symbolizer, look_up,
@@ -22,6 +21,7 @@ use highwater_snapshots::{count_of, format_bytes, format_count};
 
 use super::convert::write_to;
 use crate::args::{FilesAndOptions, Form};
+use crate::input::source::PLAIN;
 use crate::input::{Recording, read};
 use crate::output::{Failure, Page, Report, Status, answer};
 
@@ -48,9 +48,6 @@ pub struct SymbolizeArguments {
     #[command(flatten)]
     pub form: Form,
 }
-
-/// The format of an uncompressed `.snap`, whose sections can be copied.
-const PLAIN: FileFormat = FileFormat { kind: FileKind::Snap, is_gzipped: false };
 
 /// Looks up the frames, writes the recording, and prints the result for each module.
 pub(crate) fn run(arguments: &SymbolizeArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
@@ -132,6 +129,7 @@ fn write(
             Ok(amendment.torn_bytes())
         })
     };
+    // Its sections can be copied.
     let can_amend = recording.format == PLAIN && std::fs::metadata(file).is_ok_and(|facts| facts.is_file());
     let (path, (torn_bytes, bytes)) = match destination {
         None if found.symbols.is_empty() => return Ok(None),

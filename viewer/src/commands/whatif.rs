@@ -16,7 +16,7 @@ use highwater_snapshots::{DeviceId, ScopePattern, format_exact_bytes, parse_size
 
 use self::report::WhatIfReport;
 use crate::args::{CategoryChoice, DeviceChoice, FilesAndOptions, Source, Where};
-use crate::input::{Input, answer_or_whole, choose_device, covered, spinner};
+use crate::input::{Input, answer_or_whole, choose_device, covered, with_spinner};
 use crate::output::{Failure, Page, Status, answer};
 
 /// A factor and the scaled blocks, such as `1/2:category=activation`.
@@ -141,10 +141,7 @@ pub fn run(arguments: &WhatIfArguments, page: &mut Page<'_>) -> Result<Status, F
     let needs_whole = arguments.change(DeviceId::default()).follows_blocks();
     let open = |is_whole: bool| if is_whole || needs_whole { Input::whole } else { Input::open }(file, choice);
     answer_or_whole(open, |input| {
-        let turning = spinner("replaying");
-        let report = report(input, arguments);
-        turning.finish_and_clear();
-        let report = report?;
+        let report = with_spinner("replaying", || report(input, arguments))?;
         answer(input.facts(), form, page, &report)
     })
 }

@@ -9,7 +9,7 @@ use highwater_snapshots::Error;
 
 use crate::args::{Categories, CategoryChoice};
 use crate::input::recording::{Recording, read};
-use crate::output::Failure;
+use crate::output::{Failure, unreadable};
 
 /// Reads `file`, with categories according to `choice`.
 pub(crate) fn read_with(file: &Path, choice: &CategoryChoice) -> Result<Recording, Failure> {
@@ -33,10 +33,8 @@ fn rules(choice: &CategoryChoice) -> Result<Option<Rules>, Failure> {
         None | Some(Categories::Guess) => Ok(Some(Rules::default())),
         Some(Categories::None) => Ok(None),
         Some(Categories::Rules(path)) => {
-            let unreadable = |source| Failure::Read { file: path.clone(), source };
-            let text = std::fs::read_to_string(path)
-                .map_err(|source| unreadable(Error::Io { doing: "read", source, path: path.clone() }))?;
-            text.parse().map(Some).map_err(unreadable)
+            let text = std::fs::read_to_string(path).map_err(|why| unreadable(path, why))?;
+            text.parse().map(Some).map_err(|source| Failure::Read { file: path.clone(), source })
         }
     }
 }

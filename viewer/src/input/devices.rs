@@ -5,7 +5,7 @@ use highwater_snapshots::{DeviceId, Trace};
 
 use crate::input::recording::choose_device;
 use crate::input::source::Input;
-use crate::output::Failure;
+use crate::output::{Failure, about};
 
 const HOST: &str = "host memory";
 /// The driver of tensors on the CPU, whose memory is host memory.
@@ -85,20 +85,13 @@ pub(crate) fn compared_devices(
 ) -> Result<[DeviceId; 2], Failure> {
     let mut devices = inputs.map(|input| input.facts().main_device());
     for (side, device) in devices.iter_mut().enumerate() {
+        let of_side = |failure| about(["A", "B"][side], failure);
         if wanted[side].is_some() {
-            *device = choose_device(inputs[side].facts(), wanted[side]).map_err(|failure| of_side(failure, side))?;
+            *device = choose_device(inputs[side].facts(), wanted[side]).map_err(of_side)?;
         }
-        inputs[side].check_metric(*device, metric).map_err(|failure| of_side(failure, side))?;
+        inputs[side].check_metric(*device, metric).map_err(of_side)?;
     }
     Ok(devices)
-}
-
-/// Adds the name of the side, A or B, to an error about that side, if its text permits.
-pub(crate) fn of_side(failure: Failure, side: usize) -> Failure {
-    match failure {
-        Failure::Usage(text) => Failure::Usage(format!("{}: {text}", ["A", "B"][side])),
-        other => other,
-    }
 }
 
 #[cfg(test)]

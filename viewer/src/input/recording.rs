@@ -1,17 +1,18 @@
 //! Reads recordings, selects devices and filters blocks, for all commands.
 
 use std::fs::File;
-use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::io::{IsTerminal as _, Write as _};
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_analysis::{Metric, Source};
+use highwater_app::files::computed_cache::begins_as_snap;
 use highwater_app::files::fleet::{Fleet, Inputs, why_unreadable};
 use highwater_app::files::is_stdin;
 use highwater_pytorch::open::{open_file, open_stream};
-use highwater_snapshots::format::{self, Progress, Windows};
+use highwater_snapshots::format::{Progress, Windows};
 use highwater_snapshots::shown::printable;
 use highwater_snapshots::{DeviceId, EventKind, Trace, count_of, format_bytes, format_count};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -84,15 +85,9 @@ const BYTES_AN_EVENT: u64 = 42;
 /// Returns an error if `file` has more events than fit into the available memory, because loading it would crash this
 /// program or another one.
 fn refuse_if_too_long(file: &Path) -> Result<(), Failure> {
-    let is_snap = |file: &mut File| {
-        let mut start = [0; 8];
-        file.read_exact(&mut start).is_ok() && format::is_snap(&start)
-    };
     let Some(available) = available_bytes() else { return Ok(()) };
     let count = |path: &Path| {
-        // Data read from a pipe cannot be read again.
-        let source = path.is_file().then(|| File::open(path).ok()).flatten();
-        let source = source.and_then(|mut file| is_snap(&mut file).then_some(file));
+        let source = begins_as_snap(path).then(|| File::open(path).ok()).flatten();
         source.and_then(|source| Windows::count_events(Arc::new(source))).unwrap_or(0)
     };
     let events = match Windows::find_rotated(file) {
@@ -206,6 +201,14 @@ pub(crate) fn counting_bar(doing: &str, count: usize) -> ProgressBar {
     bar.set_style(ProgressStyle::with_template(template).expect("the template is malformed"));
     bar.set_length(count as u64);
     bar
+}
+
+/// Shows a spinner on standard error during `work`.
+pub(crate) fn with_spinner<T>(doing: &str, work: impl FnOnce() -> T) -> T {
+    let spinner = spinner(doing);
+    let done = work();
+    spinner.finish_and_clear();
+    done
 }
 
 /// Returns a spinner on standard error for long work; hidden unless standard error is a terminal.

@@ -18,6 +18,9 @@ use crate::output::Failure;
 /// Environment variable that overrides [`MAX_RESIDENT_EVENTS`], for machines with little memory.
 const RESIDENT_EVENTS: &str = "HIGHWATER_RESIDENT_EVENTS";
 
+/// The format of an uncompressed `.snap`.
+pub(crate) const PLAIN: FileFormat = FileFormat { kind: FileKind::Snap, is_gzipped: false };
+
 /// A recording that a command reads.
 #[derive(Clone, Debug)]
 pub struct Input {
@@ -42,9 +45,8 @@ impl Input {
     /// # Errors
     /// Fails if the environment variable is not a number.
     pub fn open_long(file: &Path, choice: &CategoryChoice) -> Result<Option<Self>, Failure> {
-        let format = FileFormat { kind: FileKind::Snap, is_gzipped: false };
         let source = open_windows(file, choice)?.and_then(|windows| Source::in_windows(windows).ok());
-        Ok(source.map(|source| Self::of(source, format, file)))
+        Ok(source.map(|source| Self::of(source, PLAIN, file)))
     }
 
     /// Reads all of `file`.

@@ -1,10 +1,11 @@
 //! Prints the report on a recording as text, as a JSON object, or as the CSV of its table.
 
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 use highwater_app::report::{Facts, Table};
-use highwater_snapshots::Trace;
+use highwater_snapshots::{Error, Trace};
 
 use crate::args::Form;
 use crate::output::caveats;
@@ -52,6 +53,20 @@ pub(crate) fn answer(trace: &Trace, form: Form, page: &mut Page<'_>, report: &im
 }
 
 pub use highwater_app::files::failure::Failure;
+
+/// Adds the subject of an error to its text, such as the side A or B, or an option, if its text permits.
+pub(crate) fn about(subject: &str, failure: Failure) -> Failure {
+    match failure {
+        Failure::Usage(text) => Failure::Usage(format!("{subject}: {text}")),
+        other => other,
+    }
+}
+
+/// Returns the failure to read the text file `path`.
+pub(crate) fn unreadable(path: &Path, source: io::Error) -> Failure {
+    let source = Error::Io { doing: "read", source, path: path.to_owned() };
+    Failure::Read { file: path.to_owned(), source }
+}
 
 /// The result of a command that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use highwater_analysis::Metric;
 use highwater_analysis::budget::{Allowance, Budget};
 use highwater_app::files::is_stdin;
-use highwater_snapshots::{Error, parse_size};
+use highwater_snapshots::parse_size;
 use serde::Deserialize;
 
 use crate::commands::check::{CheckArguments, category_of, phase_of};
-use crate::output::Failure;
+use crate::output::{Failure, unreadable};
 
 /// The budgets, and the total limited by them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,11 +112,7 @@ impl Budgets {
 
     /// Reads a budget file.
     fn read(path: &Path) -> Result<Self, Failure> {
-        let unreadable = |source| {
-            let source = Error::Io { doing: "read", source, path: path.to_owned() };
-            Failure::Read { file: path.to_owned(), source }
-        };
-        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        let text = std::fs::read_to_string(path).map_err(|why| unreadable(path, why))?;
         let folder = path.parent().unwrap_or(Path::new(""));
         Self::parse(&text, folder).map_err(|why| Failure::Usage(format!("{}: {why}", path.display())))
     }

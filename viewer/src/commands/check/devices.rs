@@ -7,7 +7,7 @@ use highwater_snapshots::{DeviceId, Trace};
 
 use super::budgets::Budgets;
 use crate::input::{Input, covered};
-use crate::output::{Failure, named};
+use crate::output::{Failure, about, named};
 
 /// Returns the devices on which `metric` is measured: the devices that a check covers. If only some devices have
 /// samples of the metric, returns only these.
@@ -39,10 +39,7 @@ pub(super) fn device_of_baseline(
         _ => None,
     };
     if let Some(found) = found {
-        baseline.check_metric(found, budgets.metric).map_err(|failure| match failure {
-            Failure::Usage(text) => Failure::Usage(format!("baseline: {text}")),
-            other => other,
-        })?;
+        baseline.check_metric(found, budgets.metric).map_err(|failure| about("baseline", failure))?;
     } else if budgets.rows.iter().any(|budget| matches!(budget, Budget::Growth(_))) {
         let have: Vec<String> = known.iter().map(|device| device.0.to_string()).collect();
         let have = if have.is_empty() { "none".to_owned() } else { have.join(", ") };

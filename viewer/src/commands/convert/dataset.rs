@@ -29,7 +29,7 @@ use self::identity::Identity;
 use self::tables::Tables;
 use crate::commands::convert::{ConvertArguments, ConvertTable, read_and};
 use crate::input::recording::{counting_bar, list, nothing_to_read, read_inputs};
-use crate::input::{Input, opener, spinner};
+use crate::input::{Input, opener, with_spinner};
 use crate::output::{Failure, Page, Report as _, Status, caveats};
 
 /// The rows of a table, which are read column by column within a range prepared by `enter`.
@@ -83,13 +83,14 @@ fn write_one(
     let rank = facts.header.rank.map(|rank| (rank, Origin::Recorded));
     let identity = Identity::of(&recording_name(file), rank, facts);
     let tables = Tables { source: &input.source, identity: &identity, has_rank: true };
-    let turning = spinner(&format!("writing {}", out.display()));
-    let written = write_whole(out, |file| match arguments.table.unwrap_or_default() {
-        ConvertTable::Events => tables.write_events(file),
-        ConvertTable::Blocks => tables.write_blocks(file),
-    });
-    turning.finish_and_clear();
-    Ok((identity.rank.map(|(rank, _)| rank), written?.1))
+    let write = || {
+        write_whole(out, |file| match arguments.table.unwrap_or_default() {
+            ConvertTable::Events => tables.write_events(file),
+            ConvertTable::Blocks => tables.write_blocks(file),
+        })
+    };
+    let (_, bytes) = with_spinner(&format!("writing {}", out.display()), write)?;
+    Ok((identity.rank.map(|(rank, _)| rank), bytes))
 }
 
 /// Returns the numbers of events and blocks of the recording in `file`.

@@ -24,7 +24,7 @@ use crate::args::{ComparedAt, FilesAndOptions};
 use crate::commands::plan::RERUN;
 use crate::commands::render::{PictureAt, PictureAxis, PictureBy, PictureOrder, PictureTheme, RenderArguments};
 use crate::input::recording::check_metric;
-use crate::input::{choose_device, event_range, on_device, read_with, spinner};
+use crate::input::{choose_device, event_range, on_device, read_with, with_spinner};
 use crate::output::{Failure, Page, Report, Status, caveats};
 
 /// Reads the recording, draws it, and prints the names of the files written.
@@ -198,11 +198,8 @@ fn look_of(arguments: &RenderArguments, recording: &Recording) -> TimelineStyle 
 
 /// Draws and writes a sheet. Returns the size of the file.
 fn save(arguments: &RenderArguments, paper: Paper, mut sheet: Sheet, view: SheetView) -> Result<u64, Failure> {
-    let bar = spinner(&format!("drawing {}", arguments.out.display()));
-    let title = sheet.title(view);
-    let written = save_view(&arguments.out, paper, &title, |ui| sheet.sheet_ui(ui, view));
-    bar.finish_and_clear();
-    written
+    let (doing, title) = (format!("drawing {}", arguments.out.display()), sheet.title(view));
+    with_spinner(&doing, || save_view(&arguments.out, paper, &title, |ui| sheet.sheet_ui(ui, view)))
 }
 
 /// Returns the keys of `--by`; the default is the category.

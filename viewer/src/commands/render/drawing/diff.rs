@@ -9,16 +9,15 @@ use highwater_app::colour_by::ColourBy;
 use highwater_app::gui::{Align, DiffChoices, DiffLook, DiffSheet, Paint, Paper, Stacking, save_view};
 use highwater_app::selection::Selection;
 use highwater_app::session::Recording;
-use highwater_pytorch::open::{FileFormat, FileKind};
 use highwater_snapshots::DeviceId;
 
 use super::{Content, Written, by_of, colours_in};
 use crate::commands::diff::{missing_at, moments_of};
 use crate::commands::next_command::quoted;
 use crate::commands::render::{PictureAt, PictureOrder, RenderArguments};
-use crate::input::devices::of_side;
-use crate::input::{Input, compared_devices, on_device, spinner};
-use crate::output::{Failure, Page, caveats};
+use crate::input::source::PLAIN;
+use crate::input::{Input, compared_devices, on_device, with_spinner};
+use crate::output::{Failure, Page, about, caveats};
 
 /// The name of the view.
 pub(super) const VIEW: &str = "diff";
@@ -49,9 +48,8 @@ pub(super) fn draw(
 ) -> Result<Written, Failure> {
     let recordings = [0, recordings.len() - 1].map(|side| Arc::clone(&recordings[side]));
     let wanted = [arguments.device.device, arguments.device_b.or(arguments.device.device)];
-    let format = FileFormat { kind: FileKind::Snap, is_gzipped: false };
     let input = |recording: &Arc<Recording>| {
-        Input::of(recording.source.clone(), format, recording.path.as_deref().unwrap_or(Path::new(&recording.name)))
+        Input::of(recording.source.clone(), PLAIN, recording.path.as_deref().unwrap_or(Path::new(&recording.name)))
     };
     let inputs = recordings.each_ref().map(input);
     let devices = compared_devices(inputs.each_ref(), wanted, arguments.metric)?;
@@ -69,7 +67,7 @@ pub(super) fn draw(
         }
         Ok(selection)
     };
-    let sided = |side: usize| selection(side).map_err(|failure| of_side(failure, side));
+    let sided = |side: usize| selection(side).map_err(|failure| about(["A", "B"][side], failure));
     let selections = [sided(0)?, sided(1)?];
     let paint = Paint {
         colour_by: colours_in(&recordings[1], colours_of(arguments, keys))?,
@@ -78,13 +76,13 @@ pub(super) fn draw(
     };
     let (align, look) = (Align::default(), DiffLook::default());
     let choices = DiffChoices { metric: arguments.metric, at, keys: keys.to_vec(), align, hides_internals: true, look };
-    let bar = spinner(&format!("drawing {}", arguments.out.display()));
-    let mut sheet = DiffSheet::new(recordings.clone(), selections.each_ref(), choices, paint);
-    sheet.search_for(arguments.blocks.filter.stated().unwrap_or_default());
-    let title = sheet.title();
-    let written = save_view(&arguments.out, paper, &title, |ui| sheet.sheet_ui(ui));
-    bar.finish_and_clear();
-    Ok(Written { devices, bytes: written? })
+    let bytes = with_spinner(&format!("drawing {}", arguments.out.display()), || {
+        let mut sheet = DiffSheet::new(recordings.clone(), selections.each_ref(), choices, paint);
+        sheet.search_for(arguments.blocks.filter.stated().unwrap_or_default());
+        let title = sheet.title();
+        save_view(&arguments.out, paper, &title, |ui| sheet.sheet_ui(ui))
+    })?;
+    Ok(Written { devices, bytes })
 }
 
 /// Prints the names of the files written.

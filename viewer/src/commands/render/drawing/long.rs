@@ -9,12 +9,11 @@ use highwater_app::gui::{Paper, RunChart, Sheet, SheetView};
 use highwater_app::selection::Selection;
 use highwater_app::session::Recording;
 use highwater_app::session::run::{MAX_EVENTS, Run};
-use highwater_pytorch::open::{FileFormat, FileKind};
 use highwater_snapshots::format_count;
 
 use super::{Written, check_event, colours_of, events_of, look_of, save};
 use crate::commands::render::{PictureAt, PictureAxis, RenderArguments};
-use crate::input::source::open_windows;
+use crate::input::source::{PLAIN, open_windows};
 use crate::input::{Input, choose_device, origin_keys};
 use crate::output::Failure;
 
@@ -45,8 +44,7 @@ pub(super) fn draw(
         let written = super::draw(arguments, paper, (view, keys), &part)?;
         return Ok((part, written));
     }
-    let (source, file) = (run.source(), &arguments.source.file);
-    let input = Input::of(source, FileFormat { kind: FileKind::Snap, is_gzipped: false }, file);
+    let input = Input::of(run.source(), PLAIN, &arguments.source.file);
     let device = choose_device(input.facts(), arguments.device.device)?;
     input.check_metric(device, arguments.metric)?;
     if !view.is_of_moment() {
