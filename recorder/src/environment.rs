@@ -82,7 +82,7 @@ fn lock() -> MutexGuard<'static, Option<Running>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns an environment variable. Invalid Unicode is converted lossily.
+/// Returns an environment variable; `None` if it is unset or empty. Invalid Unicode is converted lossily.
 fn variable_of_process(name: &str) -> Option<String> {
     let value = std::env::var_os(name)?;
     (!value.is_empty()).then(|| value.to_string_lossy().into_owned())

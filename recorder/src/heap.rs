@@ -198,7 +198,7 @@ impl Source for Heap {
     }
 }
 
-/// Reads a size that Linux reports in KiB, and returns it in bytes.
+/// Returns the size in bytes that Linux reports in KiB after `name` in `file`; `None` if it cannot be read.
 fn proc_kib(file: &str, name: &str) -> Option<u64> {
     let text = std::fs::read_to_string(file).ok()?;
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;

@@ -112,7 +112,7 @@ impl History {
     }
 }
 
-/// Decodes an event. A history contains no other messages.
+/// Decodes an event; `None` for another message, which a history does not contain.
 fn event_of(words: &[u64]) -> Option<Event> {
     let read = message::read(words);
     match read.message {

@@ -183,7 +183,7 @@ impl Progress {
         self.has_optimized = true;
     }
 
-    /// Begins the next step if forward begins one.
+    /// Begins the next step if forward begins one, and returns it; `None` if it begins none.
     fn next_step(&mut self) -> Option<Option<u32>> {
         let is_over = self.step.is_none() || self.has_optimized;
         if self.numbers_steps || !is_over {

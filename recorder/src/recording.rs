@@ -188,7 +188,7 @@ pub(crate) fn next_free(path: &Path) -> PathBuf {
     paths.find(|path| !path.exists()).unwrap_or_else(|| path.to_owned())
 }
 
-/// Returns the path of the file for a recording with these options. Each of several ranks has its own file.
+/// Returns the path of the file for a recording with these options; `None` without a file. Each rank can have its own.
 fn path_of(options: &HistoryOptions) -> Option<PathBuf> {
     let path = options.sink.path()?;
     Some(if options.per_rank { naming::for_rank(path, Rank::of_process()) } else { path.to_owned() })

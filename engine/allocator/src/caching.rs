@@ -42,7 +42,7 @@ impl Heap {
         Some(index)
     }
 
-    /// Returns the cached range that the request would get.
+    /// Returns the cached range that the request would get; `None` if it gets none.
     #[inline]
     pub(super) fn candidate(&self, request: &Request) -> Option<BlockIndex> {
         let bytes = request.rounded.block;

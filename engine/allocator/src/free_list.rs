@@ -58,7 +58,7 @@ impl StreamRanges {
         self.tree.remove(key)
     }
 
-    /// Returns the first range of at least `bytes`.
+    /// Returns the first range of at least `bytes`; `None` if there is none.
     #[inline]
     fn first_of(&self, bytes: u64) -> Option<FreeKey> {
         let least = FreeKey::smallest_of(bytes);
@@ -115,13 +115,13 @@ impl FreeList {
         assert!(removed, "{index:?} is free but not in the list");
     }
 
-    /// Returns the stream's smallest range of at least `bytes`.
+    /// Returns the stream's smallest range of at least `bytes`; `None` if there is none.
     #[inline]
     pub(super) fn best_fit(&self, stream: StreamId, bytes: u64) -> Option<FreeKey> {
         self.ranges(stream)?.first_of(bytes)
     }
 
-    /// Returns the range that follows another of the same stream.
+    /// Returns the range that follows another of the same stream; `None` after the last one.
     pub(super) fn after(&self, stream: StreamId, key: FreeKey) -> Option<FreeKey> {
         self.ranges(stream)?.after(key)
     }

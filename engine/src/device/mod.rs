@@ -172,7 +172,7 @@ impl Device {
         is_its.then(|| pinned::stream_of(stream.id()))
     }
 
-    /// Returns the GPU that copies from this pinned host memory.
+    /// Returns the GPU that copies from this pinned host memory; `None` for other devices.
     pub(crate) fn pinned_for(&self) -> Option<&Gpu> {
         self.0.owner.as_ref()?.gpu.as_deref()
     }

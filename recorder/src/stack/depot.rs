@@ -74,7 +74,7 @@ pub fn len() -> usize {
     lock().as_ref().map_or(0, |nodes| nodes.rows().len())
 }
 
-/// Returns the node of `key`.
+/// Returns the node of `key`; `None` if there is none.
 pub fn node(key: StackKey) -> Option<Node> {
     let _guard = reentrancy::enter();
     let nodes = lock();

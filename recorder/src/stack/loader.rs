@@ -139,7 +139,7 @@ mod linux {
         Loaded { module: Module { path: PathBuf::new(), build_id, load_bias, ranges }, name, unwind_index }
     }
 
-    /// Returns the descriptor of the note of type 3 by "GNU", which is the build id.
+    /// Returns the descriptor of the note of type 3 by "GNU", which is the build id; `None` if there is no such note.
     fn build_id(mut notes: &[u8], align: usize) -> Option<Vec<u8>> {
         let word = |notes: &[u8], at: usize| -> Option<usize> {
             Some(u32::from_ne_bytes(notes.get(at..at + 4)?.try_into().ok()?) as usize)

@@ -159,7 +159,7 @@ impl ReplayDriver {
         books.refuses = refuses;
     }
 
-    /// Ends a request, and returns the first difference from the expected calls.
+    /// Ends a request, and returns the first difference from the expected calls, if any.
     pub(super) fn end_expecting(&self) -> Option<Misfit> {
         let mut books = self.books();
         books.refuses = false;

@@ -56,7 +56,7 @@ impl Run<'_> {
         released.fold(self.recorded_reserved, u64::saturating_add)
     }
 
-    /// The index of the first pending release.
+    /// Returns the event index of the first pending release; `None` if none is pending.
     fn first_release(&self) -> Option<u64> {
         self.pending.iter().find(|pending| !pending.call.obtains()).map(|pending| pending.event.number)
     }

@@ -192,7 +192,7 @@ impl<'a> Launch<'a> {
         Ok(address)
     }
 
-    /// Returns the address of a view in memory that is lent for writing.
+    /// Returns the address of a view in memory that is lent for writing; `None` if it is not.
     fn written(&self, view: View<'_>) -> Option<u64> {
         let is_same =
             |&&(storage, is_written, _): &&(&Storage, bool, _)| is_written && std::ptr::eq(storage, view.storage);

@@ -131,7 +131,7 @@ impl<'a> BlockValues<'a> {
         }
     }
 
-    /// The condition for the blocks of a value. A line of code matches every stack that contains it.
+    /// Returns the condition for the blocks of a value, if any. A source line matches every stack that contains it.
     pub fn condition(&self, value: usize) -> Option<String> {
         let (label, tables) = (self.label(value), &self.trace.tables);
         let depth = match self.key {

@@ -46,7 +46,7 @@ pub fn of_group(keys: &[GroupKey], values: &[String], members: &[Vec<String>]) -
     terms.filter(|terms| !terms.is_empty()).map(|terms| terms.join(" "))
 }
 
-/// The condition for the module paths `wanted` but none of `others`.
+/// Returns the condition for the module paths `wanted` but none of `others`; `None` if no condition expresses that.
 pub(crate) fn of_paths(mut wanted: Vec<String>, others: &[String]) -> Option<String> {
     wanted.sort_unstable();
     wanted.dedup();
@@ -79,7 +79,7 @@ fn shared_parts(paths: &[String]) -> String {
     shared.join(".")
 }
 
-/// The condition for the value of `key` with this label.
+/// Returns the condition for the value of `key` with this label; `None` if no condition expresses it.
 fn of_label(key: GroupKey, label: &str) -> Option<String> {
     let (name, dimension) = (key.name(), key.dimension());
     let text = Some(label).filter(|label| *label != NO_LABEL);

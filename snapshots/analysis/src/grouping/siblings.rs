@@ -16,7 +16,7 @@ pub enum Siblings {
     Each,
 }
 
-/// The position of the module path among `keys`.
+/// Returns the position of the module path in `keys`; `None` if it is not a key.
 pub(crate) fn module_at(keys: &[GroupKey]) -> Option<usize> {
     keys.iter().position(|key| matches!(key, GroupKey::Scope | GroupKey::ScopeTo(_)))
 }

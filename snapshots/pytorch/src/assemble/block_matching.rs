@@ -289,7 +289,7 @@ impl MatchedBlocks {
         (life != NO_LIFE).then(|| self.index_of(name))
     }
 
-    /// Returns the index of the block that must have been freed, as the allocation at `position` shows.
+    /// Returns the index of the block that must have been freed, as the allocation at `position` shows, if it does.
     pub(super) fn replaced(&self, position: usize) -> Option<u64> {
         let repeated = self.repeated.get(self.of_event.get(position)?)?;
         Some(self.index_of(repeated.former))

@@ -192,7 +192,7 @@ impl<'a> Layout<'a> {
         bytes
     }
 
-    /// If a baseline block turns out to extend to `address`, enlarges it. Returns the free range after it.
+    /// If a baseline block turns out to extend to `address`, enlarges it, and returns the free range after it, if any.
     fn grow_before(&mut self, address: u64) -> Option<(u64, Segment)> {
         if self.doubtful.is_empty() {
             return None;

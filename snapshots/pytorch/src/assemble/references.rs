@@ -123,12 +123,12 @@ impl<'a> Line<'a> {
         Some(Self { kind, device, address, bytes, rest: parts.next()? })
     }
 
-    /// The first position.
+    /// Returns the first position, if it is a number.
     fn first(&self) -> Option<u64> {
         self.rest.split(' ').next()?.parse().ok()
     }
 
-    /// Returns the last position at which a saved tensor is released.
+    /// Returns the last position at which a saved tensor is released, or otherwise the first one, if it is a number.
     fn last(&self) -> Option<u64> {
         let released = self.rest.split(' ').nth(3).and_then(|text| text.parse().ok());
         released.filter(|_| self.kind == "saved").or_else(|| self.first())

@@ -157,7 +157,7 @@ impl TagRanges {
         Self { marks, ..Self::default() }
     }
 
-    /// Returns the tag that applies at `time_ns`, which must not be before the time of the last call.
+    /// Returns the tag that applies at `time_ns`, if any. `time_ns` must not be before the time of the last call.
     pub(super) fn at(&mut self, time_ns: u64) -> Option<Tag> {
         let before = self.open.last().map(|(_, tag)| *tag);
         let mut is_same_time = false;

@@ -203,7 +203,7 @@ impl Writer<'_> {
         notes
     }
 
-    /// Returns the tag of an event: its own, or that of an annotation.
+    /// Returns the tag of an event: its own, or otherwise that of an annotation; `None` if it has neither.
     fn tag(&mut self, extras: &Extras, time_ns: u64) -> Option<Tag> {
         let of_range = self.tag_ranges.at(time_ns);
         if !extras.user_metadata.is_some() {

@@ -159,7 +159,7 @@ impl Writer {
         self.keys
     }
 
-    /// The first live block that the range of `call` overlaps.
+    /// Returns the address of the last live block that the range of `call` overlaps; `None` if it overlaps none.
     fn overlapping(&self, call: &Call) -> Option<u64> {
         let end = call.address.saturating_add(call.bytes.max(1));
         let below = self.live.range((call.device, 0)..(call.device, end)).next_back();

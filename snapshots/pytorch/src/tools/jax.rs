@@ -373,7 +373,7 @@ fn frame(rows: &mut Rows, tables: &mut Tables, profile: &Profile<'_>, function: 
     rows.frame_of(tables, name, file, line)
 }
 
-/// Returns the device ordinal in a device name, which is 1 for `cuda:1` and for `TPU_1(process=0,(1,0,0,0))`.
+/// Returns the ordinal in a device name: 1 for `cuda:1` and `TPU_1(process=0,(1,0,0,0))`. `None` without one below 127.
 fn ordinal(name: &str) -> Option<u16> {
     let name = name.split('(').next().unwrap_or(name);
     let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();

@@ -112,7 +112,7 @@ impl<'l> Allocation<'l> {
         Some(Self { call: Some(call), source_line: source_line.trim(), bytes, address })
     }
 
-    /// Returns the function, file and line of the source location.
+    /// Returns the function (empty if missing), file and line of the source location; `None` if it has no line.
     fn frame(&self) -> Option<(&'l str, &'l str, u32)> {
         let (line, function) = match self.source_line.split_once(" (") {
             Some((line, function)) => (line, function.trim_end_matches(')')),

@@ -100,7 +100,7 @@ fn parse(line: &str) -> Option<Call> {
     })
 }
 
-/// Parses a time such as `14:21:19.998533` to nanoseconds since midnight.
+/// Parses a time such as `14:21:19.998533` to nanoseconds since midnight; `None` if it is not such a time.
 fn time_of_day(text: &str) -> Option<u64> {
     let mut parts = text.split([':', '.']);
     let mut next = |most: u64| parts.next()?.parse::<u64>().ok().filter(|number| *number < most);
@@ -108,7 +108,7 @@ fn time_of_day(text: &str) -> Option<u64> {
     Some(((hours * 60 + minutes) * 60 + seconds) * SECOND + micros * 1000)
 }
 
-/// Parses a pointer in C or C++ notation.
+/// Parses a pointer in C or C++ notation, with or without `0x`; `(nil)` is 0. `None` if it is not a pointer.
 pub(super) fn hexadecimal(text: &str) -> Option<u64> {
     if text == "(nil)" { Some(0) } else { u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok() }
 }

@@ -76,7 +76,7 @@ impl Row<'_> {
 }
 
 impl Table {
-    /// Returns the position of the column called `name`.
+    /// Returns the position of the column called `name`, if there is one.
     pub(super) fn column(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column == name)
     }
@@ -120,7 +120,7 @@ impl<'a> Database<'a> {
         Ok(database)
     }
 
-    /// Returns the table called `name`.
+    /// Returns the table called `name`, if there is one.
     pub(super) fn table(&self, name: &str) -> Option<&Table> {
         self.tables.iter().find(|table| table.name == name)
     }
@@ -287,7 +287,7 @@ fn value_of(code: u64, bytes: &[u8]) -> Value<'_> {
     }
 }
 
-/// Reads a variable-length integer of up to nine bytes, most significant bits first.
+/// Reads a variable-length integer of up to nine bytes, most significant bits first; `None` if `bytes` ends within it.
 fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for index in 0..9 {

@@ -16,7 +16,7 @@ pub trait ComputedStore {
     /// Returns whether to cache the results for a recording of `events` events.
     fn is_for(&self, events: u64) -> bool;
 
-    /// Returns the cached data for the recording in its present state.
+    /// Returns the cached data for the recording in its present state; `None` if there is none.
     fn load(&self) -> Option<Vec<u8>>;
 
     /// Saves the computed data. If this fails, the data is computed again the next time.

@@ -88,7 +88,7 @@ impl Trials {
         if self.divergence.is_some() { " in that replay" } else { "" }
     }
 
-    /// Returns the outcome of freeing the blocks of group `row`.
+    /// Returns the outcome of freeing the blocks of group `row`; `None` if that was not tested.
     pub fn of_holder(&self, row: usize) -> Option<Outcome> {
         let is_it = |trial: &&Trial| trial.remedy == Remedy::FreeHolder(row);
         self.results.iter().find(is_it).map(|trial| trial.outcome)
@@ -253,7 +253,7 @@ impl OomAnalysis {
         trials.iter().any(|trial| is_it(&trial.remedy) && trial.outcome != Outcome::Met)
     }
 
-    /// Returns the optimizer state that the request left unfinished, as a sentence.
+    /// Returns the optimizer state that the request left unfinished, as a sentence; `None` if there is none.
     pub fn state_text(&self) -> Option<String> {
         self.state.as_ref().map(|state| format!("{state}."))
     }
@@ -275,7 +275,7 @@ impl OomAnalysis {
             .then(|| format!("Would have let the request succeed{}: {}.{next}", trials.in_replay(), listed.join("; ")))
     }
 
-    /// Returns a sentence with the remedies that do not let the request succeed.
+    /// Returns a sentence with the tested remedies that do not let the request succeed; `None` if there are none.
     pub fn does_not_help(&self) -> Option<String> {
         let trials = self.trials.as_ref().ok()?;
         let failed = trials.results.iter().filter(|trial| trial.outcome != Outcome::Met && is_listed(&trial.remedy));

@@ -61,7 +61,7 @@ impl RequestFailure {
         trace.failed_requests_on(device).filter_map(|event| Self::of(trace, event))
     }
 
-    /// Returns the request that failed at `event`.
+    /// Returns the request that failed at `event`; `None` if none failed there.
     pub fn of(trace: &Trace, event: EventId) -> Option<Self> {
         let row = event.index()?;
         let oom = trace.ooms.get(trace.events.subject[row] as usize)?;

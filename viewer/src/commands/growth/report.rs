@@ -207,7 +207,7 @@ const OF_SEGMENTS: [GroupKey; 2] = [GroupKey::Pool, GroupKey::Frame];
 /// The filter for segments, which has no conditions.
 static NO_FILTER: LazyLock<Filter> = LazyLock::new(Filter::default);
 
-/// Returns the query for the growth of reserved memory. Blocks have a separate query.
+/// Returns the additional query for reserved memory; `None` if only that is measured, or if blocks are selected.
 pub(super) fn reserved_query(arguments: &GrowthArguments) -> Option<GrowthQuery<'static>> {
     let is_asked = arguments.metric != Metric::Reserved && arguments.blocks.filter.filter.is_empty();
     is_asked.then(|| GrowthQuery { metric: Metric::Reserved, keys: &OF_SEGMENTS, top: 0, filter: &NO_FILTER })

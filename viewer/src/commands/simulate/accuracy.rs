@@ -114,7 +114,7 @@ fn requests(trace: &Trace, device: DeviceId) -> Vec<u64> {
     requests.into_iter().map(|(_, bytes)| bytes).collect()
 }
 
-/// Returns the index of the first request that differs.
+/// Returns the index of the first request that differs or that one side lacks; `None` if all are equal.
 fn first_difference(one: &[u64], other: &[u64]) -> Option<usize> {
     let common = one.iter().zip(other).take_while(|(one, other)| one == other).count();
     (common < one.len().max(other.len())).then_some(common)

@@ -80,7 +80,7 @@ impl Recorded {
         self.summary.peak(metric).map_or(0, |moment| moment.bytes)
     }
 
-    /// Returns the last failed request. The program handled earlier ones.
+    /// Returns the last failed request, if any. The program handled earlier ones.
     pub(super) fn failure(&self) -> Option<RequestFailure> {
         RequestFailure::all(&self.trace, self.summary.device).next_back()
     }

@@ -44,7 +44,7 @@ impl Layer {
         }
     }
 
-    /// The range that contains `event`, which must not be earlier than in the previous call.
+    /// Returns the range that contains `event`, if any. `event` must not be earlier than in the previous call.
     fn at(&mut self, event: EventId) -> Option<Stretch> {
         while self.stretches.get(self.next).is_some_and(|stretch| stretch.end <= event) {
             self.next += 1;

@@ -163,7 +163,7 @@ impl Runs {
         &self.rows
     }
 
-    /// The index of the run that contains `event`.
+    /// Returns the index of the last run that begins at `event` or before; `None` if `event` is before all runs.
     pub fn position(&self, event: EventId) -> Option<usize> {
         self.rows.partition_point(|run| run.first <= event).checked_sub(1)
     }
@@ -445,7 +445,7 @@ fn is_noise(run: &Run, around: Phase) -> bool {
     }
 }
 
-/// Returns the runs of `device`. `runs` contains those of all devices.
+/// Returns the runs of `device`, if it has any. `runs` contains those of all devices.
 pub(crate) fn runs_of(runs: &[Runs], device: DeviceId) -> Option<&Runs> {
     runs.get(usize::from(device.0))
 }

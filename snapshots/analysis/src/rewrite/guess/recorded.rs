@@ -59,7 +59,7 @@ impl Recorded {
     }
 }
 
-/// Returns the phase of a range called `name`, which is a phase name of this project or of a range marked by PyTorch.
+/// Returns the phase that the name of a range states, as a phase name of this project or PyTorch's name, if any.
 fn phase_of_name(name: &str) -> Option<Phase> {
     match Phase::from_name(name) {
         Some(Phase::Setup | Phase::Other) => None,

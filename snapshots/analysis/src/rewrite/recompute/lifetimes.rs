@@ -43,13 +43,13 @@ impl Uses {
         &self.events[self.first[row] as usize..self.first[row + 1] as usize]
     }
 
-    /// The first use of `block` from event `start` on.
+    /// Returns the first use of `block` from event `start` on; `None` if there is none.
     pub(super) fn first_from(&self, block: BlockId, start: EventId) -> Option<EventId> {
         let uses = self.of_block(block);
         uses.get(uses.partition_point(|event| *event < start)).copied()
     }
 
-    /// The last use of `block` before event `end`.
+    /// Returns the last use of `block` before event `end`; `None` if there is none.
     pub(super) fn last_before(&self, block: BlockId, end: EventId) -> Option<EventId> {
         let uses = self.of_block(block);
         let count = uses.partition_point(|event| *event < end);

@@ -44,7 +44,7 @@ impl Members {
         })
     }
 
-    /// The index of the module that contains `scope`.
+    /// Returns the index of the module that contains `scope`; `None` if there is none.
     pub fn module(&self, scope: ScopeId) -> Option<usize> {
         let module = scope.index().and_then(|row| self.module_of.get(row)).copied();
         module.filter(|module| *module != Self::NONE).map(|module| module as usize)

@@ -116,7 +116,7 @@ impl References {
         self.windows.len() == all.len()
     }
 
-    /// Returns the reason references are not known for every step.
+    /// Returns the reason references are not known for every step; `None` if they are.
     pub(super) fn shortfall(&self, trace: &Trace) -> Option<String> {
         let all = windows(trace, |event| self.allocs.partition_point(|alloc| *alloc < event) as u64).len();
         let others = all.checked_sub(self.windows.len()).filter(|others| *others > 0)?;
@@ -224,7 +224,7 @@ impl References {
         if alloc.is_some() { self.allocs.partition_point(|other| *other <= alloc) as u64 } else { 0 }
     }
 
-    /// The block allocated by the next allocation after `position`.
+    /// Returns the block allocated by the next allocation after `position`; `None` at the end.
     fn block_at(&self, trace: &Trace, position: u64) -> Option<BlockId> {
         match trace.subject(*self.allocs.get(position as usize)?) {
             Subject::Block(block) => Some(block),
@@ -252,7 +252,7 @@ impl References {
         self.of_blocks.get(&block).into_iter().flatten().map(|index| &self.saves[*index])
     }
 
-    /// The position after which only the graph refers to `block`.
+    /// Returns the position after which only the graph refers to `block`; `None` if it is unknown.
     pub(super) fn end_of(&self, block: BlockId) -> Option<u64> {
         self.ends.get(&block).copied()
     }
@@ -267,7 +267,7 @@ impl References {
         self.allocs.get((position as usize).checked_sub(1)?).copied()
     }
 
-    /// The first allocation after `position`.
+    /// Returns the first allocation after `position`; `None` at the end.
     pub(super) fn event_after(&self, position: u64) -> Option<EventId> {
         self.allocs.get(position as usize).copied()
     }

@@ -87,7 +87,7 @@ impl Change {
         }
     }
 
-    /// Returns the requirement or restriction that the change imposes on the program.
+    /// Returns the requirement or restriction that the change imposes on the program; `None` if it imposes none.
     pub fn assumption(self) -> Option<&'static str> {
         match self {
             Self::InBackward => Some(

@@ -95,7 +95,7 @@ fn none_found(unusable: &[Command]) -> String {
     format!("{}{others}: not available now. Most commands need an open recording.", first.name())
 }
 
-/// Parses text with a step number, such as `step 1200`, with or without commas.
+/// Parses text with a step number, such as `step 1200`, with or without commas; `None` for other text.
 fn step_of(text: &str) -> Option<u32> {
     let (words, number) = text.trim().rsplit_once(' ')?;
     let names_step = matches!(words.trim().to_lowercase().as_str(), "step" | "to step" | "go to step" | "iteration");

@@ -135,7 +135,7 @@ impl PathField {
         state.store(ui.ctx(), field);
     }
 
-    /// Returns the reason `path` cannot be used.
+    /// Returns the reason `path` cannot be used; `None` if it can.
     fn problem(&self, path: &Path) -> Option<String> {
         if self.text.trim().is_empty() {
             return Some("Enter a path.".to_owned());

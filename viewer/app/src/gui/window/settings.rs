@@ -72,7 +72,7 @@ impl Settings {
         self.recent.retain(|known| known != path);
     }
 
-    /// Returns the view settings of the file at `path` when it was last closed.
+    /// Returns the view settings of the file at `path` when it was last closed; `None` if they are not stored.
     pub fn look(&self, path: &Path) -> Option<&FileStyle> {
         self.looks.iter().find(|look| look.path == path)
     }

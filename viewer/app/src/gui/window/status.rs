@@ -76,7 +76,7 @@ fn failed(recording: &Recording, device: usize) -> Option<String> {
     Some(text)
 }
 
-/// Shows `text` as a link to the next failed request.
+/// Shows `text` as a link to the next failed request. Returns that command if clicked.
 fn failed_ui(ui: &mut Ui, text: String) -> Option<Command> {
     let text = RichText::new(text).color(Shades::in_ui(ui).failure());
     let tooltip = format!("Out of memory. {} ({})", Command::NextOom.tooltip(), Command::NextOom.keys()[0]);

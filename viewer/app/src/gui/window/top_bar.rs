@@ -177,7 +177,7 @@ fn recent_ui(ui: &mut Ui, recent: &[PathBuf]) -> Option<PathBuf> {
     chosen
 }
 
-/// Shows the tool bar. Its search counts blocks at the moment after `position` events. Returns the clicked command.
+/// Shows the tool bar. Its search counts blocks at the moment after `position` events. Returns a clicked command.
 pub(crate) fn tools_ui(
     ui: &mut Ui,
     (recording, selection, search): (&Arc<Recording>, &mut Selection, &mut Search),

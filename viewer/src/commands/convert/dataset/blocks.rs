@@ -138,7 +138,7 @@ impl<'a> BlockRows<'a> {
         numbered(self.trace, self.block(row).alloc)
     }
 
-    /// Returns the event at which a block's free was requested in the recording.
+    /// Returns the event at which a block's free was requested; `None` if it was not requested in the recording.
     fn free_requested(&self, row: usize) -> Option<Numbered> {
         if self.trace.was_waiting_at_start(self.id(row)) {
             return None;

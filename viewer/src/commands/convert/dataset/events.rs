@@ -82,7 +82,7 @@ impl<'a> EventRows<'a> {
         }
     }
 
-    /// Returns the step and phase of a row. Rows are requested in order, column by column.
+    /// Returns the step and phase of a row, if recorded. Rows are requested in order, column by column.
     fn span(&mut self, row: usize) -> Option<&'a highwater_snapshots::trace::Span> {
         let event = self.event(row)?;
         let rows = self.trace.spans.rows();

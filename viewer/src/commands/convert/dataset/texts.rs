@@ -35,13 +35,13 @@ impl Texts {
         self.strings.entry(id).or_insert_with(|| ByteArray::from(trace.tables.string(id))).clone()
     }
 
-    /// The name of an operation.
+    /// Returns the name of an operation; `None` if it has none.
     pub(super) fn op(&mut self, trace: &Trace, id: OpId) -> Option<ByteArray> {
         let name = trace.tables.op(id)?.name;
         name.is_some().then(|| self.string(trace, name))
     }
 
-    /// The path of a module.
+    /// Returns the path of a module; `None` without a module.
     pub(super) fn scope(&mut self, trace: &Trace, id: ScopeId) -> Option<ByteArray> {
         let path = || id.is_some().then(|| ByteArray::from(trace.tables.scope_path(id).into_bytes()));
         self.scopes.entry(id).or_insert_with(path).clone()
@@ -53,7 +53,7 @@ impl Texts {
         self.stacks.entry(id).or_insert_with(folded).clone()
     }
 
-    /// The innermost line of a stack in the user's program.
+    /// Returns the leading line of a stack, usually the innermost one in the user's program; `None` without a line.
     pub(super) fn frame(&mut self, trace: &Trace, id: StackId) -> Option<ByteArray> {
         let line = || {
             let frame = leading_frame(&trace.tables, id)?;

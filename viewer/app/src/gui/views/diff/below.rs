@@ -68,7 +68,7 @@ impl Below {
         self.chosen.take().is_some()
     }
 
-    /// Shows the answer. Returns search conditions to add.
+    /// Shows the answer. Returns search conditions to add, if the user selected any.
     pub(super) fn below_ui(&mut self, ui: &mut Ui, answer: &Arc<Answer>, look: DiffLook) -> Option<String> {
         let Some(row) = page_of(look) else {
             return match self.flame.flame_ui(ui, answer, self.chosen)? {
@@ -150,7 +150,7 @@ pub(super) fn conditions_of(answer: &Answer, group: usize) -> Option<[String; 2]
     Some([a, b])
 }
 
-/// The condition for a group's blocks in B, or in A if B has no such blocks.
+/// Returns the condition for a group's blocks in B, or in A if B has no such blocks; `None` if it cannot be expressed.
 fn condition_of(answer: &Answer, group: usize) -> Option<String> {
     conditions_of(answer, group).map(|[_, b]| b)
 }

@@ -124,7 +124,7 @@ pub(crate) enum DiffAction {
     Close,
 }
 
-/// Shows the list of files for one side. For B, it includes an entry for a file that is not open yet.
+/// Shows the list of files for one side, for B with an entry to open another one. Returns the chosen action, if any.
 pub(super) fn file_ui(ui: &mut Ui, files: &Files, side: usize) -> Option<DiffAction> {
     /// The value of the entry for a file that is not open yet.
     const OPEN: usize = usize::MAX;

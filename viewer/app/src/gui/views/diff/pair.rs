@@ -172,7 +172,7 @@ impl Pair {
         }
     }
 
-    /// Returns the cursor's position on the common axis: the position under the pointer, or the clicked one.
+    /// Returns the cursor's side, and position on the axis: that under the pointer, otherwise the clicked one, if any.
     fn cursor(&self) -> Option<(usize, f64)> {
         self.hover.or(self.pinned.map(|pinned| (pinned.side, pinned.at)))
     }

@@ -186,7 +186,7 @@ fn place_of(tiles: &[Tile], id: NodeId) -> Option<Rect> {
     tiles.iter().find(|tile| node_of(tile) == Some(id)).map(|tile| tile.rect)
 }
 
-/// The node of a tile, for keyboard navigation.
+/// Returns the node of an outermost tile, for keyboard navigation; `None` for other tiles.
 fn node_of(tile: &Tile) -> Option<NodeId> {
     match tile.item.what {
         What::Node(id) if tile.depth == 0 => Some(id),

@@ -126,7 +126,7 @@ impl Ranks {
     }
 }
 
-/// Handles keys while the strip has the keyboard focus. Returns the row selected by them.
+/// Handles keys while the strip has the keyboard focus. Returns the row selected by them, if it is another one.
 fn walk(ui: &Ui, strip: &Response, front: Option<usize>, count: usize) -> Option<usize> {
     let pressed = pressed_keys(ui, strip, [true, false])?;
     let by = pressed(Key::ArrowRight) - pressed(Key::ArrowLeft);

@@ -35,7 +35,7 @@ impl Strip {
         first.min(width)..last.min(width).max(first.min(width))
     }
 
-    /// The address at a fraction of the row's width.
+    /// Returns the address at a fraction of the row's width; `None` beside the addresses of the row.
     pub(super) fn address_at(&self, share: f64) -> Option<u64> {
         let at = (share * self.row_bytes as f64).max(0.0) as u64;
         let offset = at.checked_sub(self.start)?;

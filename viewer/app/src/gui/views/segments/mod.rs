@@ -100,7 +100,7 @@ impl SegmentsView {
         self.state.answer().map(|state| self.list.csv(state))
     }
 
-    /// The cause of the failed request that was analysed last, with its event.
+    /// Returns the event and cause of the failed request analysed last; `None` if it is of another recording or device.
     pub(crate) fn failure_cause(&self) -> Option<(EventId, String)> {
         let (known, event) = self.tested.answered()?;
         let is_current = self.known.as_ref().is_some_and(|current| known.is(current));

@@ -69,7 +69,7 @@ impl<'a> ShownColumn<'a> {
         Self { look: Some(Box::new(look)), ..self }
     }
 
-    /// Uses `tip` as the tooltip of each cell instead of its full value.
+    /// Shows the text that `tip` returns for a row as the tooltip of its cell, if any, instead of the exact value.
     pub(crate) fn tip(self, tip: impl Fn(usize) -> Option<String> + 'a) -> Self {
         Self { tip: Some(Box::new(tip)), ..self }
     }
@@ -87,7 +87,7 @@ impl<'a> ShownColumn<'a> {
         }
     }
 
-    /// The tooltip of a cell.
+    /// Returns the tooltip of a cell; `None` if it has none.
     pub(super) fn tooltip(&self, row: usize) -> Option<String> {
         match &self.tip {
             Some(tip) => tip(row),

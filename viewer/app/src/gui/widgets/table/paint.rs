@@ -112,7 +112,7 @@ impl Frame<'_> {
         is_resorted
     }
 
-    /// Paints the visible rows. Returns the widget of the selected row.
+    /// Paints the visible rows. Returns the widget of the selected row; `None` unless it is visible.
     pub(super) fn rows_ui(
         &self,
         ui: &Ui,

@@ -53,7 +53,7 @@ impl SortedTable {
         &self.order
     }
 
-    /// The selected row.
+    /// Returns the selected row, if any.
     pub(crate) fn chosen(&self) -> Option<usize> {
         self.order.get(self.state.chosen?).copied()
     }
