@@ -21,7 +21,7 @@ use highwater_app::files::destination::{Destination, Kind, same};
 use highwater_app::files::is_stdin;
 use highwater_app::report::{Column, Facts, Table};
 use highwater_pytorch::export::{Exported, write_json, write_pickle};
-use highwater_snapshots::{Trace, count_of, format_bytes, format_count, parse_range};
+use highwater_snapshots::{Trace, count_of, format_bytes, parse_range};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{CategoryChoice, FilesAndOptions, Form};
@@ -181,8 +181,8 @@ pub(crate) fn read_and<T>(
 /// Fails if the recording does not have all of the events.
 fn excerpt_of(trace: &Trace, events: &Range<usize>) -> Result<Trace, Failure> {
     if events.end as u64 > trace.event_count() {
-        let (all, text) = (format_count(trace.event_count()), format!("{}..{}", events.start, events.end));
-        let text = format!("invalid range {text} for --events: the recording has {all} events");
+        let (all, text) = (count_of(trace.event_count(), "event"), format!("{}..{}", events.start, events.end));
+        let text = format!("invalid range {text} for --events: the recording has {all}");
         return Err(Failure::Usage(text));
     }
     let before = trace.start.events as usize;

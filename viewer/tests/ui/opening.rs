@@ -261,7 +261,7 @@ fn a_recording_without_events_opens_as_a_state_by_pool_and_line_with_its_segment
     let text = "baseline w 4096/4096 parameter < load < main\nbaseline_segment 0x0 2097152\n";
     let harness = harness(Some(trace_from_text(text).unwrap()));
     harness.get_by_label("State at the dump");
-    harness.get_by_label("Segments: 1 rows");
+    harness.get_by_label("Segments: 1 row");
     harness.get_all_by_label_contains("load").next().unwrap();
     assert!(
         harness.query_by_label_contains("Timeline of").is_none() && harness.query_by_label_contains("Peak").is_none()

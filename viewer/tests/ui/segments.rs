@@ -150,7 +150,7 @@ fn the_headline_and_the_table_say_how_segments_are_used() {
     assert_eq!(lines[2], format!("\"large\",0,0,{},0.625,{},{},{},6", 64 * MIB, 8 * MIB, 16 * MIB, 8 * MIB));
     // An earlier moment has other segments.
     go_to(&mut harness, 1);
-    harness.get_by_label("Segments: 1 rows");
+    harness.get_by_label("Segments: 1 row");
     go_to(&mut harness, 0);
     harness.get_all_by_label("No segments are reserved at this moment.").next().unwrap();
 }

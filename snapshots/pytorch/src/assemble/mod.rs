@@ -39,7 +39,7 @@ use highwater_snapshots::alloc_rules::AllocRules;
 use highwater_snapshots::error::Problem;
 use highwater_snapshots::ids::{DeviceId, EventId};
 use highwater_snapshots::trace::{DeviceFacts, Header, NOTE, PINNED_DRIVER};
-use highwater_snapshots::{Trace, TraceBuilder};
+use highwater_snapshots::{Trace, TraceBuilder, count_of};
 
 use annotations::{Mark, annotations};
 use attributes::Attributes;
@@ -104,7 +104,8 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
         ..run::header(&run)
     });
     if stacks.cut > 0 {
-        let what = format!("{} stacks are deeper than 1023 frames: their outermost frames are left out", stacks.cut);
+        let stacks = count_of(stacks.cut, "stack");
+        let what = format!("the outermost frames of {stacks} deeper than 1023 frames are left out");
         builder.add_problem(Problem::new(what));
     }
 
@@ -254,8 +255,8 @@ impl<'a> Parts<'a> {
         let (events, segments) = (self.refused_events, self.refused_segments);
         if events + segments > 0 {
             builder.trust().events_lost += events;
-            let what =
-                format!("{events} events and {segments} segments of devices below 0 or from {} up are skipped", HOST.0);
+            let (events, segments) = (count_of(events, "event"), count_of(segments, "segment"));
+            let what = format!("{events} and {segments} of devices below 0 or from {} up are skipped", HOST.0);
             builder.add_problem(Problem::new(what));
         }
     }

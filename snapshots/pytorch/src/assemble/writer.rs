@@ -187,7 +187,7 @@ impl Writer<'_> {
         }
         if self.untagged_allocs > 0 {
             let what = format!(
-                "{} of {} allocations have no tag: their module is unknown, their phase is that of the event before",
+                "allocations without a tag: {} of {}; the module is unknown, the phase is that of the event before",
                 format_count(self.untagged_allocs),
                 format_count(self.allocs)
             );

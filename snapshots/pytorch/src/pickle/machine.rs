@@ -7,7 +7,7 @@ use super::source::Source;
 use crate::objects::{Refusal, Store, Value};
 use crate::raw::{EMBEDDED_MARKER, MAX_EMBEDDED};
 use highwater_snapshots::error::{Error, Problem, Result};
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::units::{count_of, format_bytes};
 
 /// Maximum length of a string, except for an embedded recording. Names and paths are far shorter.
 const MAX_TEXT_BYTES: u64 = 64 << 20;
@@ -477,8 +477,8 @@ impl<S: Source> Machine<S> {
         if let Some(source) = self.source.failure() {
             return Error::Io { doing: "read the recording", source, path: "the input".into() };
         }
-        let events = self.store.events.len();
-        let what = format!("the pickle ends early, after {events} events: the copy or the recording is incomplete");
+        let events = count_of(self.store.events.len() as u64, "event");
+        let what = format!("the pickle ends early, after {events}: the copy or the recording is incomplete");
         Error::Damaged { offset: start, what }
     }
 

@@ -110,7 +110,7 @@ fn a_recording_whose_ring_was_full_says_so() {
 fn tags_that_were_edited_are_counted_and_give_no_module() {
     let bytes = replaced(&pickle("2.15"), r#""phase":"recompute""#, r#""phase":"recompost""#);
     let trace = open(&bytes);
-    assert!(trace.header.notes().any(|note| note.contains("allocations have no tag")), "{:?}", trace.header);
+    assert!(trace.header.notes().any(|note| note.contains("allocations without a tag: ")), "{:?}", trace.header);
     let blocks = origins(&trace).into_iter().filter(|((module, ..), _)| module.is_empty());
     assert!(blocks.map(|(_, count)| count).sum::<u64>() > 10);
 }

@@ -103,8 +103,8 @@ impl Kept {
                 format_count(self.before.blocks)
             ),
             KeptBecause::UnusedStream => format!(
-                "{bytes} are free in {segments} cached for {} on which nothing is allocated any more ({}): only these \
-                 streams can use them",
+                "{bytes} are free in {segments} cached for {} on which nothing is allocated any more ({}): no other \
+                 stream can use them",
                 count_of(streams.len() as u64, "stream"),
                 listed(&streams)
             ),

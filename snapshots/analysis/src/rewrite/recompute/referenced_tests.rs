@@ -116,7 +116,7 @@ fn a_later_step_has_the_references_of_the_followed_step_that_allocates_the_same(
     let why = |text: &str| Evidence::shortfall(&trace_from_text(text).unwrap(), DeviceId(0));
     assert_eq!(why(&text), None);
     let other = unknown(FIRST).replace("step 1", "step 3").replace("alloc b1 30", "alloc b1 32");
-    let expected = "1 of 4 steps allocate differently from those whose references were recorded";
+    let expected = "in 1 of 4 steps, allocations differ from the steps whose references were recorded";
     assert_eq!(why(&format!("{text}{other}")).as_deref(), Some(expected));
 }
 

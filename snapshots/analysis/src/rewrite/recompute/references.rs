@@ -120,7 +120,7 @@ impl References {
     pub(super) fn shortfall(&self, trace: &Trace) -> Option<String> {
         let all = windows(trace, |event| self.allocs.partition_point(|alloc| *alloc < event) as u64).len();
         let others = all.checked_sub(self.windows.len()).filter(|others| *others > 0)?;
-        Some(format!("{others} of {all} steps allocate differently from those whose references were recorded"))
+        Some(format!("in {others} of {all} steps, allocations differ from the steps whose references were recorded"))
     }
 
     fn index(&mut self) {

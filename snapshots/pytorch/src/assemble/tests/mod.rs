@@ -178,7 +178,7 @@ fn devices_that_cannot_be_are_refused_and_counted() {
     sample.segment_with(0x1000, &[(512, 100, LIVE)], |made| made.device = 400);
     let trace = sample.assemble();
     assert_eq!((trace.events.len(), trace.trust.events_lost), (0, 1));
-    assert!(trace.problems[0].what.starts_with("1 events and 1 segments of devices"), "{:?}", trace.problems);
+    assert!(trace.problems[0].what.starts_with("1 event and 1 segment of devices"), "{:?}", trace.problems);
 }
 
 #[test]

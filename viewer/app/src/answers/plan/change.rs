@@ -83,6 +83,7 @@ impl Change {
             Self::MicroBatches(count) => format!("{count} micro-batches"),
             Self::Bf16 => "bf16 parameters and activations".to_owned(),
             Self::Lora(rank) => format!("LoRA adapters of rank {rank}"),
+            Self::Freeze(1) => "first block frozen".to_owned(),
             Self::Freeze(count) => format!("first {count} blocks frozen"),
         }
     }

@@ -6,6 +6,7 @@ use highwater_snapshots::references::readable;
 use highwater_snapshots::shown::{MAX_SHOWN, shown};
 use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::trace::Block;
+use highwater_snapshots::units::count_of;
 use highwater_snapshots::{BlockId, EventId, Phase, StackId, Trace, format_bytes, format_count, format_share};
 
 use crate::gui::colouring::short_line;
@@ -155,9 +156,9 @@ fn last_use(trace: &Trace, block: &Block) -> String {
 
 /// Formats the number of events and the time between two events.
 fn between(trace: &Trace, first: EventId, last: EventId) -> String {
-    let events = format_count(u64::from(last.0.saturating_sub(first.0)));
+    let events = count_of(u64::from(last.0.saturating_sub(first.0)), "event");
     let time = span_text(trace, [first, last]).map_or_else(String::new, |time| format!(", {time}"));
-    format!("{events} events{time}")
+    format!("{events}{time}")
 }
 
 /// The block's share of the device's total at the peak, and at the largest total during its lifetime.

@@ -187,7 +187,7 @@ fn the_treemap_goes_in_and_out_by_click_and_by_keys() {
     click(&mut harness, "Up");
     harness.get_by_label("opt: 7.81 KiB");
     click(&mut harness, "opt: 7.81 KiB");
-    harness.get_by_label("Largest blocks: 1 rows");
+    harness.get_by_label("Largest blocks: 1 row");
     press(&mut harness, Key::ArrowUp);
     let chosen = |harness: &Harness<'_, Bench>| harness.state().panel.chosen.clone();
     assert_eq!(chosen(&harness), Some(vec![job::Step::Named(0, "net".to_owned())]));

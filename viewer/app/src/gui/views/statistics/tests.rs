@@ -202,5 +202,5 @@ fn a_recording_that_is_let_go_of_is_not_kept() {
     (stage.recording, stage.selection, stage.matches) = (next.recording, next.selection, next.matches);
     assert_eq!(former.strong_count(), 0);
     settle(&mut harness);
-    harness.get_by_label("Steps: 1 rows");
+    harness.get_by_label("Steps: 1 row");
 }

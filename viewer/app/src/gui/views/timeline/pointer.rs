@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use eframe::egui::{self, RectAlign, Response, Tooltip, Ui};
 use highwater_analysis::{bytes_of, leading_frame};
-use highwater_snapshots::{BlockId, EventId, format_bytes, format_count, format_nanos};
+use highwater_snapshots::{BlockId, EventId, count_of, format_bytes, format_nanos};
 
 use super::frame::PlotFrame;
 use super::{Hover, Timeline, marks};
@@ -115,14 +115,14 @@ impl Timeline {
         };
         let bytes = format_bytes((to[1] - from[1]).abs() as u64);
         let moments = [from[0], to[0]].map(|x| selection.moment_at(&recording.trace, x));
-        let events = format_count(moments[0].abs_diff(moments[1]) as u64);
+        let events = count_of(moments[0].abs_diff(moments[1]) as u64, "event");
         let time = |moment: usize| {
             let event = moment.checked_sub(1).map(EventId::from_index);
             event.and_then(|event| recording.trace.time_of(event)).unwrap_or(0)
         };
         let lasted = time(moments[0]).abs_diff(time(moments[1]));
         let lasted = recording.trace.has_times().then(|| format!("  ·  {}", format_nanos(lasted)));
-        let words = format!("{bytes}  ·  {events} events{}", lasted.unwrap_or_default());
+        let words = format!("{bytes}  ·  {events}{}", lasted.unwrap_or_default());
         marks::paint_ruler(ui.painter(), frame, [from, to], &words, &Shades::in_ui(ui));
     }
 

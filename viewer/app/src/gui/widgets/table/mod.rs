@@ -6,6 +6,7 @@ mod paint;
 mod sorted;
 
 use eframe::egui::{self, Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+use highwater_snapshots::count_of;
 
 pub(crate) use column::{Cell, ShownColumn, ShownTable};
 pub(crate) use sorted::SortedTable;
@@ -115,7 +116,8 @@ fn shown_ui(
     // Widgets are reused for other rows when the table scrolls, on purpose.
     ui.ctx().allow_widget_id_changes_in(rect);
     let response = ui.interact(body, id, Sense::click());
-    response.widget_info(|| WidgetInfo::labeled(Role::Table, true, format!("{label}: {rows} rows")));
+    response
+        .widget_info(|| WidgetInfo::labeled(Role::Table, true, format!("{label}: {}", count_of(rows as u64, "row"))));
     if std::mem::take(&mut state.wants_focus) {
         response.request_focus();
     }
