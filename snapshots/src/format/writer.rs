@@ -63,9 +63,9 @@ pub struct SnapWriter<W: Write> {
 struct LastCheckpoint {
     /// Number of events before the checkpoint.
     events: u64,
-    /// The offset of its end in the file.
+    /// The offset of the end of the checkpoint in the file.
     end: u64,
-    /// Its length in bytes, including the summaries before it.
+    /// The length of the checkpoint in bytes, including the summaries before it.
     bytes: u64,
 }
 

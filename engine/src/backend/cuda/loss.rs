@@ -1,4 +1,4 @@
-//! Cross-entropy from logits, without a second buffer of their size.
+//! Cross-entropy from logits, and its gradient, without a buffer for the softmax.
 
 use highwater_kernels::gpu::launch::THREADS;
 

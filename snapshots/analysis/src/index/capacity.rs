@@ -18,7 +18,7 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// The recorded capacity of `device`.
+    /// Returns the recorded capacity of `device`; `None` if it was not recorded.
     pub fn recorded(trace: &Trace, device: DeviceId) -> Option<Self> {
         let facts = trace.device_facts(device).filter(|facts| facts.capacity_bytes > 0)?;
         Some(Self { bytes: facts.capacity_bytes, is_inferred: false })

@@ -18,7 +18,7 @@ pub fn final_oom(trace: &Trace) -> Option<EventId> {
     (!recovery.is_complete()).then_some(last)
 }
 
-/// The last failed request, not counting those for host memory.
+/// Returns the last failed request, not counting those for host memory; `None` if there is none.
 pub(crate) fn last_oom(trace: &Trace) -> Option<EventId> {
     trace.failed_requests().rev().find(|(_, device)| !is_host(trace, *device)).map(|(event, _)| event)
 }

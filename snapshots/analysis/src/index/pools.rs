@@ -47,7 +47,7 @@ impl BlockPool {
         Self::Private(((code & !PRIVATE) >> 32) as u32, code as u32)
     }
 
-    /// Parses the format of [`Display`](std::fmt::Display).
+    /// Parses the format of [`Display`](std::fmt::Display); `None` for other text.
     pub fn from_name(name: &str) -> Option<Self> {
         if let Some(pool) = Pool::from_name(name) {
             return Some(Self::Shared(pool));

@@ -40,9 +40,9 @@ pub struct DeviceSummary {
     pub oom_events: u64,
     /// Number of steps, including incomplete ones.
     pub steps: u64,
-    /// Time of the first event, in nanoseconds since the recording's origin.
+    /// Time of the first event, in nanoseconds since the recording's origin; `None` without events or times.
     pub first_time_ns: Option<u64>,
-    /// Time of the last event.
+    /// Time of the last event, in nanoseconds since the recording's origin; `None` without events or times.
     pub last_time_ns: Option<u64>,
 }
 

@@ -205,7 +205,7 @@ impl DeviceIndex {
         self.leaks.get()?.as_ref()?.1.as_deref().filter(|_| category == Category::Unknown.name())
     }
 
-    /// Returns the cause of the peak of `metric`. Computed once.
+    /// Returns the cause of the peak of `metric`, computed once; `None` if it has none.
     pub fn cause(&self, source: &Source<'_>, metric: Metric) -> Option<&PeakCause> {
         let find = || PeakCause::of(source, &self.peak(source.facts(), metric)).ok().flatten();
         self.causes[metric as usize].get_or_init(find).as_ref()

@@ -93,7 +93,7 @@ impl Run {
         self.source().count_events()
     }
 
-    /// Returns the number of the last step that has begun by event `event`.
+    /// Returns the number of the last step that has begun by event `event`; `None` if no step has.
     pub fn step_at(&self, event: u64) -> Option<u32> {
         self.summaries(|rows| {
             let row = &rows[rows.partition_point(|row| row.first <= event).checked_sub(1)?];

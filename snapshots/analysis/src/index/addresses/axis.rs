@@ -81,7 +81,7 @@ impl LaneAxis {
         self.order.iter().map(|row| &self.lanes[*row as usize])
     }
 
-    /// The lane at a position on the axis, and the address there.
+    /// Returns the lane at a position on the axis, and the address there; `None` past the end.
     pub fn at(&self, place: u64) -> Option<(&Lane, u64)> {
         let row = self.order.partition_point(|row| self.lanes[*row as usize].range().end <= place);
         let lane = self.order.get(row).and_then(|row| self.lanes.get(*row as usize))?;

@@ -60,7 +60,7 @@ pub struct Hole {
 pub struct FailedRequest {
     /// The event of the request.
     pub event: EventId,
-    /// The time, in nanoseconds since the recording's origin.
+    /// The time, in nanoseconds since the recording's origin; `None` if the recording has no times.
     pub time_ns: Option<u64>,
     /// The operation that made the request; empty if unknown.
     pub op: String,

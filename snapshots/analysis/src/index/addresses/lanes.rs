@@ -30,7 +30,7 @@ pub struct LaneRaster {
 }
 
 impl LaneRaster {
-    /// The content at pixel `y`, from the top, of column `x`.
+    /// Returns the content at pixel `y`, from the top, of column `x`; `None` outside, and where nothing is reserved.
     pub fn spot(&self, x: usize, y: usize) -> Option<Content> {
         if y >= self.height {
             return None;

@@ -212,14 +212,14 @@ impl AddressMap {
         self.usage.reserved() == self.totals.reserved
     }
 
-    /// Returns the piece that contains `address`, and its segment.
+    /// Returns the piece that contains `address`, and its segment; `None` if no segment covers `address`.
     pub fn piece_at(&self, address: u64) -> Option<(&ReservedSegment, &Piece)> {
         let segment = &self.segments[self.segment_at(address)?];
         let pieces = &self.pieces[segment.pieces.clone()];
         Some((segment, pieces.get(pieces.partition_point(|piece| piece.addresses.end <= address))?))
     }
 
-    /// The index of the segment that covers `address`.
+    /// Returns the index of the segment that covers `address`; `None` if none does.
     pub fn segment_at(&self, address: u64) -> Option<usize> {
         let row = self.segments.partition_point(|segment| segment.addresses.end <= address);
         self.segments.get(row).filter(|segment| segment.addresses.start <= address).map(|_| row)

@@ -113,7 +113,7 @@ impl Raster {
         self.blocks.get(x * self.height..(x + 1) * self.height).unwrap_or_default()
     }
 
-    /// The block at pixel `y` from the bottom of column `x`.
+    /// Returns the block at pixel `y` from the bottom of column `x`; `None` if there is none.
     pub fn block_at(&self, x: usize, y: usize) -> Option<BlockId> {
         self.column(x).get(y).copied().filter(|block| block.is_some())
     }

@@ -114,7 +114,7 @@ impl<'a> Checked<'a> {
         Ok(then(asked, Moment { event: window.last(), events_before: window.trace.start.events, ..*moment }))
     }
 
-    /// Returns the first step of the device.
+    /// Returns the first step of the device; `None` if it has no steps.
     pub(super) fn first_step(&self) -> Option<u32> {
         first_step(&self.history.spans).0
     }

@@ -320,7 +320,7 @@ impl PeakContext<'_> {
     }
 }
 
-/// Splits a module path at its first number, such as `blocks.3.mlp` into `blocks` and `3`.
+/// Splits a module path at its first number, such as `blocks.3.mlp` into `blocks` and `3`; `None` if it has none.
 fn numbered(path: &str) -> Option<(String, String)> {
     let mut before: Vec<&str> = Vec::new();
     for part in path.split('.') {

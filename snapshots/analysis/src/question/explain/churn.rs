@@ -7,7 +7,7 @@ use super::remedy::{Advice, Remedy};
 use highwater_snapshots::line_text::unique_suffixes;
 use highwater_snapshots::units::{format_bytes, format_count};
 
-/// Lists the lines with the highest counts, such as `train.py:12 step (300), eval.py:3 run (20)`.
+/// Lists the lines with the highest counts, such as `train.py:12 step (300), eval.py:3 run (20)`; `None` without lines.
 fn most(lines: &HashMap<String, u64>) -> Option<String> {
     let mut rows: Vec<(&str, u64)> = lines.iter().map(|(line, count)| (line.as_str(), *count)).collect();
     rows.sort_by_key(|(line, count)| (std::cmp::Reverse(*count), *line));

@@ -35,9 +35,9 @@ pub struct Statistics {
     pub metric: Metric,
     /// Number of events of the device, including those that concern every device.
     pub events: u64,
-    /// Time of the first event, in nanoseconds since the recording's origin; `None` without events.
+    /// Time of the first event, in nanoseconds since the recording's origin; `None` without events or times.
     pub first_time_ns: Option<u64>,
-    /// Time of the last event.
+    /// Time of the last event, in nanoseconds since the recording's origin; `None` without events or times.
     pub last_time_ns: Option<u64>,
     /// Every block, over the whole recording and at the peak of the device's total.
     pub blocks: Bin,

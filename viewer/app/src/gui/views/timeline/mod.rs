@@ -88,10 +88,10 @@ pub struct Timeline {
     of: Identity<Recording>,
     detail: Option<Shown>,
     whole: Option<Shown>,
-    /// The frame of the last drawn plot.
+    /// The frame of the last drawn plot; `None` before the first.
     frame: Option<PlotFrame>,
     hover: Option<Hover>,
-    /// The moment and block under the pointer at the last right click.
+    /// The moment and block under the pointer at the last right click; `None` if there were none.
     menu_target: Option<Hover>,
     /// The stack last requested, with its total and moment.
     stack: Option<((Metric, usize), Arc<Stack>)>,
@@ -144,22 +144,22 @@ const MANY_EVENTS: usize = 100;
 const WHOLE_SIZE: [usize; 2] = [1024, 384];
 
 impl Timeline {
-    /// The frame of the last drawn plot.
+    /// The frame of the last drawn plot; `None` before the first.
     pub fn frame(&self) -> Option<&PlotFrame> {
         self.frame.as_ref()
     }
 
-    /// Returns the moment and the block under the pointer.
+    /// Returns the moment and the block under the pointer; `None` if it is elsewhere.
     pub fn hover(&self) -> Option<Hover> {
         self.hover
     }
 
-    /// The moment and block under the pointer at the last right click.
+    /// The moment and block under the pointer at the last right click; `None` if there were none.
     pub(crate) fn menu_target(&self) -> Option<Hover> {
         self.menu_target
     }
 
-    /// Returns the picture of the visible range, or of the whole recording until the former is ready.
+    /// Returns the picture of the visible range, or until it is ready, of the whole recording; `None` before either.
     pub fn picture(&self) -> Option<&Picture> {
         let shown = self.detail.as_ref().filter(|shown| self.is_of(shown));
         shown.or(self.whole.as_ref().filter(|shown| self.is_of(shown))).map(|shown| &shown.picture)
@@ -181,7 +181,7 @@ impl Timeline {
         self.of.is(&shown.picture.request.recording)
     }
 
-    /// The picture shown at `x` on the axis.
+    /// The picture shown at `x` on the axis, if any.
     fn shown_at(&self, x: f64) -> Option<&Shown> {
         let is_there = |shown: &&Shown| self.is_of(shown) && shown.view.x.contains(&x);
         self.detail.as_ref().filter(is_there).or(self.whole.as_ref().filter(is_there))

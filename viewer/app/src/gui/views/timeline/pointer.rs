@@ -126,7 +126,7 @@ impl Timeline {
         marks::paint_ruler(ui.painter(), frame, [from, to], &words, &Shades::in_ui(ui));
     }
 
-    /// The moment and the block at a position on the screen, looked up in the displayed picture.
+    /// Returns the moment and the block at a position on the screen, from the displayed picture; `None` beside it.
     pub fn under(&self, at: egui::Pos2, frame: &PlotFrame) -> Option<Hover> {
         let (x, bytes) = (frame.x_at(at.x), frame.bytes_at(at.y));
         let shown = self.shown_at(x)?;
