@@ -405,6 +405,11 @@ impl<K, V> Default for Memo<K, V> {
 }
 
 impl<K: PartialEq, V> Memo<K, V> {
+    /// The cached value.
+    pub(crate) fn known(&self) -> Option<&V> {
+        self.0.as_ref().map(|(_, value)| value)
+    }
+
     /// The value for `key`; computed by `make` unless the key is that of the cached value.
     pub(crate) fn get(&mut self, key: K, make: impl FnOnce(&K) -> V) -> &V {
         let known = self.0.take().filter(|(known, _)| *known == key);
