@@ -28,7 +28,7 @@ const BUDGETS: [Budget; 15] = [
     Budget { folder: "snapshots/pytorch", lines: 12_125, homonyms: 0 },
     Budget { folder: "tests/notation", lines: 550, homonyms: 0 },
     Budget { folder: "tests/stand-in", lines: 3_950, homonyms: 0 },
-    Budget { folder: "viewer", lines: 20_030, homonyms: 2 },
+    Budget { folder: "viewer", lines: 20_040, homonyms: 2 },
     Budget { folder: "viewer/app", lines: 37_660, homonyms: 6 },
 ];
 

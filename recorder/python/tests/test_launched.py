@@ -356,7 +356,7 @@ def test_of_a_program_that_is_killed_within_a_save_nothing_unfinished_is_left(la
     killed = """
 import os, signal, threading, time
 def watch():
-    while not any(name.endswith(".pickle") for name in os.listdir()):
+    while not any(name.endswith(".pickle") and "-other-" not in name for name in os.listdir()):
         time.sleep(0.001)
     time.sleep(0.02)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -365,7 +365,8 @@ while True:
     model(torch.zeros(32, 64, device="cuda"))
     time.sleep(0.001)
 """
-    other = launch.folder / ".highwater-run-other-1-2.pickle"
+    # Of a process that does not run: no process has so large an id.
+    other = launch.folder / ".highwater-run-other-4194999-2.pickle"
     other.write_text("of another run")
     done = launch(SHORT + killed, environment={"HIGHWATER_SAVE": "1s"})
     assert done.returncode == 128 + signal.SIGKILL, done.stderr

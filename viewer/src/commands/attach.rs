@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use self::scripts::{Notes, Scripts, inject};
-use crate::commands::run::{Signals, function, make_way, report_file_of};
+use crate::commands::run::{Signals, function, is_running, make_way, report_file_of};
 use crate::output::{Failure, Page, Status};
 
 /// Default number of training steps to record.
@@ -127,13 +127,6 @@ pub(crate) fn run(arguments: &AttachArguments, page: &mut Page<'_>) -> Result<St
     let nothing = || Failure::Record("nothing was recorded: no training step has begun; see --duration".to_owned());
     report_file_of(found.written.last().ok_or_else(nothing)?, page)?;
     Ok(Status::Fine)
-}
-
-/// Returns whether the process is running. A process that has ended remains in the process table until its parent asks
-/// for its status.
-pub(crate) fn is_running(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, state)| !state.trim_start().starts_with(['Z', 'X']))
 }
 
 fn waiting(notes: &Notes, arguments: &AttachArguments) -> &'static str {

@@ -2,14 +2,14 @@
 //! the CUDA driver.
 
 mod library;
-mod unfinished;
 mod program;
 pub(crate) mod signals;
 mod report;
+mod unfinished;
 
 pub(crate) use self::program::Program;
 pub(crate) use self::report::report_file_of;
-pub(crate) use self::signals::Signals;
+pub(crate) use self::signals::{Signals, is_running};
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;

@@ -31,7 +31,7 @@ pub(super) fn report(program: &Program, file: &Path, claims: &Path, asks_for_dri
     let _ = match files_of_run(file, claims).as_slice() {
         [] if !claims.is_dir() => report_unknown(claims, page),
         [] if !lost.is_empty() => report_lost(&lost, page),
-        [] => report_nothing(program, notes(claims, ".used").first(), page),
+        [] => report_nothing(program, notes(claims, ".used").iter().max(), page),
         files => report_files(program, files, page)
             .and_then(|()| report_driver(asks_for_driver, files, page))
             .and_then(|()| report_lost(&lost, page)),

@@ -105,6 +105,13 @@ pub(crate) fn is_ignored(signal: i32) -> bool {
     mask >> (signal - 1) & 1 == 1
 }
 
+/// Returns whether the process is running. A process that has ended remains in the process table until its parent asks
+/// for its status.
+pub(crate) fn is_running(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, state)| !state.trim_start().starts_with(['Z', 'X']))
+}
+
 #[cfg(unix)]
 impl Drop for Signals {
     fn drop(&mut self) {

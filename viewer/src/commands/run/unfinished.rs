@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::report::files_of_run;
-use super::signals::send;
-use crate::commands::attach::is_running;
+use super::signals::{is_running, send};
 
 /// How long the conversion of a killed process may take to end.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -45,7 +44,7 @@ fn of_ended_processes(folder: &Path, prefix: &str) -> Vec<PathBuf> {
     entries.filter(|entry| entry.file_name().to_str().is_some_and(has_ended)).map(|entry| entry.path()).collect()
 }
 
-/// The processes whose arguments name one of these files.
+/// The processes that convert one of these files.
 fn conversions(files: &[PathBuf]) -> Vec<u32> {
     if files.is_empty() {
         return Vec::new();
@@ -54,7 +53,8 @@ fn conversions(files: &[PathBuf]) -> Vec<u32> {
     let names_one = |pid: &u32| {
         let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let arguments = String::from_utf8_lossy(&arguments);
-        files.iter().any(|file| arguments.contains(&*file.to_string_lossy()))
+        let mut words = arguments.split('\0').skip(1);
+        words.next() == Some("convert") && words.any(|word| files.iter().any(|file| file == Path::new(word)))
     };
     processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(names_one).collect()
 }

@@ -230,6 +230,11 @@ impl Watched {
 
     /// Opens the file, or the first one of a rotation.
     fn open(&mut self) -> Result<bool, String> {
+        if matches!(self.state, State::Saved(_))
+            && let Ok(facts) = std::fs::metadata(&self.path)
+        {
+            self.note_age(&facts);
+        }
         if (self.state.is_whole() || matches!(self.state, State::Failed(_))) && !is_snap_or_empty(&self.path) {
             return Ok(false);
         }
