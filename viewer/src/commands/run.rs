@@ -2,8 +2,8 @@
 //! the CUDA driver.
 
 mod library;
-mod program;
 pub(crate) mod signals;
+mod program;
 mod report;
 mod unfinished;
 

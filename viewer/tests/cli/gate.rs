@@ -161,7 +161,7 @@ fn what_check_cannot_do_is_refused_and_leaves_nothing() {
         ("step.snap --baseline missing.snap --max-growth 5%", "missing.snap"),
         ("step.snap --baseline step.snap --max-growth 5apples", "such as 5% or 200MiB"),
         ("- --baseline - --max-growth 5%", "not both"),
-        ("step.snap --max-peak lots", "for example 512MiB"),
+        ("step.snap --max-peak lots", "a size such as 512MiB"),
         ("step.snap --max weights=3", "unknown category 'weights'"),
         ("step.snap --max activation", "activation=2GiB"),
         ("step.snap --max-phase night=3", "unknown phase 'night'"),

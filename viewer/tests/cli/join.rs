@@ -95,7 +95,7 @@ fn what_cannot_be_joined_is_refused_before_anything_is_written() {
         ("join step.snap driver.snap --out driver.snap", "the same file"),
         ("join step.snap driver.snap --out both.csv", ".csv"),
         ("join step.snap text --out both.snap", "not a recording"),
-        ("join step.snap driver.snap --out both.snap --offset soon", "for example 2, -0.25"),
+        ("join step.snap driver.snap --out both.snap --offset soon", "a number such as 2, -0.25"),
         ("join step.snap driver.snap --out both.snap --offset 1 --offset 2", "too many --offset: 2 for 2 recordings"),
     ];
     for (words, words_in_it) in cases {

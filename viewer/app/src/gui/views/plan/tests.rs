@@ -302,7 +302,7 @@ fn the_part_of_the_budget_that_others_use_is_what_the_samples_say_until_the_user
     let text = step(4).replace("phase optimizer\n", &sample);
     let mut harness = harness(&text);
     assert_eq!(harness.state().view.budget.reserve, 400 << 20);
-    harness.get_by_label("Others use 400 MiB of the budget, according to the recording's samples.");
+    harness.get_by_label("Other processes use 400 MiB of the budget, according to the recording's samples.");
     enter(&mut harness, "2GiB");
     assert_eq!(harness.state().view.budget, Budget { bytes: 2 << 30, reserve: 400 << 20 });
     harness.get_by_label_contains("Fits in 2 GiB less 400 MiB");
