@@ -24,17 +24,20 @@ pub fn failure_text(failure: &RequestFailure) -> String {
     format!("{requested} requested with {free} free on the device, {when}")
 }
 
-/// Describes the free memory, such as `5 MiB free on the device, 2 GiB free in segments, at most 20 MiB in one range`,
-/// where ranges are those of the request's pool. If the sum of both would suffice, the text names fragmentation, unless
-/// live blocks fill the device.
+/// Describes the free memory, such as `5 MiB free on the device, 2 GiB free in segments, at most 20 MiB in one range of
+/// its pool`. If the sum of both would suffice, the text names fragmentation, unless live blocks fill the device or a
+/// range is large enough.
 pub(crate) fn free_text(request: &FailedRequest) -> String {
     let is_full = full_percent(request.allocated, request.device_free.saturating_add(request.reserved)).is_some();
     let in_segments = request.free_in_pool + request.free_elsewhere;
     let [device, segments] = [request.device_free, in_segments].map(format_bytes);
-    let range = request.holes.first().map(|hole| format!(", at most {} in one range", format_bytes(hole.bytes)));
-    let range = range.filter(|_| in_segments >= request.requested).unwrap_or_default();
+    let most = request.holes.first().map_or(0, |hole| hole.bytes);
+    let is_close = in_segments >= request.requested;
+    let range =
+        if is_close { format!(", at most {} in one range of its pool", format_bytes(most)) } else { String::new() };
     let enough = request.device_free.saturating_add(in_segments);
-    match !is_full && (request.device_free + 1..=enough).contains(&request.requested) {
+    let is_enough = (request.device_free + 1..=enough).contains(&request.requested);
+    match !is_full && request.lacking() > 0 && is_enough {
         true => format!("Probably fragmentation: {device} free on the device and {segments} in segments{range}"),
         false => format!("{device} free on the device, {segments} free in segments{range}"),
     }
@@ -64,19 +67,27 @@ mod tests {
 
     #[test]
     fn what_was_free_names_fragmentation_where_both_would_be_enough_and_the_largest_range_where_segments_would() {
-        let text = |oom: &str| {
+        let text = |freed: [&str; 2], oom: &str| {
             let blocks: String = "abcde".chars().map(|name| format!("alloc {name} 4194304\n")).collect();
-            let text = format!("segment_alloc 0x200000 20971520\n{blocks}free a\nfree c\noom {oom}\n");
+            let text = format!(
+                "segment_alloc 0x200000 20971520\n{blocks}{}oom {oom}\n",
+                freed.map(|name| format!("free {name}\n")).concat()
+            );
             let recording = Recording::new("test", None, trace_from_text(&text).unwrap());
             let (trace, index) = (&recording.trace, &recording.devices[0]);
             let event = RequestFailure::all(trace, DeviceId(0)).next().unwrap().event;
             let addresses = index.addresses(trace);
             free_text(&FailedRequest::of(trace, addresses, &index.live, &index.series, event).unwrap())
         };
-        let fragmented =
-            "Probably fragmentation: 3 KiB free on the device and 8 MiB in segments, at most 4 MiB in one range";
-        assert_eq!(text("8388608 free=3072"), fragmented);
-        assert_eq!(text("16777216 free=0"), "0 B free on the device, 8 MiB free in segments");
+        let fragmented = "Probably fragmentation: 3 KiB free on the device and 8 MiB in segments, at most 4 MiB in one \
+                          range of its pool";
+        assert_eq!(text(["a", "c"], "8388608 free=3072"), fragmented);
+        assert_eq!(text(["a", "c"], "16777216 free=0"), "0 B free on the device, 8 MiB free in segments");
+        let large_enough = "3 KiB free on the device, 8 MiB free in segments, at most 8 MiB in one range of its pool";
+        assert_eq!(text(["a", "b"], "6291456 free=3072"), large_enough);
+        let of_other_pool = "Probably fragmentation: 0 B free on the device and 8 MiB in segments, at most 0 B in one \
+                             range of its pool";
+        assert_eq!(text(["a", "c"], "512 free=0"), of_other_pool);
     }
 
     #[test]

@@ -65,6 +65,7 @@ impl Colouring {
     ) -> Self {
         let trace = &recording.trace;
         let ColourBy(key) = by;
+        recording.step_ends(device);
         // The peak's label names what leaks, whatever the colours.
         let leaks = recording.devices[device].leaks(&recording.source).filter(|_| key == GroupKey::Category);
         let values = Values { of_blocks: BlockValues::of(trace, key), leaks, trace };

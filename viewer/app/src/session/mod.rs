@@ -8,7 +8,7 @@ use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use highwater_analysis::{DeviceSummary, Leaks, Metric, Moment, PeakCause, Source, source};
+use highwater_analysis::{DeviceSummary, Leaks, Metric, Moment, PeakCause, Source, StepRange, StepWindow, source};
 use highwater_snapshots::shown::printable;
 use highwater_snapshots::{Category, DeviceId, EventId, Trace};
 use rayon::prelude::*;
@@ -52,6 +52,8 @@ pub struct DeviceIndex {
     pub summary: DeviceSummary,
     /// The moments of the device's activity: from the moment before its first event to the moment after its last.
     pub moments: Range<usize>,
+    /// The events after which whole steps end; computed with the first picture.
+    pub(crate) step_ends: OnceLock<Vec<u64>>,
     /// The leaks, and the name of the leaks with most of the bytes of unknown category; computed on first use.
     leaks: OnceLock<Option<(Leaks, Option<String>)>>,
     /// The cause of each total's peak; computed on first use.
@@ -130,6 +132,26 @@ impl Recording {
         begins_before || is_last && self.events().end < run.events()
     }
 
+    /// Returns the ends of a device's whole steps, as `highwater growth` finds them, from the first one on. Computed
+    /// once.
+    pub(crate) fn step_ends(&self, device: usize) -> &[u64] {
+        let index = &self.devices[device];
+        index.step_ends.get_or_init(|| {
+            // The first steps of the recording may be those of other devices.
+            let window = self.steps.iter().find_map(|(step, _)| {
+                let range = StepRange { from: Some(*step), ..StepRange::default() };
+                StepWindow::of(&self.source, index.device, range).ok()?.ok()
+            });
+            let is_cut = self.steps.last().is_some_and(|(step, events)| self.cuts_off(*step, events));
+            let steps = window.filter(StepWindow::is_whole).map(|window| window.steps).unwrap_or_default();
+            let ends = steps.iter().map(|(_, events)| events.end);
+            let mut ends: Vec<u64> = ends.filter(|end| !is_cut || *end < self.events().end).collect();
+            // Steps whose numbers repeat are one.
+            ends.sort_unstable();
+            ends
+        })
+    }
+
     /// Returns the index of the default device.
     pub fn main_device(&self) -> usize {
         let main = self.trace.main_device();
@@ -163,8 +185,8 @@ impl DeviceIndex {
         let moments = first.unwrap_or(0)..last.map_or(0, |last| last + 1) + 1;
         let summary = DeviceSummary::of(source, device, &mut |_| ControlFlow::Continue(()));
         let summary = summary.expect("a recording in memory could not be read");
-        let (causes, leaked) = Default::default();
-        Self { device, summary, index, moments, leaks: OnceLock::new(), causes, leaked }
+        let (step_ends, leaks, causes, leaked) = Default::default();
+        Self { device, summary, index, moments, step_ends, leaks, causes, leaked }
     }
 
     /// Returns the leaks of requested memory, as found by `highwater growth`. Computed once. `None` without complete

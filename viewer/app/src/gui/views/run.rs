@@ -242,9 +242,8 @@ impl RunView {
             let event = place.event(pointer);
             let column = columns.get(((pointer.x - rect.left()) / rect.width() * columns.len() as f32) as usize);
             let (least, bytes) = column.map_or((0, 0), |column| (column.least, column.bytes));
-            let step = run.step_at(event).map_or_else(String::new, |step| format!("step {step}, "));
             response.clone().on_hover_text_at_pointer(format!(
-                "{step}event {}: {} to {}, faint above the smallest\nClick to show the part here; drag to choose a part.",
+                "Event {}: {} to {}, faint above the smallest\nClick to show the part here; drag to choose a part.",
                 format_count(event),
                 format_bytes(least),
                 format_bytes(bytes)

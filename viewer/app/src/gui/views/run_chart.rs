@@ -189,7 +189,8 @@ pub(super) fn column_shapes(
         metric == Metric::Requested
             && column.by_category.iter().map(|bytes| u128::from(*bytes)).sum::<u128>() == u128::from(column.bytes)
     };
-    let is_alike = |one: &RunColumn, other: &RunColumn| RunColumn { event: one.event, ..*other } == *one;
+    let drawn = |column: &RunColumn| (column.bytes, column.least, is_divided(column).then_some(column.by_category));
+    let is_alike = |one: &RunColumn, other: &RunColumn| drawn(one) == drawn(other);
     let (mut shapes, mut from) = (Vec::new(), 0);
     for alike in columns.chunk_by(is_alike) {
         let (column, to) = (&alike[0], from + alike.len());

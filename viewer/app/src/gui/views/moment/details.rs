@@ -29,11 +29,12 @@ pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) -
     let (recording, trace, blocks) = (&source.recording, &source.recording.trace, &answer.blocks);
     let ask = answer.chosen.as_ref().and_then(|chosen| chosen_ui(ui, answer, chosen));
     let size = |row: usize| bytes_of(trace, source.metric, blocks[row].0);
-    // The colour and the groups above show the category.
+    // Screen readers and copies have the category too.
     let name = |row: usize| match trace.tables.op_name(trace.blocks.get(blocks[row].0).op) {
         "" => title(recording, blocks[row].0),
         op => op.to_owned(),
     };
+    let whole = |row: usize| Some(title(recording, blocks[row].0));
     let maker = |row: usize| names::maker(trace, blocks[row].0);
     let (rows, font) = (0..blocks.len().min(50), FontId::proportional(13.0));
     let widest = [fit::widest(ui, rows.clone().map(name), &font), fit::widest(ui, rows.map(maker), &font)];
@@ -45,8 +46,8 @@ pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) -
                 name_width.min((room - maker_width).max(room * groups::NAMES_PART)),
                 "Operation or category of the block. A click selects it.",
             )
-            .look(|row, cell| Cell { swatch: answer.colour(blocks[row].0), ..cell })
-            .tip(|row| Some(title(recording, blocks[row].0))),
+            .look(|row, cell| Cell { swatch: answer.colour(blocks[row].0), whole: whole(row), ..cell })
+            .tip(whole),
         Column::text("allocated_by", "allocated by", maker)
             .wide(0.0, "Source line that allocated the block, or its module.")
             .look(|_, cell| Cell { is_faint: true, ..cell }),

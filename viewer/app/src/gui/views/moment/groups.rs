@@ -24,8 +24,9 @@ pub(super) fn order_of(state: &TableState) -> (Order, bool) {
 /// Shows the rows of the answer, and their sum below.
 pub(super) fn groups_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) -> Option<Act> {
     let whole = ui.available_rect_before_wrap();
-    // A few rows say more than their sum.
-    let has_total = whole.height() + 1.0 > needed_height(answer).min(6.0 * theme::ROW_HEIGHT);
+    // A few rows say more than their sum, unless they are those of a search, of which no other sum is shown.
+    let is_search = !answer.request.source.matches.is_all();
+    let has_total = is_search || whole.height() + 1.0 > needed_height(answer).min(6.0 * theme::ROW_HEIGHT);
     let below = if has_total { theme::ROW_HEIGHT + 8.0 } else { 0.0 };
     let rows = &answer.rows;
     // The sum is right below the rows.

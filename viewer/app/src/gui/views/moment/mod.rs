@@ -228,6 +228,7 @@ impl MomentPanel {
         }
         let what = match context.reason {
             Reason::Peak if context.moment.is_state => peak_name(&context.moment),
+            Reason::Peak if context.recording.run.is_some() => "At the peak of this part",
             Reason::Peak => "At the peak",
             Reason::Pinned => "At the pinned moment",
         };

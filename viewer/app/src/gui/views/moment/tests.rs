@@ -360,6 +360,9 @@ fn a_low_panel_shows_rows_rather_than_their_sum() {
     harness.set_size(vec2(380.0, 250.0));
     settle(&mut harness);
     assert!(!has_total(&harness));
+    harness.state_mut().filter = "category=activation".parse().unwrap();
+    settle(&mut harness);
+    assert!(has_total(&harness), "no other sum of what was found is shown");
 }
 
 #[test]

@@ -195,7 +195,10 @@ fn row_ui(
         is_used
     });
     if has_costs {
-        costs_ui(ui);
+        ui.vertical(|ui| {
+            ui.set_width(COSTS_WIDTH - 12.0);
+            costs_ui(ui);
+        });
     }
     figure_ui(ui, RichText::new(reserved).strong());
     figure_ui(ui, RichText::new(requested));

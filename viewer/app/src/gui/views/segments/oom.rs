@@ -116,19 +116,22 @@ fn words_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>,
     }
 }
 
-/// The facts that neither the sentences nor the bars have, in one line.
+/// The sizes that the bars do not have, in one line; those of segments only if the allocator has segments.
 fn facts(failed: &FailedRequest) -> String {
     let guessed = if failed.stream_is_guessed { " (guess)" } else { "" };
-    let stream = failed.stream.map(|stream| format!("stream {}{guessed}", stream.0));
+    let is_caching = failed.allocator.has_settings();
+    let rounded = || format!("Rounded to {}, {} pool", format_bytes(failed.rounded), failed.pool);
+    let stream = failed.stream.filter(|_| is_caching).map(|stream| format!("stream {}{guessed}", stream.0));
     let rest = [
+        ("needed from the driver", if is_caching { failed.from_driver } else { 0 }),
         ("awaiting free", failed.waiting),
+        ("free in its pool", failed.free_in_pool),
         ("free elsewhere", failed.free_elsewhere),
         ("outside the allocator", failed.outside.unwrap_or(0)),
     ];
     let rest = rest.into_iter().filter(|(_, size)| *size > 0);
     let rest = rest.map(|(name, size)| format!("{} {name}", format_bytes(size)));
-    let rounded = format!("Rounded to {}, {} pool", format_bytes(failed.rounded), failed.pool);
-    std::iter::once(rounded).chain(stream).chain(rest).collect::<Vec<_>>().join("  ·  ")
+    is_caching.then(rounded).into_iter().chain(stream).chain(rest).collect::<Vec<_>>().join("  ·  ")
 }
 
 /// Shows the largest users of memory, and the smallest set of live blocks to free.

@@ -12,42 +12,41 @@ use crate::answers::request_failure::{RequestFailure, unfinished_state};
 use crate::figures::cause::failure_title;
 use crate::figures::requests::free_text;
 use crate::gui::identity::Identity;
-use crate::gui::widgets::{Query, computed, when};
-use crate::{Recording, Selection, drawn_metric};
+use crate::gui::widgets::{Memo, Query, computed, when};
+use crate::{DeviceIndex, Recording, Selection, drawn_metric};
 
-/// What the text of a failed request depends on: the recording, the request's moment, and its cause if it is known.
-type FailureKey = (Identity<Recording>, Option<usize>, Option<(EventId, String)>);
+/// A recording, and the moment of a failed request.
+type FailureKey = (Identity<Recording>, usize);
 
-/// Describes the failed request that has a label on a background thread, which indexes the device's addresses.
+/// The text of the failed request that has a label.
 #[derive(Debug)]
 pub(super) struct FailureText {
-    query: Query<FailureKey, Option<[String; 2]>>,
+    /// The memory that was free, found in the background, since that indexes the device's addresses.
+    free: Query<FailureKey, String>,
+    /// The title and the lines, by the request, its cause and the free memory, if these are known.
+    label: Memo<(FailureKey, Option<(EventId, String)>, Option<String>), Option<[String; 2]>>,
 }
 
 impl Default for FailureText {
     fn default() -> Self {
-        Self { query: Query::new("highwater-failure", |key, _| Some(described(key))) }
+        let free = Query::new("highwater-failure", |(recording, moment): &FailureKey, _| {
+            let recording = recording.get()?;
+            let (failure, index) = failure_at(&recording, *moment)?;
+            let (trace, addresses) = (&recording.trace, index.addresses(&recording.trace));
+            let request = FailedRequest::of(trace, addresses, &index.live, &index.series, failure.event)?;
+            Some(free_text(&request))
+        });
+        Self { free, label: Memo::default() }
     }
 }
 
-computed!(FailureText: query);
+computed!(FailureText: free);
 
-/// Returns the title of a failed request, and below it what was being created and the cause, or before that is known
-/// the memory that was free.
-fn described((recording, moment, cause): &FailureKey) -> Option<[String; 2]> {
-    let recording = recording.get()?;
-    let trace = &recording.trace;
-    let failure = RequestFailure::of(trace, EventId::from_index((*moment)?.checked_sub(1)?))?;
+/// The failed request at a moment, and the index of its device.
+fn failure_at(recording: &Recording, moment: usize) -> Option<(RequestFailure, &DeviceIndex)> {
+    let failure = RequestFailure::of(&recording.trace, EventId::from_index(moment.checked_sub(1)?))?;
     let index = recording.devices.iter().find(|index| index.device == failure.device)?;
-    let cause = cause.as_ref().filter(|(event, _)| *event == failure.event).map(|(_, cause)| cause.clone());
-    let free = || {
-        let addresses = index.addresses(trace);
-        let request = FailedRequest::of(trace, addresses, &index.live, &index.series, failure.event)?;
-        Some(free_text(&request))
-    };
-    let state = unfinished_state(trace, &index.live, failure.event);
-    let lines: Vec<String> = state.into_iter().chain(cause.or_else(free)).collect();
-    Some([failure_title(trace, &failure), lines.join("\n")])
+    Some((failure, index))
 }
 
 /// The moments of the failed requests of the selected device.
@@ -76,19 +75,26 @@ impl Timeline {
         self.failure_cause = cause;
     }
 
-    /// Requests the text of the failed request that has a label.
+    /// Describes the failed request that has a label: its title, and below it what was being created and the cause, or
+    /// before that is known the memory that was free.
     pub(super) fn describe_failure(&mut self, ctx: &Context, recording: &Arc<Recording>, selection: &Selection) {
-        let query = &mut self.failure.query;
-        query.receive();
-        let labelled = labelled_failure(recording, selection);
-        if labelled.is_some() {
-            query.ask(ctx, &(Identity::of(recording), labelled, self.failure_cause.clone()));
-        }
+        let FailureText { free, label } = &mut self.failure;
+        free.receive();
+        let Some(moment) = labelled_failure(recording, selection) else { return };
+        let key = (Identity::of(recording), moment);
+        free.ask(ctx, &key);
+        label.get((key, self.failure_cause.clone(), free.current().cloned()), |(_, cause, free)| {
+            let (failure, index) = failure_at(recording, moment)?;
+            let cause = cause.as_ref().filter(|(event, _)| *event == failure.event).map(|(_, cause)| cause);
+            let state = unfinished_state(&recording.trace, &index.live, failure.event);
+            let lines: Vec<String> = state.into_iter().chain(cause.or(free.as_ref()).cloned()).collect();
+            Some([failure_title(&recording.trace, &failure), lines.join("\n")])
+        });
     }
 
-    /// The title and the lines of the label of a failed request, once they are known.
+    /// The title and the lines of the label of a failed request.
     pub(crate) fn failure(&self) -> Option<&[String; 2]> {
-        self.failure.query.current().and_then(Option::as_ref)
+        self.failure.label.known().and_then(Option::as_ref)
     }
 
     /// Returns the marks of the failed requests of the selected device. The pinned request, or the last one, has a
@@ -102,9 +108,38 @@ impl Timeline {
             let asked = failure.map(|failure| [total, total + failure.requested as f64]);
             let text = self.failure().filter(|_| Some(moment) == labelled);
             let place = || when(&index.moment(trace, selection.metric, moment));
-            let label = text.map(|[title, text]| (title.clone(), format!("{text}\n{}", place())));
+            let lines = |text: &str| format!("{text}\n{}", place()).trim_start().to_owned();
+            let label = text.map(|[title, text]| (title.clone(), lines(text)));
             FailedMark { x: selection.middle_of(trace, moment), asked, label }
         };
         failures(recording, selection).map(mark).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_notation::trace_from_text;
+
+    use super::*;
+    use crate::gui::widgets::Computed as _;
+
+    #[test]
+    fn the_title_and_the_cause_do_not_wait_for_the_free_memory() {
+        let trace = trace_from_text("alloc a 1024\noom 4096 free=2048\n").unwrap();
+        let (recording, ctx) = (Arc::new(Recording::new("test", None, trace)), Context::default());
+        let (selection, mut timeline) = (Selection::new(&recording), Timeline::default());
+        let mut described = |cause: Option<&str>, waits: bool| {
+            timeline.set_failure_cause(cause.map(|cause| (EventId(1), cause.to_owned())));
+            if waits {
+                timeline.wait();
+            }
+            timeline.describe_failure(&ctx, &recording, &selection);
+            timeline.failure().unwrap().clone()
+        };
+        let title = "Out of memory: 4 KiB requested";
+        assert_eq!(described(None, false), [title, ""]);
+        let [_, free] = described(None, true);
+        assert!(free.starts_with("2 KiB free on the device"), "{free}");
+        assert_eq!(described(Some("Cause: capacity"), false), [title, "Cause: capacity"]);
     }
 }

@@ -7,7 +7,8 @@ use super::{Shown, Timeline, TimelineStyle};
 use crate::gui::widgets::Shades;
 use crate::{Recording, Selection, View, drawn_metric};
 
-/// A line is omitted if it is closer than this to the drawn total, in points, in all but a fiftieth of the columns.
+/// A line is omitted if it is closer than this to the drawn total, in points, in all but a fiftieth of the columns; that
+/// of the selected total only if it is in all.
 const APART: f64 = 1.5;
 /// A line is steep where it rises or falls by more than this from one column to the next, in points.
 const STEEP: f64 = 4.0;
@@ -67,8 +68,9 @@ impl Timeline {
         let is_apart = |(a, b): (&[f64; 2], &[f64; 2])| (a[1] - b[1]).abs() * scale > APART;
         // One line is enough where two coincide.
         let others = [drawn, Metric::Allocated].into_iter().take(if metric == Metric::Active { 2 } else { 1 });
+        let few = if metric == selection.metric { 0 } else { points.len() / 50 };
         for other in others.filter(|other| *other != metric) {
-            if points.iter().zip(&points_of(other)).filter(|pair| is_apart(*pair)).count() <= points.len() / 50 {
+            if points.iter().zip(&points_of(other)).filter(|pair| is_apart(*pair)).count() <= few {
                 return Vec::new();
             }
         }

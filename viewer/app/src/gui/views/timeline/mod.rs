@@ -225,7 +225,7 @@ impl Timeline {
         };
         for slot in [&mut self.whole, &mut self.detail] {
             if slot.as_ref().is_some_and(is_other) {
-                *slot = None;
+                (*slot, self.kept) = (None, Memo::default());
                 (self.stack, self.hovered_outline, self.hover) = (None, None, None);
             }
         }

@@ -6,7 +6,7 @@ use eframe::egui::{
     Align2, CursorIcon, FontId, Pos2, Rect, Response, Role, Sense, Shape, Stroke, StrokeKind, Ui, WidgetInfo, pos2,
     vec2,
 };
-use highwater_analysis::{Metric, StepRange, StepWindow};
+use highwater_analysis::Metric;
 
 use super::Timeline;
 use super::frame::PlotFrame;
@@ -40,23 +40,16 @@ const DOT_DISTANCE: f32 = 12.0;
 /// The inputs for the memory that steps leave allocated: the recording, its device, the total and the axis.
 pub(super) type KeptKey = (Identity<Recording>, usize, Metric, Axis);
 
-/// Returns the ends of whole steps, as `highwater growth` counts them, each with the total there: the memory that the
-/// step and those before it leave allocated. Of many steps, returns evenly spaced ones.
-fn kept(recording: &Recording, selection: &Selection) -> Vec<[f64; 2]> {
+/// Returns the ends of steps, each with the total there: the memory that the step and those before it leave allocated.
+/// Of many steps, returns evenly spaced ones.
+fn kept(recording: &Recording, selection: &Selection, ends: &[u64]) -> Vec<[f64; 2]> {
     let (trace, index) = (&recording.trace, &recording.devices[selection.device]);
-    let window = StepWindow::of(&recording.source, index.device, StepRange::default()).ok().and_then(Result::ok);
-    let Some(window) = window.filter(StepWindow::is_whole) else { return Vec::new() };
-    let is_cut = recording.steps.last().is_some_and(|(step, events)| recording.cuts_off(*step, events));
-    let last = (!is_cut || window.events().end < recording.events().end).then_some(window.events().end);
-    // The window begins where the first step ends, unless that is the only one.
-    let first = recording.steps.first().map_or(0, |(_, events)| trace.start.events + u64::from(events.start));
-    let starts = window.steps.iter().map(|(_, events)| events.start).filter(|start| *start > first);
-    let place = |end: u64| {
+    let place = |end: &u64| {
         let moment = (end - trace.start.events) as usize;
         let bytes = index.moment(trace, drawn_metric(selection.metric), moment).bytes;
         [selection.x_of(trace, moment), bytes as f64]
     };
-    starts.chain(last).step_by(window.steps.len().div_ceil(KEPT_STEPS).max(1)).map(place).collect()
+    ends.iter().step_by(ends.len().div_ceil(KEPT_STEPS).max(1)).map(place).collect()
 }
 
 impl Timeline {
@@ -77,8 +70,12 @@ impl Timeline {
         let painter = ui.painter().with_clip_rect(rect);
         painter.rect_filled(rect, 2.0, shades.canvas);
         painter.add(frame.image(shown.texture.id(), &shown.view, &whole.x));
-        let key = (self.of.clone(), selection.device, selection.metric, selection.axis());
-        let kept = self.kept.get(key, |_| kept(recording, selection)).iter();
+        // The line of the previous recording from the same file stays until the picture of the next one is drawn.
+        if let Some(ends) = recording.devices[selection.device].step_ends.get() {
+            let key = (self.of.clone(), selection.device, selection.metric, selection.axis());
+            self.kept.get(key, |_| kept(recording, selection, ends));
+        }
+        let kept = self.kept.known().into_iter().flatten();
         let points: Vec<Pos2> = kept.map(|[x, bytes]| pos2(frame.screen_x(*x), frame.screen_y(*bytes))).collect();
         for pair in points.windows(2) {
             let above = vec![pos2(pair[0].x, rect.top()), pos2(pair[1].x, rect.top()), pair[1], pair[0]];
@@ -186,13 +183,20 @@ mod tests {
         };
         let kept_of = |text: &str| {
             let recording = Recording::new("test", None, trace_from_text(text).unwrap());
-            kept(&recording, &Selection::new(&recording))
+            kept(&recording, &Selection::new(&recording), recording.step_ends(0))
         };
         let text = format!("alloc w 100 parameter\n{}{}", step(0), step(1));
         assert_eq!(kept_of(&text), [[7.0, 110.0], [13.0, 120.0]]);
         let failed = format!("{text}step 2\nphase forward\nalloc b 50\noom 999 free=0\n");
         assert_eq!(kept_of(&failed), kept_of(&text));
         assert!(kept_of("alloc w 100\nstep 0\nphase forward\noom 999 free=0\n").is_empty());
+    }
+
+    #[test]
+    fn a_device_has_the_ends_of_its_own_steps() {
+        let text = "step 0\nphase forward\nalloc a 50\nstep 1\nphase forward\nalloc b 50 device=1\n";
+        let recording = Recording::new("test", None, trace_from_text(text).unwrap());
+        assert_eq!([0, 1].map(|device| recording.step_ends(device)), [[3], [6]]);
     }
 
     #[test]

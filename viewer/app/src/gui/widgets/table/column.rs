@@ -9,6 +9,8 @@ use crate::report::{Column, IntoValue, Table, Value};
 pub(crate) struct Cell {
     /// The text, on one line.
     pub text: String,
+    /// The text for screen readers and copies, if it is longer.
+    pub whole: Option<String>,
     /// The colour of a square before the text.
     pub swatch: Option<Color32>,
     /// The length of a bar behind the text, from 0 to 1 of the cell's width.

@@ -173,7 +173,7 @@ impl Frame<'_> {
                         (false, more) => more,
                     };
                 }
-                words.push(cell.text);
+                words.push(cell.whole.unwrap_or(cell.text));
             }
             if is_chosen {
                 chosen = Some(on_row.id);
