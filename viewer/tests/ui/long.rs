@@ -122,6 +122,7 @@ fn blocks_from_before_a_part_are_not_stated_to_be_from_before_the_recording() {
     harness.get_by_label_contains("2.15 KiB live before this part");
     harness.get_by_label("120 events; peak 10.55 KiB requested");
     harness.get_by_label("Timeline below: events 25 to 54");
+    harness.get_by_label("At the peak of this part");
     let file = harness.state_mut().current_mut().unwrap();
     file.selection.pin = Some(Pin { block: Some(BlockId(21)), moment: 0 });
     run(&mut harness, Command::ShowBlock);

@@ -67,8 +67,7 @@ fn add_peaks(advice: &mut Advice, peaks: &AdvicePeaks, [requested, reserved]: [u
     }
 }
 
-/// Replays the recording with the settings of `advice` and adds the result. Returns whether the settings lower the
-/// peak.
+/// Replays the recording with the settings of `advice`, adds the result, and returns whether the peak gets lower.
 fn is_worth_it(source: &Source<'_>, device: DeviceId, advice: &mut Advice) -> bool {
     let Some(settings) = advice.settings else { return true };
     match reserved_with(source, device, settings) {

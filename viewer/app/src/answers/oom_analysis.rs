@@ -172,8 +172,7 @@ impl OomAnalysis {
         self.trials.as_ref().ok().and_then(Trials::cause).unwrap_or(self.request.suspected)
     }
 
-    /// Returns whether the cause is confirmed: the replay reproduces the recording exactly, and the request succeeds
-    /// without the cause.
+    /// Returns whether the replay reproduces the recording exactly, and the request succeeds without the cause.
     pub fn is_tested(&self) -> bool {
         self.trials.as_ref().is_ok_and(|trials| trials.cause().is_some())
     }
@@ -184,8 +183,7 @@ impl OomAnalysis {
         format!("{allocated} of {all} allocated in live blocks")
     }
 
-    /// Formats the operation and module that made the request, such as ` by matmul of net.fc`, with a leading space;
-    /// empty if unknown.
+    /// Formats the operation and module that made the request, such as ` by matmul of net.fc`; empty if unknown.
     pub fn by(&self) -> String {
         let FailedRequest { op, scope, .. } = &self.request;
         match (op.is_empty(), scope.is_empty()) {

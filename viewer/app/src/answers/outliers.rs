@@ -53,8 +53,7 @@ const MIN_BYTES: u64 = 64 << 20;
 /// Minimum number of peaks required to detect outliers.
 const MIN_PEAKS: usize = 3;
 
-/// Compares each peak with the peaks of the same kind. `peaks` has the kind (such as the device's capacity) and the
-/// bytes of each peak.
+/// Compares each peak with the peaks of the same kind. `peaks` has the kind and the bytes of each peak.
 pub fn standings(peaks: &[(u64, u64)]) -> Vec<Standing> {
     let middles = middles(peaks);
     let standing = |(&(_, bytes), middle): (&(u64, u64), &Middle)| {

@@ -27,14 +27,12 @@ pub fn moment_value(header: &Header, moment: &Moment) -> Value {
     Value::Map(moment_facts(header, moment))
 }
 
-/// Returns the name of the point at which a total is largest: `Peak`, or another name for a recording that consists of
-/// a single state.
+/// Returns the name of the point at which a total is largest: `Peak`, or another name for a single state.
 pub fn peak_name(peak: &Moment) -> &'static str {
     if peak.is_state { "State at the dump" } else { "Peak" }
 }
 
-/// Formats the position of a moment, such as `at event 12,345, step 1, optimizer`. Omits the phase if the recording has
-/// none.
+/// Formats the position of a moment, such as `at event 12,345, step 1, optimizer`, without an unknown phase.
 pub fn when(moment: &Moment) -> String {
     match moment.number() {
         None if moment.is_state => "in the state at the dump".to_owned(),

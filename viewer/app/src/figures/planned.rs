@@ -194,8 +194,7 @@ pub fn costs(proof: Proof, class: Class, [flops, moved]: [Option<f64>; 2]) -> St
     }
 }
 
-/// Returns a table of the changes of a plan in order, each with the resulting memory use. Printed tables include
-/// estimated times.
+/// Returns a table of a plan's changes in order, each with its memory use; when printed, with estimated times.
 pub fn changes_table(lines: &[PlanLine], proof: Proof, has_times: bool) -> Table<'_> {
     let trial = |row: usize| &lines[row].trial;
     let times = Column::number("estimated_us", "estimated", |row| lines[row].estimated_us.map(i128::from))

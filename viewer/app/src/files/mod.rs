@@ -23,8 +23,7 @@ pub mod discard;
 #[path = "discard_web.rs"]
 pub mod discard;
 
-/// Whether files and folders can be opened by path. In browsers, single files are provided by dialogs, drag and drop
-/// and servers.
+/// Whether files and folders can be opened by path. In browsers, dialogs, drag and drop and servers provide files.
 pub const HAS_PATHS: bool = !cfg!(target_family = "wasm");
 
 /// Whether `file` is `-`, which stands for standard input.

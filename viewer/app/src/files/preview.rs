@@ -65,8 +65,7 @@ impl Preview {
         }
     }
 
-    /// Returns the lowest level of the curve. It is below 0 if blocks were freed whose allocations come later in the
-    /// file.
+    /// Returns the lowest level of the curve: below 0 if blocks were freed whose allocations come later in the file.
     pub(crate) fn floor(&self) -> i64 {
         self.points.iter().map(|point| point.levels.lowest).min().unwrap_or(0).min(0)
     }
@@ -77,8 +76,7 @@ impl Preview {
         highest.saturating_sub(self.floor()).max(0) as u64
     }
 
-    /// Returns the approximate number of events in the file, from its index or estimated from the share that has been
-    /// read.
+    /// Returns the approximate number of events in the file, from its index or from the share that has been read.
     pub(crate) fn whole(&self) -> u64 {
         let guessed = (self.events as f64 / f64::from(self.fraction.max(0.001))) as u64;
         self.events_in_all.unwrap_or(guessed).max(self.events).max(1)

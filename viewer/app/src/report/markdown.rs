@@ -26,8 +26,7 @@ impl Table<'_> {
     }
 }
 
-/// Formats a name as code. Since names come from files, characters that would end the cell, the code or the line are
-/// replaced.
+/// Formats a name as code. Characters of names from files that would end the cell, code or line are replaced.
 pub fn code(name: &str) -> String {
     format!("`{}`", shown(name, MAX_IN_TABLE).replace('`', "'").replace('|', "\\|"))
 }

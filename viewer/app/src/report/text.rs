@@ -118,8 +118,7 @@ impl<'t> Layout<'t> {
         }
     }
 
-    /// Returns the minimum widths of columns: at least `least`, and enough for the file names and lines of source
-    /// lines.
+    /// Returns the minimum widths of columns: at least `least`, and enough for files and lines of source lines.
     fn least_widths(&self, least: usize) -> Vec<usize> {
         let of = |((at, column), width): (&(usize, &Column<'_>), usize)| match column.fit {
             Fit::SourceLine => {

@@ -150,8 +150,7 @@ impl Run {
         if half >= MANY_COLUMNS { most.min(half) } else { most }
     }
 
-    /// Returns the minimum and maximum of a device's total in each of `count` equal parts of `range`, computed from the
-    /// summaries.
+    /// Returns the minimum and maximum of a device's total in each of `count` equal parts of `range`, from summaries.
     pub fn columns(&self, device: DeviceId, metric: Metric, range: &Range<u64>, count: usize) -> Vec<RunColumn> {
         let source = self.source();
         let rows = source.windows().map_or(&[][..], Windows::summaries);

@@ -165,8 +165,7 @@ impl RustProgram {
     }
 }
 
-/// Returns the lines of Rust that apply `setup` to `program`, which trains a `model` of the engine. The lines with
-/// imports come first.
+/// Returns the Rust lines that apply `setup` to `program`, which trains a `model` of the engine; imports first.
 pub fn rust(setup: &Setup, program: &RustProgram) -> Code {
     let (mut imports, mut lines) = (Imports::default(), Vec::new());
     let has = |change: Change| setup.changes.contains(&change);

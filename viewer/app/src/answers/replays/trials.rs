@@ -10,8 +10,7 @@ use rayon::prelude::*;
 use super::{Base, follow, recorded_total, worth_trying};
 use crate::answers::oom_analysis::{Outcome, Remedy, Trial, Trials};
 
-/// Settings tried only if the usable share of the device is limited, since the allocator garbage-collects segments only
-/// then.
+/// Settings tried only if the usable share of the device is limited, as only then segments are garbage-collected.
 const COLLECTING: &str = "garbage_collection_threshold:0.8";
 /// Recorded settings that may be the cause of a failure.
 const KEYS: [&str; 5] = [

@@ -82,8 +82,7 @@ impl App {
         }
     }
 
-    /// Shows files being read, files that could not be read, and messages, above the lower edge, so that they do not
-    /// move other content.
+    /// Shows files being read, unreadable files, and messages above the lower edge, where they move no other content.
     pub(super) fn notices_ui(&mut self, ui: &mut Ui) {
         let is_recording = self.example.is_some() && !self.files.is_empty();
         if self.loading.is_empty() && self.failures.is_empty() && self.messages.is_empty() && !is_recording {

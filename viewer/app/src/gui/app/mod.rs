@@ -190,8 +190,7 @@ impl App {
         self.show(&egui::Context::default(), recording);
     }
 
-    /// Shows a recording in the selected tab, with its saved view settings; replaces an open recording of the same
-    /// file.
+    /// Shows a recording in the selected tab, with its saved view settings, in place of a recording of the same file.
     fn show(&mut self, ctx: &egui::Context, recording: Recording) {
         self.leave_folder();
         let row = recording.path.as_deref().and_then(|path| self.row_of(path));

@@ -24,8 +24,7 @@ pub(crate) struct SearchPlace {
     pub position: usize,
 }
 
-/// Numbers of blocks of a device: live at a moment; of these, matching; matching in the whole recording; and all in the
-/// recording.
+/// Numbers of blocks of a device: live at a moment, matching among these, matching in all, and all in the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Count {
     live: u64,

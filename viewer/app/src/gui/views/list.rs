@@ -14,8 +14,7 @@ use crate::gui::views::view::RecordingView;
 use crate::gui::views::whatif::WhatIfView;
 use crate::gui::widgets::{computed, tabs_ui};
 
-/// Declares the views of each pane of the window: an enum variant, the field that contains the view, its name, and its
-/// command.
+/// Declares the views of each pane of the window: an enum variant, the view's field, its name, and its command.
 macro_rules! views {
     ($($(#[$doc:meta])* $pane:ident {
         $($(#[$view_doc:meta])* $view:ident($field:ident: $type:ty) = $name:literal, $command:ident;)+

@@ -136,8 +136,7 @@ impl FleetView {
     }
 }
 
-/// Returns the ranks as table rows, each with the path of its recording as the tooltip. Outliers are marked in the
-/// colour `warning`.
+/// Returns the ranks as table rows, with their recordings' paths as tooltips, and outliers in the colour `warning`.
 fn rows<'a>(fleet: &'a Fleet, standings: &'a Standings, warning: Color32) -> ShownTable<'a> {
     let ranks = &fleet.ranks;
     let of = move |row: usize| standings.each_ref().map(|standings| standings[row]);

@@ -63,8 +63,7 @@ pub(crate) fn bars<N, T>(
     out
 }
 
-/// Shows `bars`, laid out in `width` points, in a scroll area; `show` paints the visible bars, each with its index and
-/// rectangle.
+/// Shows `bars`, laid out in `width` points, in a scroll area; `show` paints each visible bar in its rectangle.
 pub(crate) fn flame_ui<T, R>(
     ui: &mut Ui,
     label: &str,

@@ -57,8 +57,7 @@ pub(crate) fn tabs_ui(ui: &mut Ui, tabs: &[Tab], front: usize) -> Option<TabActi
     action
 }
 
-/// Shows a tab with its close button; the current tab is filled and underlined. Returns the action that a click
-/// requests.
+/// Shows a tab with its close button; the current tab is underlined. Returns the action that a click requests.
 fn tab_ui(ui: &mut Ui, name: &str, is_front: bool, full: &str) -> (Response, Option<Request>) {
     let shades = Shades::in_ui(ui);
     let fill = if is_front { shades.grid } else { Color32::TRANSPARENT };

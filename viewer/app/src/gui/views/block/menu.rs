@@ -9,8 +9,7 @@ use crate::gui::views::timeline::Hover;
 use crate::gui::views::view::Action;
 use crate::{Recording, Selection, drawn_metric};
 
-/// Shows the menu after a right click on the timeline; `target` is the item that was under the pointer. Returns the
-/// selected action.
+/// Shows the menu after a right click on `target` in the timeline. Returns the selected action.
 pub(crate) fn menu_ui(
     response: &Response,
     recording: &Recording,

@@ -129,8 +129,7 @@ impl Below {
         }
     }
 
-    /// The displayed table as CSV, with exact figures and in the displayed order; for the flame graph, the table of
-    /// groups.
+    /// The displayed table as CSV, with exact figures in the displayed order; for the flame graph, the groups.
     pub(super) fn csv(&self, answer: &Answer, look: DiffLook) -> String {
         let row = page_of(look).unwrap_or(0);
         answer

@@ -69,8 +69,7 @@ pub(super) fn cards_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_
     action
 }
 
-/// Returns the saving of the advice, and the peak that remains; if these are unknown, the size of the blocks in a faint
-/// colour.
+/// Returns the saving of the advice and the remaining peak; if unknown, the size of the blocks in a faint colour.
 fn figure(advice: &Advice, peak: u64, size: impl Fn(u64) -> String) -> (RichText, String) {
     let Some(saving) = advice.saving(peak) else {
         return (RichText::new(size(advice.bytes)).weak(), "affected".to_owned());

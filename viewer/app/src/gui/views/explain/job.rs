@@ -82,8 +82,7 @@ impl Key {
         Self { of, device: context.index().device, events, metric, filter: context.filter.clone(), keys }
     }
 
-    /// Whether both keys concern the same device of the same recording, which may have grown since `other` was
-    /// computed.
+    /// Whether both keys concern the same device of the same recording, which may have grown since `other`.
     pub(super) fn is_about(&self, other: &Self) -> bool {
         (&self.of, self.device) == (&other.of, other.device)
     }

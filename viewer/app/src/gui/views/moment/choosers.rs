@@ -74,8 +74,7 @@ impl Choices {
         Self { first, second: self.second.filter(has), ..self }
     }
 
-    /// Changes the form in which memory is shown. A flame graph by a single key would have one level, so stacks become
-    /// the second key.
+    /// Changes the form in which memory is shown. In a flame graph by one key, stacks become the second key.
     pub(crate) fn show_as(&mut self, look: MomentLook) {
         let stack = Some(TreeKey::By(GroupKey::Stack));
         let is_flat = |key: TreeKey| !matches!(key, TreeKey::Block | TreeKey::By(GroupKey::Stack | GroupKey::Scope));

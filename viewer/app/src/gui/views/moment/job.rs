@@ -109,8 +109,7 @@ pub(super) struct Answer {
     pub(super) request: Request,
     pub(super) tree: Arc<Tree>,
     pub(super) focus: NodeId,
-    /// The nodes within the focus that have blocks of their own, in the requested order; of identical modules, only the
-    /// first.
+    /// The nodes within the focus that have blocks, in the requested order; of identical modules, only the first.
     pub(super) rows: Arc<Vec<NodeId>>,
     /// All identical modules that share a row, by the node of the first one.
     pub(super) members: Arc<HashMap<NodeId, Vec<NodeId>>>,

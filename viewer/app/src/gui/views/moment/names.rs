@@ -37,8 +37,7 @@ fn own(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     }
 }
 
-/// Returns the name of a node with its ancestors, for a row: all levels in order, but of a stack only the innermost
-/// frame.
+/// Returns the name of a node with its ancestors, for a row, in order; of a stack only the innermost frame.
 pub(super) fn label(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     label_with(recording, tree, id, |lines| plain(recording, tree, lines[0]))
 }
@@ -175,8 +174,7 @@ fn levels(tree: &Tree, id: NodeId) -> Vec<Vec<NodeId>> {
     levels
 }
 
-/// Returns the origin of a block: its line of user code, or its module if the line is unknown; empty if both are
-/// unknown.
+/// Returns the origin of a block: its line of user code, or otherwise its module; empty if both are unknown.
 pub(super) fn maker(trace: &Trace, id: BlockId) -> String {
     let block = trace.blocks.get(id);
     match leading_frame(&trace.tables, block.stack) {

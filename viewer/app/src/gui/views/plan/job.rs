@@ -97,8 +97,7 @@ impl Clone for Planner {
 }
 
 impl Planner {
-    /// Creates a planner that runs steps again with `rerun` if possible, and otherwise replays recordings. `replays`
-    /// counts the replays.
+    /// Creates a planner that runs steps again with `rerun` or else replays recordings, counted by `replays`.
     pub(super) fn new(rerun: Option<RerunOf>, replays: &Arc<AtomicUsize>) -> Self {
         Self { rerun, replays: Arc::clone(replays), ..Self::default() }
     }

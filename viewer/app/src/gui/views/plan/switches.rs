@@ -228,8 +228,7 @@ fn outlined(ui: &mut Ui) -> &mut Ui {
     ui
 }
 
-/// Shows all plans, if there are several. Returns the changes of a plan that the user selects; `now` are the changes
-/// displayed.
+/// Shows the plans, if there are several. Returns the changes of the plan that the user selects; `now` is displayed.
 pub(super) fn others_ui(ui: &mut Ui, found: &Found, now: &Setup) -> Option<Setup> {
     let search = &found.search;
     if search.plans.len() < 2 {

@@ -70,8 +70,7 @@ impl PredictedRun {
         self.failure.map(|event| event.0 as usize + 1)
     }
 
-    /// Returns the predicted moments during the recorded moments `first..=last`; `None` after the end of the
-    /// prediction.
+    /// Returns the predicted moments during the recorded moments `first..=last`; `None` after the prediction's end.
     pub(super) fn moments(&self, first: usize, last: usize) -> Option<Range<usize>> {
         if self.end().is_some_and(|end| first > end) {
             return None;

@@ -45,8 +45,7 @@ const NAME_HEIGHT: f32 = 14.0;
 const STRIDES: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
 impl Ranks {
-    /// Shows the strip if there are several cells. Returns the cell that the user selects; `in_front` is the current
-    /// one.
+    /// Shows the strip of several cells. Returns the cell that the user selects; `in_front` is the current one.
     pub(crate) fn ranks_ui(
         &mut self,
         ui: &mut Ui,

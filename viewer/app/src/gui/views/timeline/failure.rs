@@ -97,8 +97,7 @@ impl Timeline {
         self.failure.label.known().and_then(Option::as_ref)
     }
 
-    /// Returns the marks of the failed requests of the selected device. The pinned request, or the last one, has a
-    /// label.
+    /// Returns the marks of the selected device's failed requests. The pinned request, or the last, has a label.
     pub(super) fn failed_marks(&self, recording: &Recording, selection: &Selection) -> Vec<FailedMark> {
         let (trace, index) = (&recording.trace, &recording.devices[selection.device]);
         let labelled = labelled_failure(recording, selection);

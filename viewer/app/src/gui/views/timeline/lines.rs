@@ -7,8 +7,8 @@ use super::{Shown, Timeline, TimelineStyle};
 use crate::gui::widgets::Shades;
 use crate::{Recording, Selection, View, drawn_metric};
 
-/// A line is omitted if it is closer than this to the drawn total, in points, in all but a fiftieth of the columns; that
-/// of the selected total only if it is in all.
+/// A line is omitted if it is closer than this to the drawn total, in points, in all but a fiftieth of the columns; the
+/// line of the selected total only if it is so in all columns.
 const APART: f64 = 1.5;
 /// A line is steep where it rises or falls by more than this from one column to the next, in points.
 const STEEP: f64 = 4.0;

@@ -317,8 +317,7 @@ pub(super) fn paint_cursor(painter: &Painter, frame: &PlotFrame, x: f64, total: 
     diamond(&painter, pos2(x, frame.screen_y(total as f64)), 4.0, shades.cursor, shades.canvas);
 }
 
-/// Paints the outline of a block, given the `bytes` that it covers in each column; column `i` begins at `edges(i)` on
-/// the axis.
+/// Paints the outline of a block from the `bytes` that it covers in each column; column `i` begins at `edges(i)`.
 pub(super) fn paint_outline(
     painter: &Painter,
     frame: &PlotFrame,

@@ -225,8 +225,7 @@ impl Form {
         Ok(patterns)
     }
 
-    /// Shows the fields. Returns the action that the user requests. `no_uses` is the reason shown if the recording has
-    /// no use events.
+    /// Shows the fields. Returns the user's action. `no_uses` is the reason shown if the recording has no use events.
     pub(super) fn form_ui(&mut self, ui: &mut Ui, no_uses: Option<&str>, is_busy: bool) -> Option<Act> {
         let mut act = None;
         for &field in Field::ALL {

@@ -105,8 +105,7 @@ impl WhatIfView {
         self.replayed().map(|replayed| figures::figures_csv(replayed))
     }
 
-    /// Shows the form on the left and the results on the right; scrolls if the height is insufficient for tables and
-    /// curves.
+    /// Shows the form on the left and the results on the right; scrolls if the height is insufficient.
     fn columns_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
         let width = (ui.available_width() * FORM_SHARE).clamp(theme::FORM_WIDTHS[0], theme::FORM_WIDTHS[1]);
         let form_ui = |ui: &mut Ui, view: &mut Self| {
@@ -122,8 +121,7 @@ impl WhatIfView {
         action.into_iter().chain(others.into_iter().flatten()).collect()
     }
 
-    /// Shows everything in one column. The verdict and its figures come first, so that they are visible without
-    /// scrolling.
+    /// Shows everything in one column; the verdict and its figures come first, visible without scrolling.
     fn column_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
         let verdict_ui = |ui: &mut Ui| {
             self.grey_out_former(ui);

@@ -52,8 +52,7 @@ impl Frame<'_> {
         (0..self.columns.len()).find(|index| self.column(*index, rows).x_range().contains(x))
     }
 
-    /// Paints the headings. Returns whether one was clicked, which sorts by its column, first in descending, then in
-    /// ascending order.
+    /// Paints the headings. Returns whether one was clicked, which sorts by its column, first in descending order.
     pub(super) fn heads_ui(&self, ui: &Ui, rect: Rect, state: &mut TableState) -> bool {
         let shades = Shades::in_ui(ui);
         let label = self.label;
