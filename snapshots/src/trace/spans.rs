@@ -7,8 +7,8 @@
 //!   outermost counts; if two overlap, the earlier ends where the later begins.
 //! - **Steps by the optimizer.** If no annotation is a step, a step ends where an outermost optimizer annotation ends.
 //!   Steps are numbered from 0; events after the last end are one more step, and a step without events is left out. The
-//! first begins with the first phase annotation if a forward comes before any optimizer, otherwise with the first
-//! event, since the end of setup is unknown.
+//!   first begins with the first phase annotation if a forward comes before any optimizer, otherwise with the first
+//!   event, since the end of setup is unknown.
 //! - **Phase** at an event: the phase of the innermost annotation around it that is named as one. If two overlap, the
 //!   later counts as the inner one. Tags take precedence over other
 //!   annotations made by the program, and these over guessed ones.

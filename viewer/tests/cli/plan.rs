@@ -189,7 +189,10 @@ fn memory_that_others_use_counts_against_the_budget_as_it_does_in_a_what_if_pred
     let text = stdout(&highwater(folder.path(), "plan used.snap --budget 1000MiB"));
     assert!(text.contains("Fits in 1000 MiB less 300 MiB as it is"), "{text}");
     assert!(!text.contains("which follows references"), "no program of PyTorch: {text}");
-    assert!(text.contains("Other processes use 300 MiB of the budget, according to the recording's samples."), "{text}");
+    assert!(
+        text.contains("Other processes use 300 MiB of the budget, according to the recording's samples."),
+        "{text}"
+    );
     let (status, plan) = planned(folder.path(), "used.snap --budget 800MiB --reserve 100MiB");
     assert_eq!((status, bytes(&plan["reserve_bytes"])), (0, mebibytes(100)), "what is given counts: {plan}");
 }

@@ -119,7 +119,10 @@ fn explain_shows_what_is_held_but_not_used_again_where_that_was_recorded() {
                 alloc g 4096 gradient @fc\nused a\nused g\nfree logits\nfree a";
     let trace = trace_from_text(text).unwrap();
     let words = answer(trace.clone(), "explain used.snap").unwrap();
-    let told = words.split("\n\n").find(|part| part.starts_with("Live at the peak but not used again")).unwrap_or_else(|| panic!("{words}"));
+    let told = words
+        .split("\n\n")
+        .find(|part| part.starts_with("Live at the peak but not used again"))
+        .unwrap_or_else(|| panic!("{words}"));
     expect![[r#"
         Live at the peak but not used again: 2 KiB (18.2%), temporary 2 KiB. Were all blocks freed after their last use, the peak would be 9 KiB, 2 KiB less, at event 11, step 0, backward.
           category   scope   held   share                blocks
