@@ -17,14 +17,16 @@ use crate::{DeviceIndex, Recording, Selection, drawn_metric};
 
 /// A recording, and the moment of a failed request.
 type FailureKey = (Identity<Recording>, usize);
+/// A failed request, its cause, and the free memory.
+type LabelKey = (FailureKey, Option<(EventId, String)>, Option<String>);
 
 /// The text of the failed request that has a label.
 #[derive(Debug)]
 pub(super) struct FailureText {
     /// The memory that was free, found in the background, since that indexes the device's addresses.
     free: Query<FailureKey, String>,
-    /// The title and the lines, by the request, its cause and the free memory, if these are known.
-    label: Memo<(FailureKey, Option<(EventId, String)>, Option<String>), Option<[String; 2]>>,
+    /// The title and the lines.
+    label: Memo<LabelKey, Option<[String; 2]>>,
 }
 
 impl Default for FailureText {
