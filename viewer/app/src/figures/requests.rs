@@ -83,8 +83,8 @@ mod tests {
                           range of its pool";
         assert_eq!(text(["a", "c"], "8388608 free=3072"), fragmented);
         assert_eq!(text(["a", "c"], "16777216 free=0"), "0 B free on the device, 8 MiB free in segments");
-        let large_enough = "3 KiB free on the device, 8 MiB free in segments, at most 8 MiB in one range of its pool";
-        assert_eq!(text(["b", "c"], "6291456 free=3072"), large_enough);
+        let large_enough = "3 KiB free on the device, 12 MiB free in segments, at most 8 MiB in one range of its pool";
+        assert_eq!(text(["c", "d"], "6291456 free=3072"), large_enough);
         let of_other_pool = "Probably fragmentation: 0 B free on the device and 8 MiB in segments, at most 0 B in one \
                              range of its pool";
         assert_eq!(text(["a", "c"], "512 free=0"), of_other_pool);
