@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(parse_bytes(" 1.5 MiB "), Ok(3 << 19));
         assert_eq!(parse_bytes("24GB"), Ok(24_000_000_000));
         assert_eq!(parse_bytes("512"), Ok(512));
-        assert!(parse_bytes("lots").unwrap_err().contains("for example"));
+        assert!(parse_bytes("lots").unwrap_err().contains("such as"));
         assert!(parse_bytes("3 parsecs").unwrap_err().contains("parsecs"));
         assert!(parse_bytes("99999999999TiB").is_err());
         assert!(parse_bytes("").is_err());

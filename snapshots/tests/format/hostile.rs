@@ -233,7 +233,7 @@ fn many_overlapping_sections_are_given_up_on_rather_than_checked_for_ever() {
     bytes.extend([0, 0]);
     let trace = read_bytes(&bytes).unwrap();
     assert!(trace.problems.len() < 20, "{} problems", trace.problems.len());
-    let given_up = trace.problems.iter().any(|problem| problem.what.contains("bytes belong to no section"));
+    let given_up = trace.problems.iter().any(|problem| problem.what.contains("bytes are in no readable section"));
     assert!(given_up, "{:?}", trace.problems);
 }
 

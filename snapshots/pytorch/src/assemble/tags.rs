@@ -326,7 +326,7 @@ mod tests {
         let mut sample = Sample::of(&[("alloc", 0x1000_0000, 512)]);
         tagged(&mut sample, "alloc", 0x1000_0200, &tag(0, "forward", "net"));
         let trace = sample.assemble();
-        assert!(trace.header.notes().any(|note| note.contains("1 of 2 allocations")), "{:?}", trace.header);
+        assert!(trace.header.notes().any(|note| note.contains("without a tag: 1 of 2")), "{:?}", trace.header);
     }
 
     #[test]
