@@ -289,7 +289,7 @@ def test_what_fails_is_said(workflow):
     done = workflow.run(options="--max-peak 1GiB")
     assert done.returncode == 1 and "::error::step.snap: error:" in done.stderr
     for inputs, message in (
-        ({"options": "--baseline=x"}, "--baseline is not for the input options"),
+        ({"options": "--baseline=x"}, "--baseline cannot be used in the input options"),
         ({"name": "../x"}, "invalid name '../x'"),
         ({"run": "true", "pytest": "tests"}, "exclude each other"),
         ({"baseline": "missing.snap"}, "no baseline: missing.snap"),
