@@ -3,13 +3,13 @@
 use std::ops::ControlFlow;
 
 use highwater_analysis::Source;
+use highwater_analysis::guess::{Rules, guess};
 use highwater_analysis::summary::summarize;
 use highwater_analysis::verify::verify_trace;
+use highwater_pytorch::{RawSnapshot, assemble};
 use highwater_snapshots::format::{
     HEADER_BYTES, MARKER, PREAMBLE_BYTES, SectionHeader, SnapWriter, read_bytes, write_trace,
 };
-use highwater_analysis::guess::{Rules, guess};
-use highwater_pytorch::{RawSnapshot, assemble};
 use highwater_snapshots::{Result, Trace};
 
 /// A listener that never stops anything.
