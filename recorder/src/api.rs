@@ -1,7 +1,8 @@
 //! The functions that any allocator can call when it reserves, allocates and frees memory.
 //!
-//! All except [`register`], [`used`] and [`oom`] must be called under the allocator's own lock, so that events keep its
-//! order. They cost one relaxed load while nothing is recorded.
+//! While nothing is recorded, recording an event costs one relaxed load. The functions that identify a block by its key
+//! or report a segment must be called under the allocator's own lock, so that events keep its order, except [`used`],
+//! which needs no lock. [`register`] and [`oom`] must be called without that lock.
 //!
 //! A framework whose memory is owned by a value that frees it when dropped, such as candle's storage, needs no list of
 //! its blocks. It reports allocations and frees by address:
@@ -72,7 +73,7 @@ use crate::source::Source;
 /// A newly allocated block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewBlock {
-    /// Block key, never reused on this device, for example from a counter.
+    /// Block key, never reused on this device, for example from a counter. Ignored by [`alloc_at`].
     pub block: BlockKey,
     /// Address of the first byte.
     pub address: u64,
@@ -116,7 +117,6 @@ impl Drop for DeviceClaim {
 /// A device that is never recorded, for allocators that only simulate a real one.
 pub const UNRECORDED: DeviceId = DeviceId(u16::MAX);
 
-/// Returns whether events of `device` are recorded.
 #[inline]
 fn keeps(device: DeviceId) -> bool {
     level::records_events() && device != UNRECORDED
@@ -192,7 +192,7 @@ pub fn alloc(device: DeviceId, block: &NewBlock) {
     send(device, stack_of_alloc(), What::Alloc(in_context(block)));
 }
 
-/// Records [`free_requested`] and [`free_completed`] in one, for a free that does not have to wait for a stream.
+/// Records a free that does not have to wait for a stream: [`free_requested`] and [`free_completed`] in one.
 #[inline]
 pub fn free(device: DeviceId, block: BlockKey) {
     if keeps(device) {
@@ -225,7 +225,7 @@ pub fn free_requested(device: DeviceId, block: BlockKey) {
     }
 }
 
-/// Records that a block is available for reuse.
+/// Records that a freed block is available for reuse.
 #[inline]
 pub fn free_completed(device: DeviceId, block: BlockKey) {
     if keeps(device) {
@@ -283,8 +283,8 @@ pub fn mark(text: &str) {
 }
 
 /// Records that a request of `requested` bytes failed while `device_free` bytes were free on the device. `stream` is
-/// the stream of the request, if known. Must be called *without* the allocator's lock, since the recording is saved
-/// before the function returns.
+/// the stream of the request, if known. Must be called *without* the allocator's lock, since it waits until all events
+/// are in the file, if there is one, and writes the dump, if one is requested.
 pub fn oom(device: DeviceId, stream: Option<StreamId>, requested: u64, device_free: u64) {
     if !keeps(device) {
         return;
@@ -295,7 +295,6 @@ pub fn oom(device: DeviceId, stream: Option<StreamId>, requested: u64, device_fr
     crate::oom::save();
 }
 
-/// Returns the block as an allocation with the current thread's scope, op and category.
 #[inline(always)]
 fn in_context(block: &NewBlock) -> Alloc {
     let context = context::current();

@@ -9,7 +9,6 @@
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Origin of the monotonic clock, for the whole process.
 static ORIGIN: OnceLock<Instant> = OnceLock::new();
 
 fn monotonic_ns() -> u64 {
@@ -24,7 +23,7 @@ mod source {
 
     static HAS_EVEN_COUNTER: AtomicBool = AtomicBool::new(false);
 
-    /// Chooses the clock for events, once per process, before anything is recorded.
+    /// Chooses the clock of event timestamps. Must be called before anything is recorded.
     pub(super) fn choose() {
         static ONCE: Once = Once::new();
         ONCE.call_once(look);
@@ -58,7 +57,7 @@ mod source {
     }
 }
 
-/// Returns the current time, in ticks of this machine's clock.
+/// Returns the time stamp counter, or the monotonic clock in nanoseconds if the counter is not used.
 #[inline(always)]
 pub(crate) fn ticks() -> u64 {
     source::ticks()
@@ -86,7 +85,7 @@ impl Pair {
     }
 }
 
-/// Minimum distance between two readings, if possible. It is a thousand times the time needed to read both clocks.
+/// Minimum distance between the former and the last reading, in nanoseconds, before the former one is replaced.
 const FAR_NS: u64 = 10_000_000;
 
 /// The rate of one nanosecond per tick, as a fixed-point number with 32 fractional bits.
@@ -95,21 +94,17 @@ const ONE: u64 = 1 << 32;
 /// Converts event timestamps to nanoseconds since a recording began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
-    /// System clock at the start of the recording.
     start_ns: u64,
     former: Pair,
     last: Pair,
     /// Nanoseconds per tick between these readings, in units of 2^-32.
     rate: u64,
-    /// Unix time at the start, in microseconds.
     pub(crate) started_unix_us: u64,
 }
 
 impl Clock {
-    /// Name of the clock in files.
     pub(crate) const NAME: &'static str = "monotonic";
 
-    /// Creates a clock that starts now.
     pub(crate) fn start() -> Self {
         source::choose();
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -117,7 +112,7 @@ impl Clock {
         Self { start_ns: now.ns, former: now, last: now, rate: ONE, started_unix_us: since_epoch.as_micros() as u64 }
     }
 
-    /// Reads both clocks again. Timestamps taken since the previous reading are between the two readings.
+    /// Reads both clocks again, so that timestamps taken before are interpolated rather than extrapolated.
     pub(crate) fn advance(&mut self) {
         let now = Pair::now();
         if now.ticks <= self.last.ticks || now.ns <= self.last.ns {
@@ -138,7 +133,7 @@ impl Clock {
         self.rate = u64::try_from((u128::from(rise) << 32) / u128::from(run)).unwrap_or(u64::MAX);
     }
 
-    /// Converts a timestamp to nanoseconds since the recording began.
+    /// Converts a timestamp to nanoseconds since the recording began; 0 if it is earlier.
     #[inline]
     pub(crate) fn ns(&self, ticks: u64) -> u64 {
         let Pair { ticks: from, ns } = self.former;

@@ -1,5 +1,5 @@
-//! The collector, which is the recorder's background thread. It reads the messages of the program's threads, selects
-//! those that belong in the recording, and writes them to the file.
+//! The collector, the recorder's background thread, which reads the messages of the program's threads and stores those
+//! that belong in the recording, in memory, in the file or in both.
 
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,22 +28,21 @@ use crate::{control, file, flush, message, queue, sender, signals};
 
 /// Number of events after which a batch is written before it is due.
 const BATCH_EVENTS: usize = 16_384;
-/// Interval at which the queues are read. They are also read whenever a thread has filled a chunk of its queue.
+/// Interval at which the queues are read. They are read earlier if [`sender::wake`] is called.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The interval at the start of a recording. Until they reach the usual lengths, the intervals between reads and
 /// between writes are as long as the recording so far, so that a program that is killed early leaves something.
 const FIRST_LOOK: Duration = Duration::from_micros(100);
-/// Number of events in memory for out-of-memory dumps, while all events are written to a file.
+/// Maximum number of events kept in memory only for out-of-memory dumps, while all events are written to a file.
 const DUMPED_EVENTS: usize = 1_000_000;
 
-/// The result of the collector.
 #[derive(Debug)]
 pub(crate) struct Collected {
     /// The recording, if the sink includes memory.
     pub(crate) trace: Option<Trace>,
-    /// Path of the file, if the sink includes one.
+    /// Path of the file; `None` if the sink has none, or if nothing could be written.
     pub(crate) file: Option<PathBuf>,
-    /// The reason that the file is incomplete.
+    /// The reason that the recording is incomplete, if it is.
     pub(crate) problem: Option<Error>,
     pub(crate) events: u64,
     pub(crate) events_lost: u64,
@@ -51,7 +50,6 @@ pub(crate) struct Collected {
     pub(crate) small_blocks: u64,
 }
 
-/// The collector's thread, and the id of the process that started it.
 #[derive(Debug)]
 pub(crate) struct Handle {
     thread: JoinHandle<Collected>,
@@ -62,10 +60,10 @@ struct Collector {
     options: Arc<HistoryOptions>,
     header: Header,
     clock: Clock,
-    /// The merged queues; `None` after the recording has ended.
+    /// `None` after the recording has ended.
     merge: Option<Merge>,
     intake: Intake,
-    /// The growing file, if there is one.
+    /// `None` if events are not written as they happen, or if the file has failed.
     files: Option<Files>,
     /// The locked file that is written at the end, if there is one.
     at_end: Option<(File, PathBuf)>,
@@ -75,11 +73,11 @@ struct Collector {
     lost_before: u64,
     /// Events lost during this recording, set at its end.
     lost: u64,
-    /// Events that could not be written to the file.
+    /// Events of the batch that could not be written to the file.
     lost_to_file: u64,
     /// Number of events when the file failed. It lacks all later events.
     events_until_failure: Option<u64>,
-    /// The time at which the recording began, or at which a thread appeared that may send the first event.
+    /// The time at which the recording began, or at which the collector was last woken before the first event.
     began: Instant,
     last_write: Option<Instant>,
 }
@@ -139,12 +137,11 @@ pub(crate) fn start(
 }
 
 impl Handle {
-    /// Returns whether the thread belongs to this process, and not to a parent that has forked.
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.pid == std::process::id()
     }
 
-    /// Waits for the end. [`Control::End`] must have been sent.
+    /// [`Control::End`] must have been sent.
     pub(crate) fn join(self) -> Result<Collected> {
         if !self.is_of_this_process() {
             // The thread is the parent's and cannot be joined here.
@@ -189,7 +186,8 @@ impl Collector {
         self.finish()
     }
 
-    /// Reads the available messages. Returns the reply channel of [`Control::End`] if the recording ends.
+    /// Reads the available messages, writes the batch if it is due, and answers control messages. Returns the reply
+    /// channel of [`Control::End`] if the recording ends.
     fn look(&mut self) -> Option<Sender<()>> {
         let mut is_wanted = false;
         loop {
@@ -229,7 +227,8 @@ impl Collector {
         self.options.flush_every.min(last.duration_since(self.began).max(FIRST_LOOK))
     }
 
-    /// Returns the number of events of this recording that never reached the intake.
+    /// Returns the number of events of this recording that never reached the intake, counting each skipped sequence
+    /// number as one event.
     fn lost(&self) -> u64 {
         let Some(merge) = &self.merge else { return self.lost };
         sender::lost() - self.lost_before + merge.given_up()
@@ -239,7 +238,6 @@ impl Collector {
         HistoryCopy::of(&self.intake, &self.header, self.lost(), self.options.symbols == Symbols::AtEnd)
     }
 
-    /// Writes the pending batch to the file.
     fn write(&mut self) {
         if !self.intake.has_pending() {
             return;
@@ -319,12 +317,12 @@ impl Collector {
 /// Prints a warning about a recording that could not be completed, since the program may not check the result.
 fn warn_of(why: &Error, is_nothing_left: bool) {
     warn(match is_nothing_left {
-        true => format!("cannot write the recording: {why}; no part of it was saved"),
+        true => format!("no part of the recording was saved: {why}"),
         false => format!("the recording is incomplete: {why}; the part written before can be opened"),
     });
 }
 
-/// Returns whether the file, which is incomplete, contains anything.
+/// Returns whether the incomplete file can be read and contains a block.
 fn can_be_opened(path: &Path) -> bool {
     path.is_file() && read_file(path).is_ok_and(|trace| !trace.blocks.is_empty())
 }

@@ -1,4 +1,4 @@
-//! The state of the current thread, with its scope, op and category, as set by guards, and its call stack.
+//! The current thread's context (scope, operation and category, as set by guards) and its call stack.
 
 use std::cell::{Cell, RefCell};
 
@@ -10,9 +10,9 @@ use crate::stack;
 /// The context recorded with an allocation made now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
-    /// Module path.
+    /// Current scope, a path of module names.
     pub scope: ScopeId,
-    /// Current operation, or the operation whose backward is running.
+    /// Current operation, or the operation whose backward or recomputation is running.
     pub op: OpId,
     /// Category of allocations.
     pub category: Category,
@@ -25,17 +25,15 @@ impl Context {
 
 thread_local! {
     static CURRENT: Cell<Context> = const { Cell::new(Context::NOTHING) };
-    /// Number of entered contexts that were not left.
+    /// Number of entered contexts that were not left, and of those in `LEFT_EARLY`.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     /// Contexts that were left before contexts entered within them, each with the context to which it returns.
     static LEFT_EARLY: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A context that was entered and is left with [`leave`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entered {
     depth: u32,
-    /// The context outside the guard, restored when it ends.
     former: Context,
 }
 
@@ -45,7 +43,6 @@ pub fn current() -> Context {
     CURRENT.try_with(Cell::get).unwrap_or(Context::NOTHING)
 }
 
-/// Makes `context` the context of the current thread until it is left.
 #[inline]
 pub(crate) fn enter(context: Context) -> Entered {
     let former = CURRENT.try_with(|current| current.replace(context)).unwrap_or(Context::NOTHING);

@@ -1,4 +1,4 @@
-//! Control messages to the collector, in the same order as events. Contains states of devices, requests, and the end.
+//! Control messages to the collector (device states, requests and the end of a recording), in one sequence with events.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::Sender;
@@ -12,7 +12,6 @@ use crate::order::{self, SequenceNumber};
 use crate::reentrancy;
 use crate::sender;
 
-/// A control message, sent only occasionally.
 #[derive(Debug)]
 pub(crate) enum Control {
     /// The starting state of a device, whose events are recorded from here on.
@@ -21,7 +20,7 @@ pub(crate) enum Control {
     Opened,
     /// A request for a copy of the events kept in memory. The reply is `None` if none are kept.
     Copy(Sender<Option<HistoryCopy>>),
-    /// The end of the recording. The reply is sent when everything before it is read.
+    /// The end of the recording. The reply is sent when everything before it has been read.
     End(Sender<()>),
 }
 
@@ -31,7 +30,7 @@ fn lock() -> MutexGuard<'static, VecDeque<(SequenceNumber, Control)>> {
     CONTROLS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sends a control message. A device's state must be sent while its allocator is locked, to match later events.
+/// A device's state must be sent while its allocator is locked, to match later events.
 pub(crate) fn put(notice: Control) {
     let _own = reentrancy::own_memory();
     let mut notices = lock();
@@ -40,8 +39,8 @@ pub(crate) fn put(notice: Control) {
     sender::wake();
 }
 
-/// Discards all control messages up to the end of the recording, and returns the last one if it has arrived. For a
-/// collector that has failed.
+/// Discards control messages up to [`Control::End`], and returns that one if it has arrived. Used by a collector that
+/// has failed.
 pub(crate) fn skip_to_end() -> Option<Control> {
     let mut notices = lock();
     std::iter::from_fn(|| notices.pop_front())
@@ -49,7 +48,7 @@ pub(crate) fn skip_to_end() -> Option<Control> {
         .find(|notice| matches!(notice, Control::End(_)))
 }
 
-/// Takes the control message at `place`, if there is one. Older messages, which were skipped, are discarded.
+/// Discards older messages, which the merge has skipped.
 pub(crate) fn take_at(place: SequenceNumber) -> Option<Control> {
     let mut notices = lock();
     while notices.front().is_some_and(|(at, _)| at.behind(place) < 0) {

@@ -3,7 +3,6 @@
 use highwater_snapshots::Phase;
 use highwater_snapshots::event::{Event, What};
 
-/// The events at which the current step and its phase began.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CurrentStage {
     step: Option<Event>,
@@ -11,12 +10,11 @@ pub(crate) struct CurrentStage {
 }
 
 impl CurrentStage {
-    /// Whether an event concerns steps, phases or marks rather than memory.
+    /// Returns whether an event concerns steps, phases or marks rather than memory.
     pub(crate) fn concerns(event: &Event) -> bool {
         matches!(event.what, What::Step(_) | What::Phase(_) | What::Mark(_))
     }
 
-    /// Updates the step and phase by an event.
     pub(crate) fn follow(&mut self, event: &Event) {
         match event.what {
             What::Step(_) => (self.step, self.phase) = (Some(*event), None),
@@ -26,7 +24,6 @@ impl CurrentStage {
         }
     }
 
-    /// The events that began the current step and phase, in order.
     pub(crate) fn events(&self) -> impl Iterator<Item = &Event> {
         self.step.iter().chain(&self.phase)
     }

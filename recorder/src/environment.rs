@@ -8,11 +8,12 @@
 //! | `HIGHWATER_LEVEL=stacks` | or `events` (no stacks), or `state` (only the live blocks at the end) |
 //! | `HIGHWATER_RING=1000000` | keeps only this many most recent events, and writes them at the end |
 //! | `HIGHWATER_SMALLEST=1KiB` | leaves out smaller blocks |
-//! | `HIGHWATER_STEPS=10..13` | records only these training steps |
+//! | `HIGHWATER_STEPS=10..13` | records only training steps 10, 11 and 12 |
 //! | `HIGHWATER_ROTATE=1GiB,16GiB` | writes files of 1 GiB one after another, and keeps the newest 16 GiB |
 //! | `HIGHWATER_SYMBOLS=never` | leaves stacks as addresses, for `highwater symbolize` |
 //! | `HIGHWATER_SWITCH=file` | records while that file exists |
-//! | `HIGHWATER_SIGNAL=USR1` | starts recording at this signal, and stops at the next |
+//! | `HIGHWATER_SIGNAL=USR1` | starts recording at this signal, and stops at the next; ignored with `HIGHWATER_SWITCH`
+//! |
 //!
 //! A recording started by the program itself takes precedence. The environment's recording ends where the program's
 //! begins, which is reported on standard error, and continues afterwards in another file, `run.0002.snap`. If both name
@@ -34,7 +35,7 @@ use crate::switch::{Switch, Trigger};
 use crate::warn::warn;
 use crate::{exit, header, reentrancy, signals};
 
-/// Number of events kept for `HIGHWATER_OOM_SNAPSHOT`.
+/// Default ring size for `HIGHWATER_OOM_SNAPSHOT` without `HIGHWATER_RECORD`.
 const RING_EVENTS: usize = 1_000_000;
 
 /// The variables that only change the options of a recording.
@@ -53,16 +54,15 @@ const REFINING: [&str; 9] = [
 static STARTED: Once = Once::new();
 static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
 
-/// A recording or a switch that the environment requested.
 enum Running {
     /// A recording, and the options with which it continues after a recording that the program itself starts.
     Recording(Recording, Box<HistoryOptions>),
     Switch(Switch),
 }
 
-/// Starts the recording requested by environment variables, unless it was started already. Called when the first
-/// allocator is registered. A program whose only allocator is [`RecordedHeap`](crate::RecordedHeap) must call it at the
-/// start of `main`.
+/// Starts the recording requested by environment variables, unless it was started already. Called by
+/// [`register`](crate::api::register) and [`Recording::start`]. A program whose only allocator is
+/// [`RecordedHeap`](crate::RecordedHeap) must call it at the start of `main`.
 pub fn start() {
     STARTED.call_once(|| {
         let _own = reentrancy::own_memory();
@@ -88,7 +88,6 @@ fn variable_of_process(name: &str) -> Option<String> {
     (!value.is_empty()).then(|| value.to_string_lossy().into_owned())
 }
 
-/// The recording and the trigger requested by environment variables.
 #[derive(Debug, PartialEq, Eq)]
 struct Requested {
     options: HistoryOptions,
@@ -223,7 +222,8 @@ fn go_on() {
 
 /// Completes the recording requested by environment variables. Called when the program returns from `main` or calls
 /// `exit`. A program that ends otherwise leaves a file with addresses in place of source lines, which lacks at most the
-/// events of the last [`flush_every`](HistoryOptions::flush_every) and some hundredths of a second.
+/// events of the last [`flush_every`](HistoryOptions::flush_every) and some hundredths of a second, or with a ring all
+/// events.
 pub fn finish() {
     let running = lock().take();
     match running {

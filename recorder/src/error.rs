@@ -1,4 +1,4 @@
-//! Errors of recording. They reach the training loop only when it finishes or checks the recording.
+//! Errors of recordings, which a program gets only when it starts, finishes or dumps one.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -29,13 +29,13 @@ pub enum Error {
     OfParent,
     /// A thread of the recorder could not be started.
     Thread(std::io::Error),
-    /// An invalid option.
+    /// An invalid option, or a call that the recording's options do not allow.
     Options(String),
     /// The recorded program failed. The recording up to that point was finished.
     Body {
         /// Error returned by the program.
         source: Box<dyn std::error::Error + Send + Sync>,
-        /// Path of the finished recording.
+        /// Path of the finished recording; `None` if there is no file.
         file: Option<PathBuf>,
     },
 }

@@ -18,7 +18,7 @@ use crate::message::NewOp;
 use crate::names;
 use crate::stack::{self, depot};
 
-/// The growing tables of one recording.
+/// The growing tables of one file or trace.
 #[derive(Debug, Default)]
 pub(crate) struct Exporter {
     strings: Interner<String>,
@@ -31,11 +31,11 @@ pub(crate) struct Exporter {
     scopes: Vec<Scope>,
     /// Operations that have not been written yet.
     ops: Vec<Op>,
-    /// Process-wide id of this recording's first operation.
+    /// Process-wide id of the first operation of this file or trace.
     first_op: u32,
     /// Rows of operations from before the first.
     carried: HashMap<OpId, OpId>,
-    /// Rows by process-wide id, without entries that have no row yet.
+    /// Rows by process-wide id; [`StringId::NONE`] or missing if there is no row yet.
     string_rows: Vec<StringId>,
     scope_rows: Vec<ScopeId>,
     /// Rows by the depot's index, with [`StackId::NONE`] for stacks that have no row yet.
@@ -45,12 +45,10 @@ pub(crate) struct Exporter {
 }
 
 impl Exporter {
-    /// Creates empty tables for a recording whose operations are counted from `first_op`.
     pub(crate) fn new(first_op: u32) -> Self {
         Self { first_op, ..Self::default() }
     }
 
-    /// Converts an event to this recording's ids.
     pub(crate) fn event(&mut self, event: &Event) -> Event {
         let what = match event.what {
             What::Alloc(alloc) => What::Alloc(self.alloc(&alloc)),
@@ -64,7 +62,6 @@ impl Exporter {
         Event { stack: self.stack(event.stack), what, ..*event }
     }
 
-    /// Replaces the ids in a starting state by those of the recording.
     pub(crate) fn starting_state(&mut self, state: &StartingState) -> StartingState {
         let block = |block: &StartingBlock| StartingBlock {
             alloc: self.alloc(&block.alloc),
@@ -74,7 +71,6 @@ impl Exporter {
         StartingState { blocks: state.blocks.iter().map(block).collect(), ..state.clone() }
     }
 
-    /// Appends operations, in order.
     pub(crate) fn add_ops(&mut self, ops: &[NewOp]) {
         for op in ops {
             let row = Op { name: self.name(op.name), scope: self.scope(op.scope), stack: self.stack(op.stack) };
@@ -204,7 +200,6 @@ impl Exporter {
         row
     }
 
-    /// Takes the operations that were added since the last call.
     pub(crate) fn take_ops(&mut self) -> Vec<Op> {
         std::mem::take(&mut self.ops)
     }
@@ -241,7 +236,6 @@ impl Exporter {
     }
 }
 
-/// Borrowed rows of an exporter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rows<'a> {
     pub(crate) strings: &'a [String],

@@ -70,12 +70,10 @@ impl RecordingFile {
         self.exporter.carry_ops(ops);
     }
 
-    /// Returns the path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the size in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.whole_bytes
     }

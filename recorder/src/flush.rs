@@ -25,12 +25,11 @@ pub(crate) fn begin(first: SequenceNumber) {
     WRITER.store(std::process::id(), Ordering::Release);
 }
 
-/// Ends the recording to a file, after which no collector writes to it.
 pub(crate) fn end() {
     WRITER.store(0, Ordering::Release);
 }
 
-/// Returns whether a thread waits until pending messages are written.
+/// Returns whether a thread has asked for pending messages to be written since the last call.
 pub(crate) fn is_wanted() -> bool {
     IS_WANTED.swap(false, Ordering::Relaxed)
 }

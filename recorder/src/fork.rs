@@ -10,7 +10,7 @@ extern "C" fn in_child() {
     level::set(Wanted::default());
 }
 
-/// Turns recording off in future children of this process. Children that execute another program are exempt.
+/// Turns recording off in future children of this process. Children that execute another program are not affected.
 #[cfg(unix)]
 pub(crate) fn stop_in_children() {
     static ONCE: std::sync::Once = std::sync::Once::new();

@@ -30,7 +30,6 @@ pub(crate) fn of_process(options: &HistoryOptions, clock: &Clock) -> Header {
     }
 }
 
-/// Returns the name of this machine.
 pub(crate) fn host_name() -> String {
     let from_kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned());
     from_kernel.or_else(|_| std::env::var("HOSTNAME")).unwrap_or_default()

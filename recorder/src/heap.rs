@@ -27,7 +27,7 @@ use crate::api::{self, NewBlock};
 use crate::source::Source;
 use crate::{hub, level, reentrancy};
 
-/// Default minimum size of recorded blocks. Tensors are larger, and almost nothing else is.
+/// Default minimum size of recorded blocks, in bytes.
 const SMALLEST_BYTES: usize = 1024;
 
 /// A recording global allocator, which forwards all calls to an inner allocator, by default the system's.
@@ -56,7 +56,6 @@ impl<A> RecordedHeap<A> {
         Self { inner, smallest: smallest_bytes }
     }
 
-    /// Returns whether a block of `bytes` is recorded.
     #[inline(always)]
     fn is_recorded(&self, bytes: usize) -> bool {
         bytes >= self.smallest && level::records_events()
@@ -128,7 +127,7 @@ fn record_free(block: *mut u8) {
     }
 }
 
-/// Returns whether the heap is registered. Registers it at the first block.
+/// Registers the heap at the first block. Returns false if that was not possible yet.
 #[inline(always)]
 fn is_known() -> bool {
     static IS_KNOWN: AtomicBool = AtomicBool::new(false);
@@ -161,12 +160,12 @@ fn make_known(is_known: &AtomicBool) -> bool {
         }
         return true;
     }
-    // This thread itself holds the hub's lock; the next block will register the heap.
+    // This thread itself may hold the hub's lock; the next block will register the heap.
     false
 }
 
-/// Sets the category of the heap block that begins at `first`, if it was not known at the allocation. For a vector,
-/// `first` is the result of `as_ptr`.
+/// Sets the category of the heap block that begins at `first`, for example because it was not known at the allocation.
+/// Ignored if the block was not recorded. For a vector, `first` is the result of `as_ptr`.
 pub fn tag<T>(first: *const T, category: Category) {
     api::tag_at(HEAP_DEVICE, first as u64, category);
 }

@@ -34,7 +34,6 @@ impl History {
         self.base.insert(state.device, LiveState::from(state));
     }
 
-    /// Appends an event.
     pub(crate) fn push(&mut self, event: &Event) {
         let Words { words, len } = Words::of_kept(event);
         self.words.extend(&words[..len]);
@@ -99,7 +98,6 @@ impl History {
         before.chain(kept)
     }
 
-    /// Returns the number of events that [`events`](Self::events) yields.
     pub(crate) fn len(&self) -> usize {
         self.events + self.repeated()
     }

@@ -13,7 +13,6 @@ use crate::export::Exporter;
 use crate::file;
 use crate::intake::{Intake, OpTable};
 
-/// A copy of the events that a recording keeps in memory at one moment.
 #[derive(Debug)]
 pub(crate) struct HistoryCopy {
     header: Header,
@@ -27,8 +26,7 @@ pub(crate) struct HistoryCopy {
 }
 
 impl HistoryCopy {
-    /// Copies the contents of `intake`. `lost` is the number of messages that never reached it. Returns `None` if it
-    /// keeps nothing in memory.
+    /// `lost` is the number of events that never reached `intake`. Returns `None` if it keeps nothing in memory.
     pub(crate) fn of(intake: &Intake, header: &Header, lost: u64, with_symbols: bool) -> Option<Self> {
         let history = intake.history.as_ref()?;
         let mut events = Vec::with_capacity(history.len());
@@ -45,7 +43,6 @@ impl HistoryCopy {
         })
     }
 
-    /// Converts the copy into a trace, and symbolizes it if requested.
     pub(crate) fn into_trace(self) -> Trace {
         let mut exporter = Exporter::new(self.ops.first);
         let mut builder = TraceBuilder::with_capacity(self.events.len());

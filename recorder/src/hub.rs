@@ -1,7 +1,8 @@
-//! The global state of the workspace: the running recording, the registered allocators, the program's progress.
+//! The global state of the process: the running recording, the registered allocators, the program's progress.
 //!
-//! Locks are taken in a fixed order, first an allocator's own, then the hub's. The hub never calls an allocator. Events
-//! bypass the hub, since each thread sends them through its own queue (`sender`).
+//! Locks are taken in a fixed order, first an allocator's own, then the hub's: under the hub's lock, no allocator is
+//! called that takes a lock. Events of allocators bypass the hub, since each thread sends them through its own queue
+//! (`sender`).
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,10 +26,8 @@ use crate::source::Source;
 pub(crate) struct Hub {
     session: Option<Session>,
     sources: Vec<Weak<dyn Source>>,
-    /// Device ids in use.
     pub(crate) claimed: BTreeSet<DeviceId>,
     progress: Progress,
-    /// Number of recordings so far.
     sessions: u64,
     /// Called when a recording started by the program has ended.
     after_own: Option<fn()>,
@@ -49,20 +48,18 @@ static AWAITS_FORWARD: AtomicBool = AtomicBool::new(START.awaits_forward());
 static AWAITS_OPERATION: AtomicBool = AtomicBool::new(START.awaits_operation());
 static AWAITS_ALLOCATION: AtomicBool = AtomicBool::new(START.awaits_allocation());
 
-/// The stage of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// The first selected step has not begun.
+    /// No event is recorded yet, because the first selected step has not begun or because of the level.
     Waiting,
     /// The states of the registered allocators are being read.
     Starting,
-    /// All events are recorded.
+    /// All events are recorded, including those of the whole program.
     Open,
     /// The last selected step is over.
     Closed,
 }
 
-/// The origin of a request to record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// The program called the recorder's functions.
@@ -71,17 +68,14 @@ pub(crate) enum Request {
     Outside,
 }
 
-/// Identifies a recording within the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SessionId(u64);
 
-/// The running recording.
 pub(crate) struct Session {
     pub(crate) id: SessionId,
     pub(crate) request: Request,
     pub(crate) stage: Stage,
     pub(crate) options: Arc<HistoryOptions>,
-    /// Id of the process that began the recording.
     pid: u32,
     /// Whether the end was requested. Later requests would not be read any more.
     is_ending: bool,
@@ -101,13 +95,11 @@ pub(crate) fn try_lock() -> Option<MutexGuard<'static, Hub>> {
 }
 
 impl Hub {
-    /// Registers an allocator, whose state is read when a recording begins.
     pub(crate) fn add_source(&mut self, source: Weak<dyn Source>) {
         self.sources.retain(|known| known.strong_count() > 0);
         self.sources.push(source);
     }
 
-    /// Returns the allocators that still exist.
     pub(crate) fn sources(&self) -> Vec<Arc<dyn Source>> {
         self.sources.iter().filter_map(Weak::upgrade).collect()
     }
@@ -171,7 +163,7 @@ impl Hub {
         }
     }
 
-    /// Returns whether the current step is selected by the recording's options.
+    /// False outside steps, and if the recording's options select no steps.
     pub(crate) fn is_in_wanted_step(&mut self) -> bool {
         let step = self.progress.step();
         let steps = self.session().and_then(|session| session.options.steps.clone());
@@ -192,7 +184,6 @@ impl Hub {
         (given, change)
     }
 
-    /// Returns whether the program is in a phase that is determined by a guard.
     pub(crate) fn is_in_marked_phase(&self) -> bool {
         self.progress.is_guarded()
     }
@@ -206,19 +197,16 @@ impl Hub {
     }
 }
 
-/// Returns whether reporting that forward is running would change anything.
 #[inline]
 pub(crate) fn awaits_forward() -> bool {
     AWAITS_FORWARD.load(Ordering::Relaxed)
 }
 
-/// Returns whether reporting an operation on data alone would change anything.
 #[inline]
 pub(crate) fn awaits_operation() -> bool {
     AWAITS_OPERATION.load(Ordering::Relaxed)
 }
 
-/// Returns whether reporting an allocation would change anything.
 #[inline]
 pub(crate) fn awaits_allocation() -> bool {
     AWAITS_ALLOCATION.load(Ordering::Relaxed)
@@ -233,7 +221,6 @@ pub(crate) fn copy() -> Option<HistoryCopy> {
     ask(Control::Copy)?
 }
 
-/// Calls the function registered for the end of a recording started by the program.
 pub(crate) fn call_after_own() {
     let then = lock().after_own;
     if let Some(then) = then {
@@ -256,7 +243,6 @@ pub(crate) fn end(id: SessionId) {
     lock().session = None;
 }
 
-/// Sends a request to the collector, if there is one, and waits for the reply.
 fn ask<T>(wish: impl FnOnce(Sender<T>) -> Control) -> Option<T> {
     let (answer, wait) = channel();
     {
@@ -268,12 +254,10 @@ fn ask<T>(wish: impl FnOnce(Sender<T>) -> Control) -> Option<T> {
     wait.recv().ok()
 }
 
-/// Interns a name for an event.
 pub(crate) fn name(text: &str) -> StringId {
     crate::names::string(text)
 }
 
-/// Begins an operation in the current thread's scope.
 pub(crate) fn begin_op(name: StringId, stack: StackId) -> OpId {
     sender::send_op(NewOp { name, scope: context::current().scope, stack })
 }

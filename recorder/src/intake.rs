@@ -14,7 +14,6 @@ use crate::current_stage::CurrentStage;
 use crate::history::History;
 use crate::message::{Message, NewOp, Read};
 
-/// A batch of data to write to the file.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) facts: Vec<DeviceFacts>,
@@ -46,7 +45,6 @@ impl Batch {
         self.events.shrink_to(EMPTY_BATCH_EVENTS);
     }
 
-    /// Returns whether there is nothing to write.
     pub(crate) fn is_empty(&self) -> bool {
         self.facts.is_empty() && self.states.is_empty() && self.ops.is_empty() && self.events.is_empty()
     }
@@ -60,10 +58,8 @@ pub(crate) struct OpTable {
     pub(crate) ops: Vec<NewOp>,
 }
 
-/// The state of a recording so far.
 #[derive(Debug, Default)]
 pub(crate) struct Intake {
-    /// Minimum size of recorded blocks in bytes.
     smallest_bytes: u64,
     /// Devices whose state was read, so that their events are recorded from then on.
     started: Vec<DeviceId>,
@@ -72,10 +68,8 @@ pub(crate) struct Intake {
     is_open: bool,
     /// Number of events of devices without a registered allocator.
     unregistered: BTreeMap<DeviceId, u64>,
-    /// Events in memory.
     pub(crate) history: Option<History>,
     pub(crate) ops: OpTable,
-    /// Id of the next operation.
     pub(crate) next_op: u32,
     /// The operations that live blocks or later events may refer to, for a file that begins in the middle.
     named: HashMap<OpId, NewOp>,
@@ -97,7 +91,6 @@ pub(crate) struct Intake {
 }
 
 impl Intake {
-    /// Creates an intake that leaves out blocks below `smallest_bytes` and numbers operations from `first_op`.
     pub(crate) fn new(smallest_bytes: u64, first_op: u32) -> Self {
         Self { smallest_bytes, ops: OpTable { first: first_op, ops: Vec::new() }, next_op: first_op, ..Self::default() }
     }
@@ -114,7 +107,6 @@ impl Intake {
         self.live = to_several.then(HashMap::new);
     }
 
-    /// Returns whether anything is waiting to be written to the file.
     pub(crate) fn has_pending(&self) -> bool {
         self.batch.as_ref().is_some_and(|batch| !batch.is_empty())
     }
@@ -124,7 +116,6 @@ impl Intake {
         self.batch.as_ref().map_or(0, |batch| batch.events.len())
     }
 
-    /// Takes the events and tables that wait to be written to the file.
     pub(crate) fn take_batch(&mut self) -> Batch {
         self.batch.as_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -137,7 +128,6 @@ impl Intake {
         }
     }
 
-    /// Stops collecting batches, because the file has failed.
     pub(crate) fn stop_streaming(&mut self) {
         (self.batch, self.live) = (None, None);
     }
@@ -160,7 +150,6 @@ impl Intake {
         Opening { ops, batch: Batch { facts: self.facts.clone(), states, ops: Vec::new(), events } }
     }
 
-    /// Processes the next message.
     pub(crate) fn message(&mut self, read: &Read, clock: &Clock) {
         // Threads read the clock slightly before or after they take their sequence number.
         self.last_ns = self.last_ns.max(clock.ns(read.time));
@@ -193,7 +182,6 @@ impl Intake {
         }
     }
 
-    /// Counts a message of a device that no registered allocator has.
     fn count_unregistered(&mut self, read: &Read) {
         let is_free = matches!(read.message, Message::FreedAt(_) | Message::TagAt(..));
         if is_free && !self.unregistered.contains_key(&read.device) {
@@ -203,12 +191,12 @@ impl Intake {
         *self.unregistered.entry(read.device).or_default() += read.message.events();
     }
 
-    /// Marks the end of the recording's start. Earlier events are included in the states of its devices.
+    /// Marks the end of the recording's start, during which a device's events before its state are included in that
+    /// state.
     pub(crate) fn opened(&mut self) {
         self.is_open = true;
     }
 
-    /// Returns the number of events that are missing because no allocator was registered for their device.
     pub(crate) fn unregistered_events(&self) -> u64 {
         self.unregistered.values().sum()
     }
@@ -286,7 +274,7 @@ impl Intake {
         }
     }
 
-    /// Records a device's starting state. Events of the device are recorded from then on.
+    /// Records a device's starting state, once. Events of the device are recorded from then on.
     pub(crate) fn start_device(&mut self, facts: DeviceFacts, mut state: StartingState) {
         if self.started.contains(&state.device) {
             return;
@@ -357,7 +345,6 @@ impl Intake {
         }
     }
 
-    /// Records an event in memory and in the batch, as configured.
     fn keep(&mut self, event: Event) {
         self.events += 1;
         self.stage.follow(&event);

@@ -1,4 +1,4 @@
-//! The level of detail, in atomics that functions which record events read first.
+//! The level of detail of the running recording, in atomics that are read before each event.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
@@ -13,7 +13,7 @@ pub enum Level {
     State,
     /// Every event, without stacks.
     Events,
-    /// Every event, with the stack that caused it.
+    /// Every event, with a call stack for those selected by [`StacksOn`](crate::StacksOn).
     Stacks,
 }
 
@@ -21,10 +21,8 @@ static LEVEL: AtomicU8 = AtomicU8::new(Level::Off as u8);
 static FREE_STACKS: AtomicBool = AtomicBool::new(false);
 static USES: AtomicBool = AtomicBool::new(false);
 
-/// The options that determine which data a recording collects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
-    /// Level of detail.
     pub(crate) level: Level,
     /// Whether frees also get a stack, at [`Level::Stacks`].
     pub(crate) free_stacks: bool,

@@ -22,11 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Minimum number of retries while waiting for a missing message.
 const LOOKS: u32 = 20;
 
-/// An item of the merged sequence.
 pub(crate) enum Item<'a> {
-    /// An encoded message.
     Message(&'a [u64]),
-    /// A control message.
     Control(Control),
 }
 
@@ -51,7 +48,6 @@ impl Merge {
         self.expected
     }
 
-    /// Returns the number of messages that never arrived.
     pub(crate) fn given_up(&self) -> u64 {
         self.given_up
     }
@@ -72,7 +68,8 @@ impl Merge {
         left == 0
     }
 
-    /// Reads up to the first missing number. Returns whether something was read, since the message may have arrived.
+    /// Reads up to the first missing number. Returns whether to try again, since something was read and the missing
+    /// message may have arrived meanwhile.
     fn read_to_gap(&mut self, take: &mut dyn FnMut(Item<'_>) -> bool) -> bool {
         let began = self.expected;
         let mut heads: BinaryHeap<Reverse<(i32, usize)>> = BinaryHeap::with_capacity(self.consumers.len());

@@ -21,10 +21,8 @@ pub(crate) struct NewOp {
     pub(crate) stack: StackId,
 }
 
-/// A message from a thread to the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// An event in the form in which it is recorded.
     Event(What),
     /// A free that completes at once, which represents two events at the same time.
     Freed(BlockKey),
@@ -32,14 +30,11 @@ pub(crate) enum Message {
     AllocAt(Alloc),
     /// Free of the block at this address, which completes at once.
     FreedAt(u64),
-    /// The category of the block at this address.
     TagAt(u64, Category),
-    /// The start of an operation.
     Op(OpId, NewOp),
 }
 
 impl Message {
-    /// Returns the number of events that the message represents.
     #[inline(always)]
     pub(crate) fn events(&self) -> u64 {
         match self {
@@ -57,7 +52,6 @@ const FREED_AT: u8 = 202;
 const OP: u8 = 203;
 const TAG_AT: u8 = 204;
 
-/// A message encoded as words, as stored in a queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Words {
     pub(crate) words: [u64; MAX_WORDS],
@@ -169,7 +163,6 @@ impl Words {
         words
     }
 
-    /// Sets sequence number and time.
     #[inline(always)]
     pub(crate) fn stamp(&mut self, place: u32, ticks: u64) {
         self.words[PLACE] = u64::from(place);
@@ -183,13 +176,11 @@ pub(crate) fn len(first: u64) -> usize {
     len_of(first as u8)
 }
 
-/// Returns the sequence number of an encoded message.
 #[inline(always)]
 pub(crate) fn sequence_number(words: &[u64]) -> u32 {
     words[PLACE] as u32
 }
 
-/// A message with its time, device and stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Read {
     pub(crate) time: u64,
@@ -198,7 +189,6 @@ pub(crate) struct Read {
     pub(crate) message: Message,
 }
 
-/// Decodes a message that was encoded by [`Words::of`] or [`Words::of_kept`].
 pub(crate) fn read(words: &[u64]) -> Read {
     let at = |position: usize| words.get(TIME + 1 + position).copied().unwrap_or(0);
     let halves = |position: usize| ((at(position) >> 32) as u32, at(position) as u32);

@@ -21,10 +21,11 @@ pub(crate) struct Names {
 
 static NAMES: Mutex<Option<Names>> = Mutex::new(None);
 
-/// Maximum number of names, and of scopes, in the process. Further names, such as those made from a counter, get no id.
+/// Maximum number of names, and of scopes, in the process. Further names, such as those made from a counter, get no id,
+/// and further scopes get that of their parent.
 const MAX_NAMES: usize = 1 << 20;
 
-/// Maximum number of names in a thread's cache. When it is full, the cache is cleared.
+/// Maximum number of names, and of scopes, in a thread's cache. Each kind is cleared when it is full.
 const MAX_REMEMBERED: usize = 4096;
 
 #[derive(Default)]
@@ -52,7 +53,6 @@ fn remembered<R>(read: impl FnOnce(&mut Remembered) -> R) -> Option<R> {
         .ok()?
 }
 
-/// Returns the id of `text`.
 pub(crate) fn string(text: &str) -> StringId {
     let _guard = reentrancy::enter();
     let known = remembered(|remembered| {
@@ -69,7 +69,6 @@ pub(crate) fn string(text: &str) -> StringId {
     known.unwrap_or_else(|| with(|names| names.string(text)))
 }
 
-/// Returns the id of the scope `name` within `parent`.
 pub(crate) fn scope(parent: ScopeId, name: &str) -> ScopeId {
     let _guard = reentrancy::enter();
     let known = remembered(|remembered| {

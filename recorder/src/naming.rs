@@ -9,9 +9,9 @@ use highwater_snapshots::rotation::with_part;
 /// Rank and world size of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rank {
-    /// Rank, from 0.
+    /// Rank, from 0; `None` if no launcher has set it.
     pub rank: Option<u32>,
-    /// Number of ranks.
+    /// Number of ranks; `None` if no launcher has set it.
     pub world_size: Option<u32>,
 }
 
@@ -43,8 +43,8 @@ impl Rank {
     }
 }
 
-/// Returns the file to which the process of `rank` writes for the given `path`. If there are several ranks, each has
-/// its own file. A path whose name already contains the rank is returned unchanged.
+/// Returns `path` with the rank in its name, such as `run.rank3.snap`. Returns it unchanged if the process has no rank
+/// or is the only one, or if the name already ends in the rank.
 pub fn for_rank(path: &Path, rank: Rank) -> PathBuf {
     let Some(rank) = rank.among_others() else { return path.to_owned() };
     let part = format!("rank{rank}");
@@ -52,12 +52,13 @@ pub fn for_rank(path: &Path, rank: Rank) -> PathBuf {
     if says_it { path.to_owned() } else { with_part(path, &part) }
 }
 
-/// Returns a path unique to this process, used when several processes would write to the same file.
+/// Returns `path` with the id of this process in its name (`run.pid123.snap`), for several processes with the same
+/// path.
 pub fn of_process(path: &Path) -> PathBuf {
     with_part(path, &format!("pid{}", std::process::id()))
 }
 
-/// Returns a path for a further file of this process, which has become another program: `run.pid123.2.snap`.
+/// Returns a path for a further file of this process, which has executed another program: `run.pid123.2.snap`.
 pub fn of_process_again(path: &Path, number: u32) -> PathBuf {
     with_part(&of_process(path), &number.to_string())
 }

@@ -35,7 +35,8 @@ pub struct HistoryOptions {
     /// Interval between writes to the file. A killed process loses at most this much plus some hundredths of a second.
     /// At first the interval is as long as the recording so far, and at least a tenth of a millisecond.
     pub flush_every: Duration,
-    /// Memory limit in bytes for the event queues of all threads together.
+    /// Memory limit in bytes for the event queues of all threads together, besides 64 KiB that each thread gets in any
+    /// case.
     pub queue_bytes: usize,
     /// Write several files, one after another. If `None`, only one file is written.
     pub rotation: Option<Rotation>,
@@ -49,9 +50,11 @@ pub struct HistoryOptions {
 /// Splits a recording into several files, each complete in itself, such as `step.0001.snap` and `step.0002.snap`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
-    /// File size in bytes at which the next file begins. The size is exceeded by at most one write.
+    /// Number of bytes, besides the state with which a file begins, after which the next file begins. Exceeded by at
+    /// most one write, and by the source lines at the end.
     pub file_bytes: u64,
-    /// Limit in bytes for all files together. The oldest files are removed to stay below it. Unlimited if `None`.
+    /// Limit in bytes for all files together, including those of earlier runs. The oldest complete files are removed to
+    /// stay within it. Unlimited if `None`.
     pub disk_bytes: Option<u64>,
 }
 
@@ -68,10 +71,10 @@ pub enum Symbols {
 /// The events that get a call stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StacksOn {
-    /// Allocations, segments and out-of-memory events.
+    /// Allocations, segments that are reserved or mapped, and out-of-memory events.
     #[default]
     Allocs,
-    /// All of these events, frees, and uses if they are recorded.
+    /// Also frees, segments that are released or unmapped, and uses if they are recorded.
     AllocsAndFrees,
 }
 
@@ -81,7 +84,7 @@ pub enum Sink {
     /// In memory. The recording is returned by `finish`.
     #[default]
     Memory,
-    /// A growing `.snap` file, valid at all times. With a ring, the file is written at the end.
+    /// A growing `.snap` file, valid at all times. With a ring or at [`Level::State`], the file is written at the end.
     File(PathBuf),
     /// Both in memory and to a file.
     Both(PathBuf),
@@ -150,7 +153,7 @@ impl HistoryOptions {
         Self { steps: Some(steps), ..self }
     }
 
-    /// Splits the recording into files of about `file_bytes`, which together stay below `disk_bytes`.
+    /// Splits the recording into files of about `file_bytes`, which together stay within `disk_bytes`, if given.
     pub fn rotate(self, file_bytes: u64, disk_bytes: Option<u64>) -> Self {
         Self { rotation: Some(Rotation { file_bytes, disk_bytes }), ..self }
     }
@@ -160,7 +163,6 @@ impl HistoryOptions {
         self.sink.path().is_some() && self.ring_events.is_none() && self.level >= Level::Events
     }
 
-    /// Checks that the options are consistent.
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |what: &str| Err(Error::Options(what.to_owned()));
         if self.ring_events == Some(0) {
@@ -174,13 +176,12 @@ impl HistoryOptions {
                 return refuse("rotation needs a recording that is written to a file as it happens, without a ring");
             }
             if file_bytes == 0 || disk_bytes.is_some_and(|most| most < file_bytes.saturating_mul(2)) {
-                return refuse("the disk budget of several files must be at least twice the size of one");
+                return refuse("the file size must not be 0, and the disk budget must be at least twice that size");
             }
         }
         Ok(())
     }
 
-    /// Returns the options that the entry points need.
     pub(crate) fn wanted(&self) -> Wanted {
         let free_stacks = self.stacks_on == StacksOn::AllocsAndFrees;
         Wanted { level: self.level, free_stacks, uses: self.uses }

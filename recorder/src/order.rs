@@ -26,13 +26,11 @@ impl SequenceNumber {
         self.0.wrapping_sub(other.0).cast_signed()
     }
 
-    /// Returns the next sequence number.
     pub(crate) fn next(self) -> Self {
         Self(self.0.wrapping_add(1))
     }
 }
 
-/// Takes the next sequence number.
 #[inline(always)]
 pub(crate) fn take() -> SequenceNumber {
     SequenceNumber((NEXT.fetch_add(MESSAGE, Ordering::Relaxed) >> 32) as u32)

@@ -7,26 +7,22 @@
 //! - Backward, optimizer and zero_grad begin with the corresponding call, and last until the next phase begins or
 //!   memory is allocated after that call: the loss that the program drops after backward belongs to backward, the next
 //!   batch to no phase (`other`).
-//! - Steps that the program does not number are counted from 0. A step begins with forward, and ends where forward
-//!   begins again after an optimizer ran, or where an operation on data alone runs before that, such as the first of a
-//!   net on its input: it belongs to the step that begins, and to no phase, as the net does not show yet. Thus gradient
-//!   accumulation is one step, and so are several optimizers that run one after another.
+//! - Steps that the program does not number are counted from 0. The first begins with forward. After an optimizer ran,
+//!   the next begins with the next forward, or before it with an operation whose inputs require no gradient, such as
+//!   the first operation of a model on its input, which belongs to phase `other`. Thus gradient accumulation is one
+//!   step, and so are several optimizers that run one after another.
 //! - Everything before the first step is setup.
 
 use highwater_snapshots::Phase;
 use highwater_snapshots::event::What;
 
-/// The step and phase of the whole program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Progress {
     step: Option<u32>,
-    /// Whether the program numbers its steps.
     numbers_steps: bool,
     /// The phases of guards, in the order in which they were entered.
     guarded: Vec<(EnteredPhase, Phase)>,
-    /// Number of guards so far.
     entered: u64,
-    /// The phase outside guards.
     outside: Phase,
     /// Whether `outside` is the phase of a call that has returned, which ends with the next allocation.
     lingers: bool,
@@ -34,7 +30,6 @@ pub(crate) struct Progress {
     has_optimized: bool,
 }
 
-/// Identifies the phase of a guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EnteredPhase(u64);
 
@@ -49,14 +44,12 @@ pub(crate) struct Change {
 impl Change {
     const NONE: Self = Self { step: None, phase: None };
 
-    /// Returns the events of the change, in order.
     pub(crate) fn events(self) -> impl Iterator<Item = What> {
         let step = self.step.map(|step| step.map_or(What::Phase(Phase::Setup), What::Step));
         step.into_iter().chain(self.phase.map(What::Phase))
     }
 }
 
-/// The end of a guard's phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// The phase ends with the guard, because the program marked the phase.
@@ -66,7 +59,6 @@ pub(crate) enum Ending {
 }
 
 impl Progress {
-    /// The progress at the start of the program.
     pub(crate) const START: Self = Self {
         step: None,
         numbers_steps: false,
@@ -85,7 +77,6 @@ impl Progress {
         self.guarded.last().map_or(self.outside, |(_, phase)| *phase)
     }
 
-    /// Returns whether a guard determines the phase.
     pub(crate) fn is_guarded(&self) -> bool {
         !self.guarded.is_empty()
     }
@@ -114,7 +105,6 @@ impl Progress {
         Change { step: Some(step), phase: None }
     }
 
-    /// Enters the phase of a guard.
     pub(crate) fn enter(&mut self, phase: Phase) -> (EnteredPhase, Change) {
         let step = if phase == Phase::Forward { self.next_step() } else { None };
         self.has_optimized |= phase == Phase::Optimizer;
@@ -168,7 +158,6 @@ impl Progress {
         Change { step: self.next_step(), phase: None }
     }
 
-    /// Records that memory is allocated.
     pub(crate) fn allocate(&mut self) -> Change {
         if !self.awaits_allocation() {
             return Change::NONE;
@@ -183,7 +172,7 @@ impl Progress {
         self.has_optimized = true;
     }
 
-    /// Begins the next step if forward begins one, and returns it; `None` if it begins none.
+    /// Begins the next counted step if the current one is over, and returns it.
     fn next_step(&mut self) -> Option<Option<u32>> {
         let is_over = self.step.is_none() || self.has_optimized;
         if self.numbers_steps || !is_over {

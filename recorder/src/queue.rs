@@ -14,14 +14,12 @@ use crate::message::{self, MAX_WORDS, Words};
 
 /// Number of words per chunk (32 KiB).
 const CHUNK_WORDS: usize = 4096;
-/// Bytes per chunk.
 pub(crate) const CHUNK_BYTES: usize = size_of::<Chunk>();
 /// Maximum number of spare chunks that a queue keeps for its producer.
 const MAX_SPARE: usize = 16;
 
 /// Number of chunks in all queues.
 static CHUNKS: AtomicUsize = AtomicUsize::new(0);
-/// Maximum number of chunks in all queues.
 static MAX_CHUNKS: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Limits the memory of all queues together, in bytes. Each thread gets two chunks in any case.
@@ -29,7 +27,6 @@ pub(crate) fn limit(bytes: usize) {
     MAX_CHUNKS.store(bytes / CHUNK_BYTES, Ordering::Relaxed);
 }
 
-/// Returns the memory of all queues, in bytes.
 pub(crate) fn bytes() -> usize {
     CHUNKS.load(Ordering::Relaxed) * CHUNK_BYTES
 }
@@ -76,7 +73,6 @@ struct Shared {
     is_over: AtomicBool,
 }
 
-/// The writing end of a queue.
 pub(crate) struct Producer {
     shared: Arc<Shared>,
     chunk: *mut Chunk,
@@ -85,7 +81,6 @@ pub(crate) struct Producer {
     free: *mut Chunk,
 }
 
-/// The reading end of a queue.
 pub(crate) struct Consumer {
     shared: Arc<Shared>,
     chunk: *mut Chunk,
@@ -98,7 +93,6 @@ unsafe impl Send for Producer {}
 // SAFETY: as above.
 unsafe impl Send for Consumer {}
 
-/// Creates an empty queue, and returns its two ends.
 pub(crate) fn queue() -> (Producer, Consumer) {
     let shared = Arc::new(Shared {
         spare: AtomicPtr::new(null_mut()),
@@ -111,7 +105,6 @@ pub(crate) fn queue() -> (Producer, Consumer) {
 }
 
 impl Producer {
-    /// Returns whether a message of `len` words fits into the current chunk.
     #[inline(always)]
     pub(crate) fn has_room(&self, len: usize) -> bool {
         self.at + len <= CHUNK_WORDS
@@ -147,7 +140,7 @@ impl Producer {
         chunk
     }
 
-    /// Writes a message. The caller must have checked [`has_room`](Self::has_room).
+    /// The caller must have checked [`has_room`](Self::has_room).
     #[inline(always)]
     pub(crate) fn write(&mut self, message: &Words) {
         let len = message.len.min(MAX_WORDS);
@@ -177,7 +170,6 @@ impl Drop for Producer {
 }
 
 impl Consumer {
-    /// Returns the next message, if there is one.
     #[inline]
     pub(crate) fn peek(&mut self) -> Option<&[u64]> {
         loop {

@@ -24,9 +24,9 @@ use crate::{file, flush, signals};
 /// Event and block counts of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Events, including lost ones.
+    /// Events, including lost and unregistered ones.
     pub events: u64,
-    /// Events lost because a ring was full, or because a disk was too slow or full.
+    /// Events lost because the queues or a ring were full, or because the file could not be written.
     pub events_lost: u64,
     /// Events that were not recorded because no allocator was registered for their device.
     pub events_unregistered: u64,
@@ -39,11 +39,12 @@ pub struct Counts {
 pub struct Finished {
     /// The recording, if the sink includes memory.
     pub trace: Option<Trace>,
-    /// Path of the file, if the sink includes one.
+    /// Path of the file; `None` if the sink has none, or if nothing could be written.
     pub file: Option<PathBuf>,
     /// Event and block counts.
     pub counts: Counts,
-    /// The reason that the file is incomplete, such as a full disk. The data written before can be opened.
+    /// The reason that the recording is incomplete, such as a full disk. The data written to the file before can be
+    /// opened.
     pub problem: Option<Error>,
 }
 
@@ -136,8 +137,8 @@ impl Recording {
     /// Stops recording and completes the file. Waits until everything is written and stacks are symbolized.
     ///
     /// # Errors
-    /// Returns an error if the recording could not be completed and nothing of it is left. If only the file is
-    /// incomplete, as on a full disk, [`Finished::problem`] has the reason.
+    /// Returns an error in a forked child, or if the recorder's thread failed while it completed the recording. If the
+    /// recording is incomplete, as on a full disk, [`Finished::problem`] has the reason.
     pub fn finish(self) -> Result<Finished> {
         self.finish_in_background().wait()
     }
@@ -167,13 +168,12 @@ impl Finishing {
     /// Waits until the file is complete.
     ///
     /// # Errors
-    /// Returns an error if the recording could not be completed and nothing of it is left.
+    /// See [`Recording::finish`].
     pub fn wait(self) -> Result<Finished> {
         self.recording.collector.wait().unwrap_or(Err(Error::Collector))
     }
 }
 
-/// Registers a recording to be finished at the end of the program, if that has not been done before.
 fn finish_at_exit(collector: &Arc<Collecting>) {
     static HOOKED: Once = Once::new();
     HOOKED.call_once(|| exit::at_exit(finish_all));
@@ -252,7 +252,8 @@ pub(crate) fn advance<R>(change: impl FnOnce(&mut Progress) -> (R, Change)) -> R
     given
 }
 
-/// Ends the recording `session`, unless it has ended. Later messages do not belong to it. An earlier one may resume.
+/// Ends the recording `session`, unless it has ended. Later messages do not belong to it. A recording that gave way to
+/// it may resume.
 fn stop(session: SessionId) {
     let _own = reentrancy::own_memory();
     let running = hub::lock()

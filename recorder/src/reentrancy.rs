@@ -12,7 +12,7 @@ thread_local! {
 /// belong to the recorder itself, or must be rejected.
 pub(crate) struct ReentrancyGuard(());
 
-/// Marks the thread. Returns `None` if it is already marked.
+/// Returns `None` if the thread is already marked.
 #[inline(always)]
 pub(crate) fn enter() -> Option<ReentrancyGuard> {
     if BUSY.replace(true) {
@@ -45,7 +45,6 @@ pub(crate) fn own_this_thread() {
     OWN.set(true);
 }
 
-/// Returns whether the current thread's allocations belong to the recorder.
 #[inline(always)]
 pub(crate) fn is_own_memory() -> bool {
     BUSY.get() || OWN.get()

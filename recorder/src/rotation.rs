@@ -18,7 +18,6 @@ use crate::signals;
 /// A thread that completes a file and returns its path and size.
 type Completing = JoinHandle<Result<(PathBuf, u64)>>;
 
-/// The files of a recording, which are one or several consecutive files.
 #[derive(Debug)]
 pub(crate) struct Files {
     path: PathBuf,
@@ -39,7 +38,6 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Creates the first file, for a recording whose operations are counted from `first_op`.
     pub(crate) fn create(
         path: &Path,
         header: Header,
@@ -75,7 +73,6 @@ impl Files {
         self.current.path()
     }
 
-    /// Appends a batch to the current file, as [`RecordingFile::write`] does.
     pub(crate) fn write(&mut self, batch: &mut Batch) -> Result<()> {
         self.current.write(batch)
     }

@@ -73,15 +73,15 @@ pub fn category(category: Category) -> ContextGuard {
     ContextGuard::enter(|context| context.category = category)
 }
 
-/// Enters a phase of the step, for the whole program, until the guard is dropped. Meanwhile, calls of
-/// [`phase_of_call`] and [`forward`] by an engine have no effect.
+/// Enters a phase of the step, for the whole program, until the guard is dropped. Meanwhile, [`phase_of_call`],
+/// [`forward`], [`operation`] and [`allocation`] have no effect.
 pub fn phase(phase: Phase) -> PhaseGuard {
     enter(phase, Ending::AtOnce)
 }
 
-/// Enters the phase of a call by an engine, such as an optimizer's step, until the guard is dropped. Returns `None` if
-/// the program is in a phase that it marked itself. The phase extends beyond the guard until the next phase begins or
-/// [memory is allocated](allocation), so that frees right after a call belong to its phase.
+/// Enters the phase of a call by an engine, such as an optimizer's step, until the guard is dropped. Returns `None`
+/// inside another phase guard. The phase extends beyond the guard until the next phase begins or [memory is
+/// allocated](allocation), so that frees right after a call belong to its phase.
 pub fn phase_of_call(phase: Phase) -> Option<PhaseGuard> {
     // The lock must be released before the phase is entered.
     let is_marked = hub::lock().is_in_marked_phase();
@@ -93,9 +93,9 @@ fn enter(phase: Phase, ending: Ending) -> PhaseGuard {
     PhaseGuard { phase, entered, ending }
 }
 
-/// Reports, from an engine, that forward is running. Ignored while the program is in a phase that it marked. If the
-/// program does not number its [steps](step), they are counted. The first begins with the first forward, and the next
-/// when forward runs again after phase optimizer or [`optimizer_ran`].
+/// Reports, from an engine, that forward is running. Ignored inside a phase guard. If the program does not number its
+/// [steps](step), they are counted. The first begins with the first forward, and the next when forward or an
+/// [`operation`] runs after phase optimizer or [`optimizer_ran`].
 #[inline]
 pub fn forward() {
     if hub::awaits_forward() {
@@ -104,7 +104,7 @@ pub fn forward() {
 }
 
 /// Reports, from an engine, that an operation runs on inputs that require no gradient. After phase optimizer or
-/// [`optimizer_ran`], it begins the next of the counted steps.
+/// [`optimizer_ran`], it begins the next of the counted steps. Ignored inside a phase guard.
 #[inline]
 pub fn operation() {
     if hub::awaits_operation() {
@@ -126,8 +126,8 @@ pub fn optimizer_ran() {
     recording::advance(|progress| (progress.optimize(), Change::default()));
 }
 
-/// Returns to the previous phase when dropped. Guards may be dropped in any order, and the phase is that of the last
-/// entered guard that still exists.
+/// Ends its phase when dropped. Guards may be dropped in any order, and the phase is that of the last entered guard
+/// that still exists.
 #[must_use = "the phase ends when the guard is dropped"]
 #[derive(Debug)]
 pub struct PhaseGuard {

@@ -156,17 +156,14 @@ fn lose(events: u64) {
     LOST.fetch_add(events, Ordering::Relaxed);
 }
 
-/// Returns the number of events lost since the process began.
 pub(crate) fn lost() -> u64 {
     LOST.load(Ordering::Relaxed)
 }
 
-/// Sets whether threads wait for the collector rather than lose events.
 pub(crate) fn set_waiting(waits: bool) {
     WAITS.store(waits, Ordering::Relaxed);
 }
 
-/// Wakes the collector, so that it reads the queues.
 pub(crate) fn wake() {
     IS_WANTED.store(true, Ordering::Relaxed);
     COLLECTOR.notify_one();

@@ -138,7 +138,6 @@ mod ending {
         });
     }
 
-    /// Returns the action of a signal; `None` if it cannot be read.
     fn action(number: libc::c_int) -> Option<libc::sighandler_t> {
         // SAFETY: plain data, for which zeros are valid.
         let mut current: libc::sigaction = unsafe { std::mem::zeroed() };

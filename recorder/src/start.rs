@@ -14,9 +14,9 @@ use crate::warn::warn;
 impl Recording {
     /// Starts a recording, which reads the state of every registered allocator and then records every event.
     ///
-    /// Takes precedence over a recording that the [environment] or a [`Switch`](crate::Switch) requested, and also
-    /// makes its dumps, which is reported on standard error. The recording requested by the environment continues
-    /// afterwards, in another file.
+    /// Takes precedence over a recording that the [environment] or a [`Switch`](crate::Switch) requested, which is
+    /// reported on standard error, and also writes that recording's dumps. The recording requested by the environment
+    /// continues afterwards, in another file.
     ///
     /// # Errors
     /// Returns an error if the program is recording already, the options are invalid, or the file cannot be created.
@@ -31,7 +31,7 @@ impl Recording {
     /// # Errors
     /// See [`start`](Self::start).
     pub fn start_alone(options: HistoryOptions) -> Result<Self> {
-        // What gave way goes on if there was no reason to.
+        // The recording that gave way continues if this one cannot start.
         Self::begin(options, Request::Program).inspect_err(|_| hub::call_after_own())
     }
 }
@@ -96,7 +96,7 @@ pub struct Recorded<T> {
     pub value: T,
     /// The recording, if the sink includes memory.
     pub trace: Option<Trace>,
-    /// Path of the file, if the sink includes one.
+    /// Path of the file; `None` if the sink has none, or if nothing could be written.
     pub file: Option<PathBuf>,
     /// Event and block counts.
     pub counts: Counts,

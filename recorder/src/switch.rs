@@ -92,7 +92,6 @@ impl Drop for Switch {
     }
 }
 
-/// Returns a function that reports whether recording should be on.
 fn watch(trigger: Trigger) -> Result<Box<dyn FnMut() -> bool + Send>> {
     match trigger {
         Trigger::File(path) => Ok(Box::new(move || path.exists())),

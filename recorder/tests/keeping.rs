@@ -397,7 +397,7 @@ fn a_ring_for_which_the_disk_has_no_room_leaves_no_file_and_that_is_stated() {
     let child = Command::new("sh").args(["-c", &limited]).env(FILLING_CHILD, &path).output().expect("sh runs");
     let stderr = String::from_utf8_lossy(&child.stderr);
     assert!(child.status.success(), "{stderr}");
-    assert!(stderr.contains("no part of it was saved") && !stderr.contains("can be opened"), "{stderr}");
+    assert!(stderr.contains("no part of the recording was saved") && !stderr.contains("can be opened"), "{stderr}");
 }
 
 #[test]

@@ -15,7 +15,6 @@ use crate::stack::loader::{self, Changes, Loaded};
 
 type Bytes = EndianSlice<'static, NativeEndian>;
 
-/// A module with its unwind tables.
 struct Unwindable {
     name: CString,
     load_bias: u64,
@@ -31,7 +30,6 @@ struct Tables {
     bases: BaseAddresses,
 }
 
-/// The unwind tables of all modules.
 pub(super) struct UnwindTables {
     modules: Vec<Unwindable>,
     changes: Changes,

@@ -22,10 +22,9 @@ mod x86_64 {
     use crate::stack::platform::rule::Rule;
     use crate::stack::platform::rules::{self, RuleTable};
 
-    /// Maximum number of outermost frames that a walk may miss, which is none.
+    /// Maximum number of outermost frames that a walk may miss.
     pub(in crate::stack::platform) const OUTERMOST_MISSED: usize = 0;
 
-    /// The rules of all addresses that were looked up so far.
     #[derive(Clone, Copy)]
     pub(in crate::stack::platform) struct Rules(&'static RuleTable);
 

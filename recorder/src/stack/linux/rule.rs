@@ -9,7 +9,6 @@
 #[repr(transparent)]
 pub(super) struct Rule(u64);
 
-/// The kind of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -48,7 +47,6 @@ impl Rule {
         self.0
     }
 
-    /// Creates a rule from the result of `to_bits`.
     #[inline(always)]
     pub(super) fn from_bits(bits: u64) -> Self {
         Self(bits)

@@ -15,7 +15,6 @@ unsafe extern "C" {
 const GO_ON: c_int = 0;
 const STOP: c_int = 5;
 
-/// A stack captured by the unwinder.
 pub(super) struct Trace {
     /// Return addresses, innermost first.
     frames: [u64; MAX_FRAMES],

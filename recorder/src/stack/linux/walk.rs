@@ -68,7 +68,6 @@ unsafe fn load(address: u64) -> u64 {
     unsafe { (address as *const u64).read_volatile() }
 }
 
-/// The result of walking the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Walk {
     /// The stack, or [`StackKey::NONE`] if the depot is full.
