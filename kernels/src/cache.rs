@@ -10,7 +10,7 @@ use crate::compile::{self, compile, options};
 use crate::error::{Error, Result};
 use crate::source::{HEADERS, Unit, file};
 
-/// Environment variable with the folder to use instead of the user's cache folder.
+/// Environment variable with the folder to use instead of the user's cache folder. If it is empty, nothing is cached.
 pub const CACHE_VARIABLE: &str = "HIGHWATER_KERNEL_CACHE";
 
 /// Returns the machine code of `unit` for an architecture. Reads it from disk or compiles and caches it.
@@ -29,7 +29,8 @@ pub fn load(unit: Unit, arch: &str) -> Result<Vec<u8>> {
     Ok(image)
 }
 
-/// Returns the folder for compiled kernels, if there is one.
+/// Returns the folder for compiled kernels; `None` if [`CACHE_VARIABLE`] is empty, or if it is unset and there is no
+/// home folder.
 pub fn folder() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(CACHE_VARIABLE) {
         return (!named.is_empty()).then(|| named.into());

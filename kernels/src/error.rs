@@ -106,7 +106,6 @@ pub enum Error {
 /// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Converts driver errors.
 pub(crate) trait ToResult<T> {
     /// Converts a driver error to an [`Error`] that names the failed operation.
     fn context(self, doing: &str) -> Result<T>;

@@ -20,7 +20,7 @@ pub enum Number {
 }
 
 impl Number {
-    /// All element types.
+    /// All dtypes.
     pub const ALL: [Self; 7] = [Self::F64, Self::F32, Self::Bf16, Self::F16, Self::I64, Self::U8, Self::Bool];
     /// The floating-point dtypes.
     pub const FLOATS: [Self; 4] = [Self::F64, Self::F32, Self::Bf16, Self::F16];

@@ -106,7 +106,7 @@ impl CachingAllocator {
         }
     }
 
-    /// Sets the category of a block that was not known at the allocation.
+    /// Sets the category of a block, for example because it was not known at the allocation.
     ///
     /// # Panics
     /// Panics if the block belongs to another allocator.

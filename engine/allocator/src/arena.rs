@@ -19,7 +19,6 @@ impl BlockIndex {
     }
 }
 
-/// The state of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
     /// The record is vacant and can be reused for another range.
@@ -28,7 +27,6 @@ pub(super) enum Use {
     Unmapped,
     /// The range is free, and in the free list of its pool.
     Free,
-    /// Allocated by the program.
     Allocated,
     /// Freed, but work on other streams may still use it.
     Waiting,
@@ -45,7 +43,7 @@ pub(super) struct Record {
     pub(super) requested: u64,
     /// The key of the block, or of a previous block if the range is free.
     pub(super) key: u64,
-    /// Sequence number of the segment or reservation, where older segments and reservations have lower numbers.
+    /// Sequence number of the segment or reservation, lower for older ones; always 0 if the lowest address breaks ties.
     pub(super) registration: u64,
     /// The pool's search count when this range was last put into the free list; the range's age is counted from it.
     pub(super) listed_at: u64,
@@ -61,7 +59,6 @@ pub(super) struct Record {
     /// The context in which the block was allocated, for recordings that start later. For a free range, the context of
     /// a previous block.
     pub(super) context: Context,
-    /// Other streams that use the block.
     pub(super) other_streams: Option<Box<OtherStreams>>,
 }
 
@@ -176,7 +173,6 @@ impl Arena {
         back
     }
 
-    /// Returns the record with this index; `None` if there is none.
     #[inline]
     pub(super) fn get(&self, index: BlockIndex) -> Option<&Record> {
         self.records.get(index.0 as usize)

@@ -40,7 +40,7 @@ impl Heap {
                 || !record.bytes.is_multiple_of(MIN_BLOCK)
                 || !(record.address - record.base).is_multiple_of(MIN_BLOCK)
             {
-                complain("is not made of whole 512-byte units");
+                complain("is empty, or its size or its offset in the segment is not a multiple of 512 bytes");
             }
             let events = waiting.remove(&index).unwrap_or(0);
             if events > record.events || (record.used == Use::Waiting) != (record.events > 0) {

@@ -58,7 +58,6 @@ impl Heap {
         Some(index)
     }
 
-    /// Returns the smallest free range that fits.
     #[inline]
     fn best_fit(&self, request: &Request) -> Option<BlockIndex> {
         let key = self.pool(request.rounded.pool).best_fit(request.stream, request.rounded.block)?;
@@ -84,10 +83,11 @@ impl Heap {
         best.index
     }
 
-    /// Reserves memory that the cache does not have, step by step: from the driver; after releasing segments that are
-    /// too large to be split; after synchronizing all streams and releasing the whole cache; and finally from the cache
-    /// again, where blocks that waited for another stream may have become free. PyTorch lacks the last step and fails
-    /// there (pytorch/pytorch issue 189504); every request that it can serve is served in the same way here.
+    /// Reserves memory that the cache does not have, step by step: after garbage collection, from the driver; after
+    /// releasing segments that are too large to be split; after synchronizing all streams and releasing the whole
+    /// cache; and finally from the cache again, where blocks that waited for another stream may have become free.
+    /// PyTorch lacks the last step and fails there (pytorch/pytorch issue 189504); every request that it can serve is
+    /// served in the same way here.
     #[cold]
     fn reserve_with_retries(&mut self, request: &Request) -> Result<BlockIndex, AllocError> {
         let Rounded { block: bytes, pool, .. } = request.rounded;

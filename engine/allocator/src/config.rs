@@ -89,7 +89,7 @@ impl AllocConfig {
         self.max_split_bytes
     }
 
-    /// Returns the maximum number of bytes by which a block may exceed the request, for blocks that are never split.
+    /// Returns the number of bytes, exclusive, by which a block that is never split may exceed the request.
     pub fn max_non_split_rounding_bytes(&self) -> u64 {
         self.max_non_split_rounding_bytes.unwrap_or(self.large_segment_bytes)
     }
@@ -99,8 +99,8 @@ impl AllocConfig {
         &self.divisions
     }
 
-    /// Returns the fraction of the limit above which cached segments are garbage collected, if garbage collection is
-    /// on.
+    /// Returns the fraction of the memory limit above which cached segments are garbage collected; `None` if garbage
+    /// collection is off. Has no effect unless the memory fraction is below 1.
     pub fn garbage_collection_threshold(&self) -> Option<f64> {
         self.garbage_collection_threshold
     }
@@ -132,7 +132,10 @@ impl AllocConfig {
             false => Err(ConfigError::Invalid {
                 key: "large_segment_size_mb",
                 value: (self.large_segment_bytes / MIB).to_string(),
-                allowed: format!("a multiple of the device's page size ({page} bytes) with expandable_segments:True"),
+                allowed: format!(
+                    "a size in MiB that is a multiple of the device's page size ({page} bytes) with \
+                     expandable_segments:True"
+                ),
             }),
         }
     }

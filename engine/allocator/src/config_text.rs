@@ -26,7 +26,7 @@ impl AllocConfig {
     /// Returns these settings, overridden by those in `text`, which is in PyTorch's grammar.
     ///
     /// # Errors
-    /// Returns an error if `text` has an unknown key or a value out of range.
+    /// Returns an error if `text` does not follow the grammar, or has an unknown key or a value out of range.
     pub fn with(&self, text: &str) -> Result<Self, ConfigError> {
         apply(self, text)
     }
@@ -46,7 +46,6 @@ impl fmt::Display for AllocConfig {
     }
 }
 
-/// Returns `config`, overridden by the settings in `text`.
 fn apply(config: &AllocConfig, text: &str) -> Result<AllocConfig, ConfigError> {
     let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
     let mut config = config.clone();

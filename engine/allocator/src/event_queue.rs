@@ -23,7 +23,6 @@ impl EventQueues {
         self.queues.entry(stream).or_default().push_back((event, block));
     }
 
-    /// Returns the streams with outstanding events.
     pub(super) fn streams(&self) -> Vec<StreamId> {
         self.queues.keys().copied().collect()
     }

@@ -11,7 +11,6 @@ use super::heap::Heap;
 use super::rounding::SMALL_SEGMENT;
 
 impl Heap {
-    /// Returns the page size of the pool's expandable segments in bytes.
     pub(super) fn page_bytes(&self, pool: Pool) -> u64 {
         match pool {
             Pool::Small => SMALL_SEGMENT,
@@ -45,7 +44,8 @@ impl Heap {
     }
 
     /// Returns the first range of the lowest contiguous free and unmapped ranges with at least `bytes` bytes in total.
-    /// If there are none, makes a new reservation; returns `None` if even that is too small.
+    /// If there are none, makes a new reservation; returns `None` if even that would be too small, or if the driver has
+    /// no addresses left.
     fn find_growable(&mut self, stream: StreamId, pool: Pool, bytes: u64) -> Result<Option<BlockIndex>, DriverError> {
         for unmapped in self.pool(pool).unmapped(stream) {
             let previous = self.arena[unmapped].previous;

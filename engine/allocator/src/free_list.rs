@@ -153,7 +153,6 @@ impl FreeList {
         self.unmapped.range((Included(first), Included(last))).map(|entry| entry.2)
     }
 
-    /// Returns every unmapped range.
     pub(super) fn all_unmapped(&self) -> impl Iterator<Item = BlockIndex> {
         self.unmapped.iter().map(|entry| entry.2)
     }

@@ -16,7 +16,6 @@ use super::free_list::FreeList;
 use super::stats::AllocStats;
 use super::tie_break::TieBreak;
 
-/// The state of one allocator.
 pub(super) struct Heap {
     /// Unique among the heaps of this process.
     pub(super) number: u64,
@@ -82,7 +81,7 @@ impl Heap {
         self.memory_fraction < 1.0 && self.config.garbage_collection_threshold().is_some()
     }
 
-    /// Records the memory in use on the whole device, including other processes, if a recording is running. Called
+    /// Records the memory in use on the whole CUDA device, including other processes, if a recording is running. Called
     /// whenever this heap's reserved memory has changed, and at phase boundaries, where it is skipped soon after
     /// another sample unless it `is_due`.
     pub(super) fn sample(&self, is_due: bool) {
@@ -127,7 +126,6 @@ impl Heap {
         Range { address: record.address, bytes: record.bytes, stream: record.stream, pool: record.pool }
     }
 
-    /// Adds a free or unmapped range to its pool's list.
     #[inline]
     pub(super) fn list(&mut self, index: BlockIndex) {
         let record = &mut self.arena[index];
@@ -140,7 +138,6 @@ impl Heap {
         }
     }
 
-    /// Removes a free or unmapped range from its pool's list.
     #[inline]
     pub(super) fn unlist(&mut self, index: BlockIndex) {
         let record = &self.arena[index];
@@ -167,19 +164,17 @@ impl Heap {
         bytes
     }
 
-    /// Coalesces a range with both neighbours, where possible.
     pub(super) fn join_neighbours(&mut self, index: BlockIndex) {
         self.join(index, self.arena[index].previous);
         self.join(index, self.arena[index].next);
     }
 
-    /// Makes a block available once it waits for no stream any more.
+    /// Makes a freed block available once it waits for no stream any more, and records that.
     pub(super) fn complete_free(&mut self, index: BlockIndex) {
         api::free_completed(self.device, self.arena[index].key);
         self.make_available(index);
     }
 
-    /// Makes a block available once it is no longer in use.
     pub(super) fn make_available(&mut self, index: BlockIndex) {
         let record = &mut self.arena[index];
         let (pool, expandable) = (record.pool, record.expandable);

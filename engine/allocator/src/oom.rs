@@ -43,7 +43,7 @@ pub struct OomReport {
     pub requested_live: u64,
     /// `allocated` plus the bytes of blocks awaiting free.
     pub active: u64,
-    /// Bytes released to the driver in the attempt to serve the request.
+    /// Bytes released to the driver when the whole cache was emptied for the request.
     pub released: u64,
     /// The largest free range of this pool and stream.
     pub largest_free: u64,
@@ -57,9 +57,9 @@ pub struct OomReport {
 /// `reserved - allocated`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unusable {
-    /// Bytes in free ranges that are too small and separated by blocks in use.
+    /// Bytes in free ranges of the request's pool and stream, none of which could serve the request.
     pub fragmented: u64,
-    /// Bytes cached for another stream.
+    /// Bytes cached in the request's pool for other streams.
     pub other_stream: u64,
     /// Bytes cached in the other pool.
     pub other_pool: u64,
@@ -77,7 +77,7 @@ pub enum Advice {
     SegmentLargerThanDevice(u64),
     /// The memory fraction, not the device, prevents the request.
     RaiseMemoryFraction,
-    /// The request would fit if this many bytes of device memory were not in use outside this allocator.
+    /// This many bytes of device memory are in use outside this allocator. Without that use, the request would fit.
     OtherUsers(u64),
     /// `highwater oom` can test remedies on a recording, but no recording is active.
     Record,

@@ -50,9 +50,10 @@ impl Heap {
         Ok(())
     }
 
-    /// With a split limit, releases the smallest segment that could have served the request if splitting were allowed.
-    /// If there is none, releases the largest segments of the stream until they suffice. Returns whether enough was
-    /// released; if not, these segments are released anyway.
+    /// With a split limit, releases the smallest free range that could have served the request if splitting were
+    /// allowed, if that range is a whole segment. If there is no such range, releases the largest segments of the
+    /// stream until they suffice. Returns whether there was such a range or enough was released; if not, these segments
+    /// are released anyway.
     pub(super) fn release_oversize(&mut self, stream: StreamId, pool: Pool, bytes: u64) -> Result<bool, DriverError> {
         let Some(limit) = self.config.max_split_bytes() else {
             return Ok(false);

@@ -22,7 +22,6 @@ pub(crate) struct RestoredSegment {
     pub(crate) blocks: Vec<RestoredBlock>,
 }
 
-/// A block of a recorded state, to be restored at its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RestoredBlock {
     /// The caller's id of the block.
@@ -33,7 +32,6 @@ pub(crate) struct RestoredBlock {
     pub(crate) allocated: u64,
 }
 
-/// The complete state of an allocator to restore.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RestoredState {
     /// Segments, oldest first.

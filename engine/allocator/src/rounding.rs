@@ -15,14 +15,12 @@ pub(super) const OWN_SEGMENT_REQUEST: u64 = 10 << 20;
 /// Granularity of segments that serve one large request, in bytes.
 pub(super) const SEGMENT_UNIT: u64 = 2 << 20;
 
-/// A request after rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rounded {
     /// Bytes of the block.
     pub(super) block: u64,
     /// Bytes of the segment that would be reserved for the block.
     pub(super) segment: u64,
-    /// The pool that serves the request.
     pub(super) pool: Pool,
 }
 

@@ -52,8 +52,8 @@ impl Gpu {
     /// Opens device `ordinal`.
     ///
     /// # Errors
-    /// Fails if the driver, the compiler, cuBLASLt or the device is missing, if the device is too old, or if a library
-    /// is newer than the driver supports.
+    /// Fails if the driver, the compiler, cuBLASLt or the device is missing, if the device is too old, if a library is
+    /// newer than the driver supports, or if a driver call fails.
     pub fn open(ordinal: u16) -> Result<Arc<Self>> {
         let known = probe::find(ordinal)?;
         let versions = Versions::find()?;

@@ -15,7 +15,6 @@ use crate::cache;
 use crate::error::{Result, ToResult};
 use crate::source::Unit;
 
-/// The loaded kernels of a context.
 #[derive(Debug)]
 pub(super) struct Programs {
     arch: String,
@@ -26,12 +25,11 @@ pub(super) struct Programs {
 #[derive(Clone, Copy, Debug)]
 struct Function {
     handle: Handle<sys::CUfunc_st>,
-    /// The shared memory that was requested.
+    /// The largest dynamic shared memory that was requested for a block.
     shared_bytes: u32,
 }
 
 impl Programs {
-    /// Creates an empty set for a device of architecture `arch`.
     pub(super) fn new(arch: String) -> Self {
         Self { arch, functions: RwLock::default(), modules: Mutex::default() }
     }

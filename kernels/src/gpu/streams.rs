@@ -13,7 +13,6 @@ use super::Gpu;
 use super::handles::Handle;
 use crate::error::{Error, Result, ToResult};
 
-/// The streams and events of a device.
 #[derive(Debug)]
 pub(super) struct Streams {
     default: Handle<sys::CUstream_st>,
@@ -95,7 +94,7 @@ impl Gpu {
     /// Returns whether the stream has reached the event, without waiting.
     ///
     /// # Errors
-    /// Fails if the number is invalid or the driver call fails.
+    /// Fails if the id is invalid or the driver call fails.
     pub fn query(&self, event: u64) -> Result<bool> {
         self.bind()?;
         let mut events = self.streams.events();
@@ -114,7 +113,7 @@ impl Gpu {
     /// Waits until the stream has reached the event.
     ///
     /// # Errors
-    /// Fails if the number is invalid or the driver call fails.
+    /// Fails if the id is invalid or the driver call fails.
     pub fn wait(&self, event: u64) -> Result<()> {
         self.bind()?;
         let handle = handle_of(&self.streams.events(), event)?;

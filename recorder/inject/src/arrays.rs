@@ -48,6 +48,7 @@ pub(crate) fn bytes_of_2d(array: &Array) -> Option<u64> {
 }
 
 /// Returns the bytes of a mipmapped array with `levels` levels, each half the size of the previous one per dimension.
+/// Layers are not halved.
 pub(crate) fn bytes_of_mipmapped(array: &Array3d, levels: u32) -> Option<u64> {
     let has_layers = array.flags & (LAYERED | CUBEMAP) != 0;
     // From level 64 on nothing is left to halve.

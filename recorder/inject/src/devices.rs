@@ -12,10 +12,8 @@ use crate::driver::Driver;
 use crate::ledger::Ledger;
 use crate::session;
 
-/// All live allocations of the program.
 pub(crate) static LEDGER: Mutex<Ledger> = Mutex::new(Ledger::new());
 
-/// The owner of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Owner {
     /// A device, by the driver's ordinal.
@@ -24,7 +22,6 @@ pub(crate) enum Owner {
     Pinned,
 }
 
-/// A device on which the program has allocated.
 #[derive(Debug)]
 pub(crate) struct DeviceSource {
     claim: DeviceClaim,
@@ -96,8 +93,9 @@ impl DeviceSource {
         self.claim.id()
     }
 
-    /// Samples the memory in use on this device, if a sample is due. Returns the number of free bytes. The device must
-    /// be that of the thread's current context.
+    /// Records the memory in use on this device, and returns the free bytes. Unless it `is_due`, skips a sample soon
+    /// after another one. Returns `None` if nothing was recorded. The device must be that of the thread's current
+    /// context.
     pub(crate) fn sample(&self, driver: &Driver, is_due: bool) -> Option<u64> {
         let query = || if api::is_recording() { driver.free_and_total() } else { None };
         let (free, total) = self.sampling.run(is_due, query)?;

@@ -1,4 +1,4 @@
-//! Queries to the CUDA driver by the recorder itself, after a driver call of the program has completed.
+//! Queries to the CUDA driver by the recorder itself, around the driver calls of the program.
 #![expect(unsafe_code, reason = "calls functions of the driver")]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -82,7 +82,6 @@ impl Driver {
         }
     }
 
-    /// Returns the device of this thread's context.
     pub(crate) fn current_device(&self) -> Option<i32> {
         // SAFETY: writes a number to a local variable.
         self.current_device.and_then(|ask| asked(|place| unsafe { ask(place) }))
@@ -103,7 +102,6 @@ impl Driver {
         (answer == Some(SUCCESS)).then(|| name.to_string_lossy().into_owned())
     }
 
-    /// Returns a device's memory size in bytes.
     pub(crate) fn total_bytes(&self, device: i32) -> Option<u64> {
         // SAFETY: writes a number to a local variable.
         self.total.and_then(|ask| asked(|place| unsafe { ask(place, device) })).map(|bytes: usize| bytes as u64)
@@ -126,7 +124,6 @@ impl Driver {
         (answer == SUCCESS).then_some((free as u64, total as u64))
     }
 
-    /// Returns the device of an address.
     pub(crate) fn device_of(&self, address: u64) -> Option<i32> {
         let ask = self.pointer?;
         // SAFETY: for this attribute the driver writes a number, to a local variable.
@@ -134,7 +131,6 @@ impl Driver {
         device.filter(|&device| device >= 0)
     }
 
-    /// Returns whether a device's primary context is active.
     pub(crate) fn has_primary_context(&self, device: i32) -> Option<bool> {
         let mut flags = 0;
         // SAFETY: writes numbers to local variables.
@@ -142,7 +138,6 @@ impl Driver {
         state.map(|is_active: c_int| is_active != 0)
     }
 
-    /// Returns whether a stream is being captured into a graph.
     pub(crate) fn is_capturing(&self, stream: u64) -> bool {
         // SAFETY: writes a number to a local variable.
         self.is_capturing.and_then(|ask| asked(|place| unsafe { ask(stream, place) })) == Some(CAPTURE_ACTIVE)

@@ -11,7 +11,7 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A call by the recorded program. Nested calls, by the driver or a signal handler, are internal to the driver and not
+/// A call of the driver by the recorded program. Calls nested in it, by the driver or by a signal handler, are not
 /// recorded.
 #[derive(Debug)]
 pub(crate) struct Call {
@@ -39,7 +39,7 @@ pub(crate) fn thread() -> u64 {
     INSIDE.try_with(|inside| std::ptr::from_ref(inside).addr() as u64).unwrap_or_default()
 }
 
-/// Returns whether recording is off in this process.
+/// Returns whether this is a forked child, in which nothing is recorded.
 pub(crate) fn is_off() -> bool {
     OFF.load(Ordering::Relaxed)
 }

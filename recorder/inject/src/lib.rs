@@ -9,8 +9,8 @@
 //! - by the driver's own `cuGetProcAddress`, as the CUDA runtime does, even if it is linked statically.
 //!
 //! A call is forwarded to the driver with its arguments unchanged, and the driver's result is returned unchanged. In
-//! between, the effect on memory is reported to the recorder. Recording begins at the first call that allocates or
-//! frees memory, so a process that never calls the driver has no overhead and writes no file.
+//! between, the effect on memory is reported to the recorder. Recording begins at the first call that allocates memory
+//! or fails for lack of it, so a process that never allocates memory with the driver writes no file.
 //!
 //! `docs/run.md` documents which events are recorded and which are not.
 //!

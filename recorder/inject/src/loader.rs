@@ -7,13 +7,11 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::abi::Function;
 
-/// The type of the C library's `dlsym`.
 pub(crate) type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> Function;
 
 /// Symbol versions of the C library's `dlsym`, first the current version, then the older ones on x86-64 and on AArch64.
 const VERSIONS: [&CStr; 3] = [c"GLIBC_2.34", c"GLIBC_2.2.5", c"GLIBC_2.17"];
 
-/// Name of the driver's library.
 const DRIVER: &CStr = c"libcuda.so.1";
 
 unsafe extern "C" {

@@ -14,7 +14,6 @@ use crate::guard;
 use crate::ledger::{Allocation, Change, Ledger, Name, New, SendChange};
 use crate::session;
 
-/// The owner of the memory that a call requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MemoryOwner {
     /// The device of the thread's context.
@@ -27,7 +26,6 @@ pub(crate) enum MemoryOwner {
     Pinned,
 }
 
-/// A call that requests memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     /// Scope of the block in recordings, which is the documented name of the function.
@@ -38,10 +36,8 @@ pub(crate) struct Request {
     pub(crate) stream: u64,
 }
 
-/// A completed call of the driver.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answered {
-    /// The driver's function that was called.
     pub(crate) function: Function,
     pub(crate) answer: Answer,
 }
@@ -179,7 +175,6 @@ pub(crate) fn done(answered: Answered, change: impl FnOnce(&mut Ledger, SendChan
     answered.answer
 }
 
-/// Records that a context was destroyed.
 pub(crate) fn context_ended(context: u64) {
     quietly(|| lock().end_context(context, &mut send));
 }

@@ -27,7 +27,7 @@ const SMALLEST: &str = "HIGHWATER_RUN_SMALLEST";
 /// Folder in which the processes of a run claim the names of their files.
 const CLAIMS: &str = "HIGHWATER_RUN_CLAIMS";
 
-/// States that no framework in this process records its own memory.
+/// No framework in this process records its own memory.
 const NO_FRAMEWORK: u8 = 0;
 /// A framework records its own memory, and the driver's calls are not recorded.
 const LEFT_TO_FRAMEWORK: u8 = 1;
@@ -59,7 +59,7 @@ pub(crate) extern "C" fn highwater_inject_leave_to_framework(records_driver: std
     FRAMEWORK.store(if records_driver == 0 { LEFT_TO_FRAMEWORK } else { BESIDE_FRAMEWORK }, Ordering::Relaxed);
 }
 
-/// Begins the recording, at the first call that allocates or frees memory.
+/// Begins the recording, at the first call that allocates memory or fails for lack of it.
 pub(crate) fn begin_once() {
     BEGUN.call_once(|| {
         if FRAMEWORK.load(Ordering::Relaxed) == LEFT_TO_FRAMEWORK {
@@ -107,9 +107,9 @@ fn own_name() -> OsString {
     name
 }
 
-/// Returns the path of the file for this process: `file` for the first process of a run, `file.rank3` for a rank,
-/// `file.pid123` for other processes and without a `claims` folder, `file.pid123.2` for a process that has executed
-/// another program. The claim contains the path, for the process that started the run.
+/// Returns the path of the file for this process: `run.snap` for the first process of a run, `run.rank3.snap` for a
+/// rank, `run.pid123.snap` for other processes and without a `claims` folder, `run.pid123.2.snap` for a process that
+/// has executed another program. The claim contains the path, for the process that started the run.
 fn claim(file: &Path, claims: Option<&Path>, rank: Rank) -> PathBuf {
     let first = naming::for_rank(file, rank);
     let take = |path: &Path| {

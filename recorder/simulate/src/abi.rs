@@ -55,7 +55,6 @@ impl<T> IntoStatus for Result<T, Status> {
     }
 }
 
-/// Returns the status code for the result of the body of function `_name`.
 pub(crate) fn answer<A: IntoStatus>(_name: &str, body: impl FnOnce() -> A) -> Status {
     body().into_status()
 }

@@ -71,7 +71,7 @@ fn take(left: &mut Vec<u8>, length: usize) -> Option<Answer> {
     answer
 }
 
-/// Returns the value for a read of `length` bytes, if there is one.
+/// Takes the value for a read of `length` bytes, if there is one. A first run also writes it to the file.
 pub(crate) fn next(length: usize) -> Option<Answer> {
     let set = NEXT.take().filter(|answer| answer.bytes.len() >= length);
     match &mut *RUN.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -87,7 +87,7 @@ pub(crate) fn next(length: usize) -> Option<Answer> {
 }
 
 functions! {
-    /// Sets the value for the next read by this thread, at most `length` bytes.
+    /// Sets the value for the next read by this thread, which does not get it if it reads more than `length` bytes.
     fn highwater_simulate_answer(bytes: *const u8, length: usize, is_known: i32) {
         if bytes.is_null() { return INVALID_VALUE; }
         // SAFETY: the caller's buffer of this length.

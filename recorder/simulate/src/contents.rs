@@ -1,4 +1,4 @@
-//! The known contents of device memory. They come from small copies from the host, and are valid until a kernel runs.
+//! The known contents of device memory. They come from small copies and fills, and are valid until a kernel runs.
 //!
 //! A kernel may write anywhere, so the contents of memory are unknown after it ran. Reads then return zeros, never the
 //! values of an earlier tensor at the same address.
@@ -54,14 +54,13 @@ pub(crate) fn kernel_ran() {
     }
 }
 
-/// Marks the contents of a range as unknown.
 pub(crate) fn forget(start: usize, bytes: usize) {
     if ANY.load(Ordering::Relaxed) {
         known().forget(start, bytes);
     }
 }
 
-/// Stores bytes that were copied to `start` as known contents.
+/// Stores bytes that were copied to `start` as known contents. If there are more than [`MAX_BYTES`], forgets the range.
 pub(crate) fn written(start: usize, bytes: &[u8]) {
     known().write(start, bytes);
     ANY.store(true, Ordering::Relaxed);

@@ -15,7 +15,6 @@ thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Returns the current device of this thread.
 pub(crate) fn current() -> usize {
     CURRENT.get()
 }

@@ -1,15 +1,11 @@
 //! The simulated GPU, as described by `highwater simulate`.
 
-/// The properties of the simulated GPU, as CUDA reports them to the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Gpu {
-    /// The name that CUDA reports.
     pub(crate) name: String,
-    /// The compute capability.
     pub(crate) capability: (i32, i32),
     pub(crate) multiprocessors: i32,
     pub(crate) l2_bytes: i32,
-    /// Bytes of memory that CUDA reports as total.
     pub(crate) memory_bytes: u64,
 }
 
@@ -24,7 +20,7 @@ pub(crate) struct Architecture {
 }
 
 impl Gpu {
-    /// The GPU of a program that was not started by `highwater simulate`.
+    /// The default GPU.
     pub(crate) fn a100() -> Self {
         Self {
             name: "NVIDIA A100-SXM4-80GB".to_owned(),
@@ -49,7 +45,6 @@ impl Gpu {
         })
     }
 
-    /// Returns the properties determined by the compute capability.
     pub(crate) fn architecture(&self) -> Architecture {
         let (threads, blocks, shared_kib) = match self.capability {
             (7, 5) => (1024, 16, 64),

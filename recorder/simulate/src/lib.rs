@@ -2,8 +2,8 @@
 //!
 //! `highwater simulate` loads the library into a program before PyTorch, and the library then handles PyTorch's calls
 //! of CUDA. Device memory is counted and has addresses, but no contents. Kernels do nothing, and copies from the device
-//! return zeros. PyTorch's operators, autograd, optimizers and caching allocator are the real ones, so allocations,
-//! snapshots and out-of-memory errors are real too.
+//! return zeros, except for small known contents. PyTorch's operators, autograd, optimizers and caching allocator are
+//! the real ones, so allocations, snapshots and out-of-memory errors are real too.
 //!
 //! A call of a function that is not simulated fails with the function's name. To that end, `missing` replaces every
 //! function that PyTorch's libraries import from NVIDIA's and that is not defined here, so that no real library is

@@ -26,7 +26,6 @@ pub(crate) const READS_ANSWERS_VARIABLE: &str = "HIGHWATER_SIMULATE_READS_ANSWER
 /// Maximum number of devices in a machine.
 pub(crate) const MAX_DEVICES: usize = 64;
 
-/// The settings in the environment variables.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) gpu: Gpu,
@@ -86,7 +85,6 @@ fn end(message: &str) -> ! {
     std::process::exit(2)
 }
 
-/// Returns the settings, which are read on first use.
 pub(crate) fn settings() -> &'static Settings {
     &SETTINGS
 }

@@ -12,12 +12,13 @@ use highwater_snapshots::format::{
 };
 use highwater_snapshots::{Result, Trace};
 
-/// A listener that never stops anything.
+/// A progress callback that never stops the operation.
 pub fn go<P>(_: P) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// Takes what two readers made of the same bytes: both read the same, or neither reads anything.
+/// Checks that two readers return the same snapshot for the same bytes, or both an error, and checks the trace made
+/// from it.
 pub fn check_snapshot(whole: Result<RawSnapshot>, streamed: Result<RawSnapshot>) {
     let text = |read: &Result<RawSnapshot>| read.as_ref().map(|raw| format!("{raw:?}")).map_err(|_| ());
     assert_eq!(text(&whole), text(&streamed), "bytes and a stream of them are read alike");
@@ -26,7 +27,8 @@ pub fn check_snapshot(whole: Result<RawSnapshot>, streamed: Result<RawSnapshot>)
     }
 }
 
-/// The sums are those of the tables, and writing and reading give the same recording, before and after guessing.
+/// Checks that the events add up to the block table, and that writing and reading the recording gives the same
+/// recording, before and after categories and phases are guessed.
 pub fn check_trace(trace: Trace) {
     check_sums_and_file(&trace);
     let trace = guess(trace, &Rules::default());
@@ -49,7 +51,7 @@ fn check_sums_and_file(trace: &Trace) {
     assert_eq!(summaries(&again), summaries(trace), "the recording that was written is the one that is read");
 }
 
-/// `bytes` with the checksums of a `.snap` file made right, so that what lies behind them is reached.
+/// Returns `bytes` with a valid preamble and correct checksums, so that the code after these checks is reached.
 pub fn mended(bytes: &[u8]) -> Vec<u8> {
     let empty = SnapWriter::new(Vec::new(), &Default::default()).expect("a vector takes anything");
     let mut out = empty.get_ref()[..PREAMBLE_BYTES].to_vec();

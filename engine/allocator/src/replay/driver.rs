@@ -28,13 +28,9 @@ pub(super) fn has_room(address: u64, bytes: u64, page: u64) -> bool {
 /// A call of the allocator to its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
-    /// A segment was reserved.
     Reserve { address: u64, bytes: u64 },
-    /// A segment was released.
     Release { address: u64, bytes: u64 },
-    /// Pages were mapped.
     Map { address: u64, bytes: u64 },
-    /// Pages were unmapped.
     Unmap { address: u64, bytes: u64 },
     /// A block awaiting free is no longer used by another stream.
     Completed { block: u64 },
@@ -135,7 +131,7 @@ impl ReplayDriver {
         Self { books: Arc::new(Mutex::new(books)), page: 0 }
     }
 
-    /// Returns addresses in this order from now on.
+    /// Makes the device return addresses in this order from now on.
     pub(super) fn in_order(self, order: AddressOrder) -> Self {
         {
             let mut books = self.books();

@@ -1,5 +1,5 @@
-//! Creates the events of a replay, either one by one or as a trace. In the second case, stores the recorded event
-//! behind each.
+//! Creates the events of a replay, either one by one or as a trace, for which the recorded event that caused each is
+//! stored.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,7 +24,6 @@ pub(super) struct PoolAndStream {
     pub(super) private: Private,
 }
 
-/// The destination of a replay's events.
 pub(super) enum Sink {
     /// Builds a trace. For each of its events, stores the recorded event that caused it.
     Trace { builder: Box<TraceBuilder>, source: Vec<EventId> },
@@ -32,7 +31,6 @@ pub(super) enum Sink {
     Events(Vec<Event>),
 }
 
-/// Creates the events of a replay.
 pub(super) struct Output<'a> {
     trace: &'a Trace,
     plan: &'a Plan<'a>,
@@ -54,7 +52,6 @@ pub(super) struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    /// Builds a trace.
     pub(super) fn trace(trace: &'a Trace, plan: &'a Plan<'a>) -> Self {
         let mut builder = TraceBuilder::with_capacity(trace.events.len());
         builder.set_header(trace.header.clone());
@@ -78,7 +75,6 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// The facts of the device in the replay.
     pub(super) fn device_facts(&self) -> DeviceFacts {
         facts(self.trace, self.plan)
     }
@@ -296,7 +292,8 @@ fn range(address: u64, bytes: u64, home: PoolAndStream) -> Range {
     Range { address, bytes, stream: home.stream, pool: home.pool }
 }
 
-/// Replaces the settings equal to `recorded` with one setting equal to `config`, and keeps the others.
+/// Replaces the settings that `recorded` or `config` contain by one setting with the text of `config`, and keeps the
+/// others.
 fn change_settings(settings: &mut Vec<(String, String)>, config: &AllocConfig, recorded: &AllocConfig) {
     let both = format!("{recorded},{config}");
     let keys: Vec<&str> = both.split(',').filter_map(|part| Some(part.split_once(':')?.0.trim())).collect();

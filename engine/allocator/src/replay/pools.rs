@@ -63,7 +63,6 @@ impl Pools {
         self.allocators[number].0
     }
 
-    /// Returns the number of allocators.
     pub(super) fn len(&self) -> usize {
         self.allocators.len()
     }
@@ -72,7 +71,6 @@ impl Pools {
         &self.allocators[number].1
     }
 
-    /// Returns every allocator.
     pub(super) fn all(&self) -> impl Iterator<Item = &CachingAllocator> {
         self.allocators.iter().map(|(_, allocator)| &**allocator)
     }

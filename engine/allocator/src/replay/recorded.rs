@@ -9,23 +9,21 @@ use super::BlockOverride;
 use super::driver::Call;
 use super::start::Private;
 
-/// The position of an event in the recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct At {
-    /// The number of replayed events before this event.
+    /// The index of the event.
     pub(super) number: u64,
     pub(super) time_ns: u64,
     pub(super) stack: StackId,
 }
 
-/// An event as recorded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recorded {
     pub(super) at: At,
     pub(super) what: What,
     /// The effect in the recording.
     pub(super) done: Transition,
-    /// The block in use whose free event is missing. This event shows that, because it allocates the block's key again.
+    /// The live block whose free event is missing: this event allocates the block's key again.
     pub(super) former: Option<u64>,
     /// The index of the event that completes a requested free, or [`UNKNOWN`].
     pub(super) completion: u64,
@@ -46,7 +44,6 @@ pub(super) struct Pending {
     pub(super) private: Private,
 }
 
-/// The request that is being served.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) event: At,
@@ -58,7 +55,6 @@ pub(super) struct Request {
     pub(super) origin: (OpId, ScopeId),
 }
 
-/// A block whose free was requested.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Freed {
     pub(super) block: u64,

@@ -22,7 +22,6 @@ const MAX_QUEUES: usize = 64;
 /// The maximum number of queues for blocks whose completing event is unknown. Each of these blocks needs its own queue.
 const MAX_SINGLE_QUEUES: usize = 1024;
 
-/// The state of a running replay.
 pub(super) struct Run<'a> {
     /// The tables and facts of the recording; events and their blocks are only taken from
     /// [`Recorded`](super::recorded::Recorded).
@@ -65,9 +64,9 @@ pub struct ReplayOutcome {
     pub largest_difference: u64,
     /// The number of blocks whose address differs from the recorded one. It is 0 unless the device behaves as recorded.
     pub placed_elsewhere: u64,
-    /// The failed request at which the replay ends.
+    /// The failed request at which the replay ends, if one ended it.
     pub death: Option<FailedReplayRequest>,
-    /// Requests that failed in the recording and succeed in the replay.
+    /// The events of the requests that failed in the recording and succeed in the replay.
     pub rescued: Vec<u64>,
     /// The number of times that the allocator released its whole cache for a request, as counted by PyTorch in
     /// `num_alloc_retries`.

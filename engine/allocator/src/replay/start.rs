@@ -16,7 +16,6 @@ pub(super) type Private = Option<(u64, u64)>;
 /// The size assumed for reserved addresses if the size of the device is unknown.
 const REACH: u64 = 1 << 40;
 
-/// The initial state of a replay.
 #[derive(Debug, Default)]
 pub(super) struct Start {
     /// The state from which each pool's allocator is restored.

@@ -69,13 +69,13 @@ impl<'a> Stream<'a> {
         (Self { run, start: Some((begun, restored)), live, last: None }, facts, state)
     }
 
-    /// Returns the replayed events since the last call, in order.
+    /// Returns the replayed events that the caller has not removed yet, in order.
     pub fn events(&mut self) -> &mut Vec<Event> {
         self.run.output.made().expect("the stream did not keep its events")
     }
 
-    /// Replays the next recorded event, given its index and the change to the block that it allocates. This block
-    /// cannot be freed earlier. Breaks at a failed request at which the replay ends.
+    /// Replays the next recorded event, given its index and the change to the block that it allocates, of which
+    /// [`BlockOverride::ends_after`] is ignored. Breaks at a failed request at which the replay ends.
     pub fn take(&mut self, number: u64, event: &Event, change: BlockOverride) -> ControlFlow<()> {
         let at = At { number, time_ns: event.time_ns, stack: event.stack };
         self.begin(at);
@@ -116,7 +116,7 @@ impl<'a> Stream<'a> {
         self.run.end(self.last);
     }
 
-    /// The result of an ended replay.
+    /// Returns the result. The replay must have [ended](Self::end).
     pub fn finish(self) -> ReplayOutcome {
         self.run.replay
     }

@@ -1,4 +1,4 @@
-//! The failed request at which a replay ends, and the changes made before it.
+//! The failed request at which a replay ends, and the program's action right before it.
 
 use highwater_recorder::StreamId;
 use highwater_recorder::snapshots::EventId;

@@ -39,14 +39,12 @@ pub(super) fn walk(trace: &Trace, plan: &Plan<'_>) -> Replay {
     Replay { trace, source, outcome: run.replay }
 }
 
-/// Returns the position of an event of a trace.
 fn at(trace: &Trace, event: EventId) -> At {
     let row = event.0 as usize;
     let time_ns = trace.events.time_ns.get(row).copied().unwrap_or(0);
     At { number: row as u64, time_ns, stack: trace.events.stack.get(row).copied().unwrap_or_default() }
 }
 
-/// An event of a trace.
 fn recorded(trace: &Trace, plan: &Plan<'_>, event: EventId) -> Recorded {
     let (done, what) = (trace.transition(event), trace.what(event));
     let (mut former, mut completion, mut private, mut change) = (None, 0, None, BlockOverride::default());
@@ -73,7 +71,7 @@ fn completion_of(trace: &Trace, block: BlockId) -> u64 {
     if trace.events.is_empty() { UNKNOWN } else { u64::from(trace.blocks.free_completed[block.0 as usize].0) }
 }
 
-/// Returns the end of the addresses of a trace.
+/// Returns the end, exclusive, of the highest segment or block of a trace; 0 if it has none.
 pub fn addresses_end(trace: &Trace) -> u64 {
     let ends = trace.segments.range.iter().map(|range| range.address.saturating_add(range.bytes));
     let blocks = trace.blocks.address.iter().zip(&trace.blocks.allocated).map(|(at, bytes)| at.saturating_add(*bytes));
@@ -167,7 +165,6 @@ impl Run<'_> {
         }
     }
 
-    /// Replays a recorded event of `device`.
     pub(super) fn step(&mut self, recorded: &Recorded, device: DeviceId) {
         let Recorded { at, what, done, private, .. } = *recorded;
         match (done, what) {
@@ -300,7 +297,7 @@ impl Run<'_> {
         self.clear_pending();
     }
 
-    /// Makes the changes right before the target's request.
+    /// Performs the program's action right before the target's request.
     fn prepare(&mut self, request: &Request, before: Before) {
         for pool in self.pools.all() {
             // The device of a replay accepts every release, and completes events when they are waited for.

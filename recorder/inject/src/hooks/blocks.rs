@@ -9,14 +9,13 @@ use crate::driver::Driver;
 use crate::ledger::Name;
 use crate::record::{self, Answered, Got, MemoryOwner, Request};
 
-/// Records an allocation for the current device.
 fn asked(hook: &Hook, bytes: u64, answered: Answered, address: *const u64) -> Answer {
     let request = Request { called: hook.short, whose: MemoryOwner::Current, bytes, stream: 0 };
     // SAFETY: the driver has written there.
     record::asked(answered, request, || Got::Block(Name::Address(unsafe { at(address) })))
 }
 
-/// Returns the effective stream if the program passes `stream`.
+/// Returns the per-thread default stream if a per-thread function is called with stream 0; otherwise `stream`.
 fn stream_of(hook: &Hook, stream: u64) -> u64 {
     if stream == 0 && hook.is_per_thread { STREAM_PER_THREAD } else { stream }
 }

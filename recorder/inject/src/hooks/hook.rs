@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use crate::abi::Function;
 use crate::loader;
 
-/// A hook of one of the driver's functions.
 #[derive(Debug)]
 pub(crate) struct Hook {
     /// Name that libraries export.

@@ -8,7 +8,6 @@ use super::{arrays, blocks, contexts, pages};
 use crate::abi::{Function, LEGACY_STREAM, PER_THREAD_DEFAULT_STREAM, SUCCESS};
 use crate::loader::{self, Dlsym};
 
-/// All functions that replace the driver's.
 fn all() -> impl Iterator<Item = &'static Hook> {
     [blocks::HOOKS, pages::HOOKS, arrays::HOOKS, contexts::HOOKS, HOOKS].into_iter().flatten().copied()
 }

@@ -31,7 +31,6 @@ pub(crate) enum Name {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Allocation {
     pub(crate) device: DeviceId,
-    /// Key of the block.
     pub(crate) block: u64,
     pub(crate) address: u64,
     pub(crate) bytes: u64,
@@ -76,10 +75,8 @@ pub(crate) enum Change {
     Ends(Allocation),
 }
 
-/// Callback that receives changes.
 pub(crate) type SendChange<'a> = &'a mut dyn FnMut(Change);
 
-/// Data about an allocation that is added to the ledger.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct New {
     pub(crate) device: DeviceId,
@@ -89,7 +86,6 @@ pub(crate) struct New {
     pub(crate) context: u64,
 }
 
-/// Counters for block keys and artificial addresses.
 #[derive(Debug)]
 pub(crate) struct Counters {
     blocks: u64,
@@ -120,7 +116,6 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Creates an empty ledger.
     pub(crate) const fn new() -> Self {
         Self {
             counters: Counters { blocks: 0, apart: 0 },
@@ -130,7 +125,6 @@ impl Ledger {
         }
     }
 
-    /// Adds an allocation.
     pub(crate) fn add(&mut self, name: Name, new: New, send: SendChange<'_>) {
         // An older entry was freed without being seen, since the driver has reused its address.
         self.take(name, send);
@@ -145,7 +139,6 @@ impl Ledger {
         send(Change::Begins(allocation));
     }
 
-    /// Removes a freed allocation. Returns `None` if the ledger does not contain it.
     pub(crate) fn take(&mut self, name: Name, send: SendChange<'_>) -> Option<Allocation> {
         let allocation = self.allocations.remove(&name)?;
         send(Change::Ends(allocation));

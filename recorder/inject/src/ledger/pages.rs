@@ -57,7 +57,6 @@ impl Physical {
 }
 
 impl Pages {
-    /// Creates an empty collection.
     pub(super) const fn new() -> Self {
         Self { pieces: BTreeMap::new(), handles: BTreeMap::new(), mappings: BTreeMap::new(), next: 0 }
     }
@@ -89,7 +88,6 @@ impl Ledger {
         send(Change::Begins(allocation));
     }
 
-    /// Releases a handle. Returns `None` if the ledger does not contain it.
     pub(crate) fn release(&mut self, handle: u64, send: SendChange<'_>) -> Option<Released> {
         let piece = *self.pages.handles.get(&handle)?;
         let physical = self.pages.pieces.get_mut(&piece)?;
@@ -124,7 +122,6 @@ impl Ledger {
         }
     }
 
-    /// Maps memory to addresses.
     pub(crate) fn map(&mut self, address: u64, bytes: u64, handle: u64, send: SendChange<'_>) {
         // Memory from elsewhere, such as another process, is not counted.
         let Some(&piece) = self.pages.handles.get(&handle) else { return };
@@ -136,7 +133,6 @@ impl Ledger {
         }
     }
 
-    /// Unmaps memory from addresses.
     pub(crate) fn unmap(&mut self, address: u64, bytes: u64, send: SendChange<'_>) {
         let gone: Vec<(u64, u64)> = self
             .pages

@@ -9,19 +9,18 @@ use crate::abi::{STREAM_LEGACY, STREAM_PER_THREAD};
 /// Maximum number of streams with distinct ids. All further streams share one id.
 const MOST: usize = 1 << 16;
 
-/// The ids of streams. 0 is the default stream.
+/// The ids of streams. 0 is the legacy default stream.
 #[derive(Debug)]
 pub(crate) struct Streams {
     numbers: BTreeMap<u64, u64>,
 }
 
 impl Streams {
-    /// Creates an empty map.
     pub(super) const fn new() -> Self {
         Self { numbers: BTreeMap::new() }
     }
 
-    /// Returns the id of a stream. `thread` identifies the owner of a per-thread default stream.
+    /// `thread` identifies the owner of a per-thread default stream.
     pub(crate) fn number(&mut self, stream: u64, thread: u64) -> StreamId {
         let name = match stream {
             0 | STREAM_LEGACY => return StreamId(0),

@@ -36,7 +36,7 @@ launches! {
     cublasLtMatmul cublasLtMatrixTransform
 }
 
-// The number of the wrong parameter, on the host: none.
+// The result is the number of the first invalid parameter, or 0 if all are valid.
 sizes_zero! { [_ _ _ _ _ _] [bytes: c_int]
     cublasSgeqrfBatched cublasDgeqrfBatched cublasCgeqrfBatched cublasZgeqrfBatched
 }

@@ -22,7 +22,8 @@ struct Communicator {
 
 static COMMUNICATORS: LazyLock<Mutex<HashMap<usize, Communicator>>> = LazyLock::new(Mutex::default);
 
-/// The groups into which communicators are split, as reported by the Python package. Identified by color or order.
+/// The groups into which communicators are split, as reported by the Python package: the number of ranks and this
+/// process's rank, by color and for the next split.
 #[derive(Default)]
 struct Splits {
     of_color: HashMap<c_int, (c_int, c_int)>,

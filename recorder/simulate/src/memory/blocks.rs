@@ -97,7 +97,8 @@ functions! {
         }
     }
 
-    /// Returns the address on the device (equal to that on the host) for attribute 3, and the device for attribute 9.
+    /// Returns the memory type for attribute 2, the device address (the same as on the host) for 3, and the device for
+    /// 9.
     fn cuPointerGetAttribute(value: *mut usize, attribute: c_int, address: usize) {
         if value.is_null() { return INVALID_VALUE; }
         match attribute {

@@ -1,5 +1,5 @@
 //! Copies and fills. Copies to a device do nothing, and copies from a device return zeros, except for small known
-//! [contents](crate::contents).
+//! [contents](crate::contents) and for [answers](crate::answers).
 #![expect(unsafe_code, reason = "copies host memory, and exports functions under NVIDIA's names")]
 
 use std::ffi::c_int;
@@ -81,7 +81,7 @@ functions! {
         1
     }
 
-    /// Sets `count` 32-bit values.
+    /// Marks the contents of `count` 32-bit values as unknown.
     fn cuMemsetD32Async(to: *mut u8, _value: u32, count: usize) {
         contents::forget(to.addr(), count.saturating_mul(4));
     }

@@ -85,7 +85,6 @@ impl Memory {
         }
     }
 
-    /// Returns the allocated range that contains an address.
     fn range_of(&self, address: usize) -> Option<Range> {
         let (_, range) = self.ranges.range(..=address).next_back()?;
         (address - range.start < range.bytes).then_some(*range)
@@ -106,7 +105,6 @@ impl Memory {
 
 pub(crate) use blocks::{allocate, free};
 
-/// Returns whether an address is in device memory, which has no contents.
 fn is_on_device(address: usize) -> bool {
     memory().range_of(address).is_some_and(|range| range.kind == Kind::Device)
 }

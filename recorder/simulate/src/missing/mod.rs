@@ -108,8 +108,8 @@ fn load(names: &[String], first: u32) -> Result<(), String> {
     // SAFETY: the descriptor was just opened, and has no other owner.
     let mut file = unsafe { File::from_raw_fd(descriptor) };
     file.write_all(&library::write(names, first)).map_err(|error| format!("cannot write a file in memory: {error}"))?;
-    // The number of a descriptor is used again, and the loader takes a path that it knows for a library that it has:
-    // each library has its own path.
+    // Descriptors are reused, and for a path that it has seen before the loader returns the library that it already
+    // has. So each library gets its own path.
     static LOADED: AtomicUsize = AtomicUsize::new(0);
     let apart = "./".repeat(LOADED.fetch_add(1, Ordering::Relaxed));
     let path = CString::new(format!("/proc/self/fd/{apart}{descriptor}")).expect("the name contains a zero byte");
@@ -126,7 +126,8 @@ fn load(names: &[String], first: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// Defines the functions that the library at `path` imports and that no library defines. Returns their number.
+/// Defines NVIDIA's functions that the library at `path` imports and that are neither simulated, nor taken from the
+/// real libraries, nor defined already. Returns their number.
 fn define_missing_of(path: &Path) -> Result<usize, String> {
     let mut known = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     let mut seen: HashSet<String> = known.iter().cloned().collect();
@@ -144,7 +145,7 @@ fn define_missing_of(path: &Path) -> Result<usize, String> {
 
 functions! {
     /// Defines the functions that the library at `path` imports from NVIDIA's libraries and that are not simulated.
-    /// Must be called before the library is loaded. Returns their number, or -1 if the file cannot be read.
+    /// Must be called before the library is loaded. Returns their number, or -1 on failure.
     fn highwater_simulate_define_missing(path: *const c_char) -> c_int {
         if path.is_null() { return -1; }
         // SAFETY: the caller's path, which ends with a zero.

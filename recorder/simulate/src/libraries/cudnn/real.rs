@@ -50,7 +50,7 @@ pub(super) fn function(name: &CStr) -> *mut c_void {
     unsafe { libc::dlsym(library, name.as_ptr()) }
 }
 
-/// The version of the library.
+/// Returns the version of the library; [`NEWEST`] if it is not loaded.
 pub(super) fn version() -> usize {
     static VERSION: LazyLock<usize> = LazyLock::new(|| {
         let found = function(c"cudnnGetVersion");
@@ -65,7 +65,7 @@ pub(super) fn version() -> usize {
     *VERSION
 }
 
-/// The properties of a device that cuDNN reads.
+/// Returns the properties of the simulated GPU as cuDNN's JSON.
 fn description() -> String {
     let gpu = &settings().gpu;
     let of = gpu.architecture();
@@ -128,7 +128,8 @@ fn load() -> Option<Backend> {
     is_accepted.then_some(backend)
 }
 
-/// Returns the cuDNN library with the described device, or `None` if it is too old or rejects the device.
+/// Returns the library's functions and the described device; `None` if queries of cuDNN are disabled, or if the library
+/// is not loaded, too old or rejects the device.
 pub(super) fn backend() -> Option<&'static Backend> {
     static BACKEND: LazyLock<Option<Backend>> = LazyLock::new(load);
     BACKEND.as_ref()

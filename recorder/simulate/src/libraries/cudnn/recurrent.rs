@@ -19,7 +19,6 @@ const DTYPE_FLOAT: c_int = 0;
 const DTYPE_DOUBLE: c_int = 1;
 const FORWARD_TRAINING: c_int = 1;
 
-/// The shape of a recurrent layer.
 #[derive(Clone, Copy, Debug, Default)]
 struct Recurrent {
     cell: c_int,
@@ -83,8 +82,8 @@ impl Recurrent {
         elements * self.element_bytes()
     }
 
-    /// Offset in elements, and number of rows and columns, of a matrix of a pseudo-layer. Matrices are ordered by gate:
-    /// the input matrices, then those of the hidden state, then the projection.
+    /// Offset in elements, and number of rows and columns, of a matrix of a pseudo-layer. The input matrices of all
+    /// gates come first, then those of the hidden state, then the projection.
     fn matrix(&self, number: usize, linear: usize) -> Option<(usize, usize, usize)> {
         let (gates, input) = (self.gates(), self.input_of(number));
         let start = self.matrices_before(number);
