@@ -91,7 +91,6 @@ const FAR_NS: u64 = 10_000_000;
 /// The rate of one nanosecond per tick, as a fixed-point number with 32 fractional bits.
 const ONE: u64 = 1 << 32;
 
-/// Converts event timestamps to nanoseconds since a recording began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start_ns: u64,

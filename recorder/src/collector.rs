@@ -222,7 +222,6 @@ impl Collector {
         }
     }
 
-    /// Returns the time from the write at `last` to the next write.
     fn until_next(&self, last: Instant) -> Duration {
         self.options.flush_every.min(last.duration_since(self.began).max(FIRST_LOOK))
     }

@@ -5,7 +5,6 @@
 
 use std::sync::{Mutex, PoisonError};
 
-/// A process, and the function to run at its exit.
 type Work = (u32, fn());
 
 static AT_EXIT: Mutex<Vec<Work>> = Mutex::new(Vec::new());

@@ -18,7 +18,6 @@ use crate::message::NewOp;
 use crate::names;
 use crate::stack::{self, depot};
 
-/// The growing tables of one file or trace.
 #[derive(Debug, Default)]
 pub(crate) struct Exporter {
     strings: Interner<String>,

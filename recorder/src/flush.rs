@@ -9,7 +9,6 @@ use crate::order::{self, SequenceNumber};
 /// lock that the collector needs.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
 
-/// Interval at which a waiting thread checks the progress of writing.
 const LOOK_EVERY: Duration = Duration::from_micros(50);
 
 /// Id of the process whose collector writes to a file; 0 if there is none.

@@ -24,7 +24,6 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Creates a history that keeps the last `most` events, or all events if `None`.
     pub(crate) fn new(most: Option<usize>) -> Self {
         Self { most, ..Self::default() }
     }

@@ -29,7 +29,6 @@ pub(crate) struct Hub {
     pub(crate) claimed: BTreeSet<DeviceId>,
     progress: Progress,
     sessions: u64,
-    /// Called when a recording started by the program has ended.
     after_own: Option<fn()>,
 }
 

@@ -73,7 +73,6 @@ pub(crate) struct Intake {
     pub(crate) next_op: u32,
     /// The operations that live blocks or later events may refer to, for a file that begins in the middle.
     named: HashMap<OpId, NewOp>,
-    /// Maximum number of operations in `ops`.
     most_ops: Option<usize>,
     /// The data waiting to be written to the file, if there is one.
     batch: Option<Batch>,
@@ -111,7 +110,6 @@ impl Intake {
         self.batch.as_ref().is_some_and(|batch| !batch.is_empty())
     }
 
-    /// Returns the number of events waiting to be written to the file.
     pub(crate) fn pending(&self) -> usize {
         self.batch.as_ref().map_or(0, |batch| batch.events.len())
     }
@@ -321,7 +319,6 @@ impl Intake {
         }
     }
 
-    /// Records an event unless it concerns a block that is omitted.
     fn keep_wanted(&mut self, event: Event) {
         if self.smallest_bytes > 0 && self.leaves_out(event.device, &event.what) {
             return;

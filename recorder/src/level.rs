@@ -47,7 +47,6 @@ pub fn records_events() -> bool {
     LEVEL.load(Ordering::Relaxed) >= Level::Events as u8
 }
 
-/// Returns whether frees also get a stack, at [`Level::Stacks`].
 #[inline]
 pub(crate) fn has_free_stacks() -> bool {
     FREE_STACKS.load(Ordering::Relaxed)

@@ -43,7 +43,6 @@ impl Merge {
         Self { consumers: Vec::new(), expected: first, stuck: None, given_up: 0 }
     }
 
-    /// Returns the sequence number of the first message that was not read.
     pub(crate) fn expected(&self) -> SequenceNumber {
         self.expected
     }

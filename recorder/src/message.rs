@@ -8,7 +8,6 @@ use highwater_snapshots::{Category, DeviceId, OpId, Phase, Pool, ScopeId, StackI
 
 /// Length of the longest message, in words.
 pub(crate) const MAX_WORDS: usize = 9;
-/// Index of the word with the sequence number.
 const PLACE: usize = 1;
 /// Index of the word with the time, in ticks in a queue and in nanoseconds in a ring.
 pub(crate) const TIME: usize = 2;
@@ -58,7 +57,6 @@ pub(crate) struct Words {
     pub(crate) len: usize,
 }
 
-/// Packs category and pool into one byte.
 #[inline(always)]
 fn small(category: Category, pool: Pool) -> u8 {
     category as u8 | (pool as u8) << 6
@@ -77,7 +75,6 @@ fn two(high: u32, low: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// Returns the length of a message of `kind`, in words.
 #[inline(always)]
 const fn len_of(kind: u8) -> usize {
     const ALLOC: u8 = EventKind::Alloc as u8;

@@ -12,7 +12,6 @@ use crate::{flush, header, hub, recording, sender};
 
 static DUMPS: AtomicU32 = AtomicU32::new(0);
 
-/// Flushes the file, and dumps the history if requested.
 pub(crate) fn save() {
     let _own = reentrancy::own_memory();
     sender::wake();

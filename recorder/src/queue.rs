@@ -18,7 +18,6 @@ pub(crate) const CHUNK_BYTES: usize = size_of::<Chunk>();
 /// Maximum number of spare chunks that a queue keeps for its producer.
 const MAX_SPARE: usize = 16;
 
-/// Number of chunks in all queues.
 static CHUNKS: AtomicUsize = AtomicUsize::new(0);
 static MAX_CHUNKS: AtomicUsize = AtomicUsize::new(usize::MAX);
 
@@ -67,7 +66,6 @@ struct Shared {
     spare: AtomicPtr<Chunk>,
     /// Number of chunks in `spare` or in the producer's `free`.
     spares: AtomicUsize,
-    /// Number of chunks in the chain.
     chained: AtomicUsize,
     /// Whether the producer was dropped. The queue is finished once everything is read.
     is_over: AtomicBool,
@@ -194,7 +192,6 @@ impl Consumer {
         }
     }
 
-    /// Skips a message of `len` words.
     #[inline]
     pub(crate) fn advance(&mut self, len: usize) {
         self.at += len;

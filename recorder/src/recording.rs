@@ -63,7 +63,6 @@ struct Collecting {
     handle: Mutex<Option<Handle>>,
 }
 
-/// The recordings that may have to be finished at the end of the program.
 static UNFINISHED: Mutex<Vec<Weak<Collecting>>> = Mutex::new(Vec::new());
 
 /// Finishes the recordings that are left when the program ends. Errors were reported by the collector.

@@ -118,7 +118,6 @@ impl Books {
         }
     }
 
-    /// Checks that the range is within one range of reserved addresses.
     fn check_reserved(&self, doing: &'static str, address: u64, bytes: u64) -> Result<(), DriverError> {
         let inside = self.addresses.range(..=address).next_back();
         let inside = inside.is_some_and(|(start, length)| bytes <= (start + length).saturating_sub(address));

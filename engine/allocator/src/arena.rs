@@ -50,7 +50,6 @@ pub(super) struct Record {
     pub(super) stream: StreamId,
     pub(super) pool: Pool,
     pub(super) used: Use,
-    /// Whether it is part of an expandable segment.
     pub(super) expandable: bool,
     /// Events that must complete before the range is free.
     pub(super) events: u32,
@@ -178,7 +177,7 @@ impl Arena {
         self.records.get(index.0 as usize)
     }
 
-    /// Returns every record of a range, in no particular order.
+    /// Returns every record that is not vacant, in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (BlockIndex, &Record)> {
         let named = self.records.iter().enumerate().map(|(index, record)| (BlockIndex(index as u32), record));
         named.filter(|(_, record)| record.used != Use::Vacant)

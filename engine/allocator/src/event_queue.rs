@@ -27,12 +27,10 @@ impl EventQueues {
         self.queues.keys().copied().collect()
     }
 
-    /// Returns the event that `stream` will reach first; `None` if none is waiting.
     pub(super) fn first(&self, stream: StreamId) -> Option<DriverEvent> {
         self.queues.get(&stream).and_then(|queue| queue.front()).map(|(event, _)| *event)
     }
 
-    /// Removes the first event of `stream` and returns its block; `None` if none is waiting.
     pub(super) fn pop(&mut self, stream: StreamId) -> Option<BlockIndex> {
         let queue = self.queues.get_mut(&stream)?;
         let block = queue.pop_front().map(|(_, block)| block);

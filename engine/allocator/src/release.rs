@@ -33,7 +33,6 @@ impl Heap {
         Ok(())
     }
 
-    /// Releases a segment that is entirely free.
     pub(super) fn release_segment(&mut self, index: BlockIndex) -> Result<(), DriverError> {
         let range = self.range(index);
         self.unlist(index);

@@ -9,13 +9,11 @@ use cudarc::driver::sys;
 use super::Gpu;
 use crate::error::{Result, ToResult};
 
-/// The mapped pages of a device.
 #[derive(Debug)]
 pub(super) struct Pages {
     properties: Properties,
     /// The granularity of addresses and pages in bytes, or 0 if the device does not support mapping.
     granularity: u64,
-    /// The mapped pages by address.
     mapped: Mutex<BTreeMap<u64, Page>>,
 }
 

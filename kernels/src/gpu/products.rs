@@ -48,7 +48,6 @@ pub struct Workspace {
     pub bytes: u64,
 }
 
-/// A context's cuBLASLt handle and its plans.
 #[derive(Debug)]
 pub(super) struct Products {
     library: &'static CublasLt,

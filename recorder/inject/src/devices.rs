@@ -18,7 +18,6 @@ pub(crate) static LEDGER: Mutex<Ledger> = Mutex::new(Ledger::new());
 pub(crate) enum Owner {
     /// A device, by the driver's ordinal.
     Device(i32),
-    /// The host, for pinned memory.
     Pinned,
 }
 
@@ -59,7 +58,6 @@ pub(crate) fn registered(owner: Owner, driver: &Driver) -> Arc<DeviceSource> {
     known
 }
 
-/// Returns a device that is already registered.
 pub(crate) fn seen(owner: Owner) -> Option<Arc<DeviceSource>> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(&owner).cloned()
 }

@@ -20,9 +20,7 @@ pub(crate) enum MemoryOwner {
     Current,
     /// The device of the returned address.
     OfAddress,
-    /// The device with this ordinal.
     Device(i32),
-    /// The host, for pinned memory.
     Pinned,
 }
 
@@ -84,7 +82,6 @@ fn scope_of(called: &str) -> ScopeId {
 /// The program's reference to its new memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Got {
-    /// An address or an array.
     Block(Name),
     /// A handle of memory without addresses.
     Pages(u64),

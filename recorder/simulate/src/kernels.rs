@@ -9,7 +9,6 @@ use std::ffi::c_int;
 use crate::abi::{Out, answer, creates, functions, give, succeeds};
 use crate::settings::settings;
 
-/// Maximum number of threads in a block.
 const MAX_THREADS: c_int = 1024;
 
 /// The fields of `cudaFuncAttributes` that PyTorch and CUB read.

@@ -15,7 +15,7 @@ pub(crate) enum Kind {
     Missing = 0,
     /// A function was called whose workspace size on a GPU is unknown.
     UnknownWorkspace = 1,
-    /// A value was read from device memory that was not copied there from the host, and zeros were returned.
+    /// Unknown contents of device memory were read, and zeros or an assumed value were returned.
     UnknownValue = 2,
     /// The duration of work on the device was read.
     Time = 3,
@@ -37,7 +37,6 @@ fn notify(listener: Listener, kind: Kind, name: &str) {
     }
 }
 
-/// Reports that function `name` was called.
 pub(crate) fn note(kind: Kind, name: &str) {
     match LISTENER.get() {
         Some(listener) => notify(*listener, kind, name),
@@ -45,7 +44,6 @@ pub(crate) fn note(kind: Kind, name: &str) {
     }
 }
 
-/// Returns whether a listener is set.
 pub(crate) fn is_heard() -> bool {
     LISTENER.get().is_some()
 }

@@ -23,7 +23,6 @@ pub(crate) const WRITES_ANSWERS_VARIABLE: &str = "HIGHWATER_SIMULATE_WRITES_ANSW
 /// Variable with the path of the file from which the recorded run reads these values.
 pub(crate) const READS_ANSWERS_VARIABLE: &str = "HIGHWATER_SIMULATE_READS_ANSWERS";
 
-/// Maximum number of devices in a machine.
 pub(crate) const MAX_DEVICES: usize = 64;
 
 #[derive(Debug)]

@@ -97,7 +97,6 @@ pub fn frames(key: StackKey) -> Vec<u64> {
     std::iter::successors(row(key), |node| row(node.parent)).map(|node| node.address).collect()
 }
 
-/// Fingerprint of the empty stack.
 pub(super) const ROOT: u64 = 0x1234_5678_9abc_def1;
 
 /// Returns the fingerprint of the stack with fingerprint `parent` after one more frame.

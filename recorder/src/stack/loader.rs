@@ -39,7 +39,6 @@ mod linux {
 
     use super::Module;
 
-    /// A module with the facts needed for unwinding.
     #[derive(Clone, Debug)]
     pub(in crate::stack) struct Loaded {
         pub(in crate::stack) module: Module,
@@ -97,7 +96,6 @@ mod linux {
         out
     }
 
-    /// Returns all modules in load order, without the facts needed for unwinding.
     pub(in crate::stack) fn modules() -> Vec<Module> {
         loaded().into_iter().map(|loaded| loaded.module).collect()
     }

@@ -25,7 +25,6 @@ pub(super) fn has_room(address: u64, bytes: u64, page: u64) -> bool {
     address.checked_add(bytes).is_some_and(|end| end.checked_add(margin).is_some())
 }
 
-/// A call of the allocator to its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
     Reserve { address: u64, bytes: u64 },
@@ -57,7 +56,7 @@ pub(super) enum Misfit {
 #[derive(Clone, Debug)]
 pub(super) struct ReplayDriver {
     books: Arc<Mutex<Books>>,
-    /// The size of the largest page in bytes.
+    /// The page size of the large pool in bytes; 0 unless calls are handled as recorded.
     page: u64,
 }
 
@@ -79,7 +78,6 @@ struct Books {
     used: u64,
     /// Whether calls are handled as recorded.
     follows: bool,
-    /// The recorded calls for the current request.
     expected: VecDeque<Call>,
     /// Whether the recorded request failed, which means that any further reservation is rejected.
     refuses: bool,
@@ -89,7 +87,6 @@ struct Books {
     bytes_at: HashMap<u64, u64>,
     fresh: FreshAddresses,
     next_event: u64,
-    /// The block that is being freed.
     freeing: u64,
     /// Blocks awaiting free by their event, and vice versa.
     waiting: HashMap<u64, u64>,
@@ -99,7 +96,6 @@ struct Books {
 }
 
 impl ReplayDriver {
-    /// Creates a device that handles calls as recorded.
     pub(super) fn following(total: Option<u64>, addresses_from: u64, page: u64) -> Self {
         Self { page, ..Self::new(None, total, addresses_from, true) }
     }

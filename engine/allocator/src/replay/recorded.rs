@@ -27,7 +27,6 @@ pub(super) struct Recorded {
     pub(super) former: Option<u64>,
     /// The index of the event that completes a requested free, or [`UNKNOWN`].
     pub(super) completion: u64,
-    /// The private pool of a block or segment.
     pub(super) private: Private,
     /// The change to the block that this event allocates.
     pub(super) change: BlockOverride,

@@ -218,7 +218,6 @@ impl<'a> Run<'a> {
         });
     }
 
-    /// Adds the driver calls of a request to the output.
     pub(super) fn report(&mut self, request: &Request, block: &Block) {
         let home =
             PoolAndStream { stream: block.stream(), pool: block.pool(), private: self.pools.private(request.pool) };
@@ -248,7 +247,6 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Compares the address and size of a block with the recording.
     pub(super) fn compare(&mut self, event: At, alloc: &Alloc, block: &Block) {
         if !self.follows() {
             return;

@@ -145,7 +145,6 @@ impl Run<'_> {
         served
     }
 
-    /// Serves a request that failed in the recording.
     pub(super) fn serve_failed(&mut self, request: &Request) -> Result<Block, AllocError> {
         let (served, misfit) = self.serve_expecting(request, true);
         if !self.follows() {

@@ -24,7 +24,6 @@ pub(super) struct Start {
     pub(super) segments: Vec<(Range, SegmentRole, Private)>,
     /// Blocks that have to be allocated instead of restored, each with its pool.
     pub(super) unplaced: Vec<(BlockId, Private)>,
-    /// The restored blocks.
     pub(super) blocks: Vec<RestoredBlock>,
 }
 

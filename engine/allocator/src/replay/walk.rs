@@ -15,7 +15,6 @@ use super::start::Start;
 use super::{Before, BlockOverride, Plan, Replay};
 use crate::AllocError;
 
-/// Replays all events, or those up to the failed request.
 pub(super) fn walk(trace: &Trace, plan: &Plan<'_>) -> Replay {
     let start = Start::of(trace, plan);
     let (mut run, restored) = Run::new(trace, plan, &start, (addresses_end(trace), Output::trace(trace, plan)));
@@ -377,7 +376,7 @@ impl Run<'_> {
         self.output.free_completed(event, block);
     }
 
-    /// Frees the blocks whose last use was `event`, if the replay frees blocks after their last use.
+    /// Frees the blocks whose last use was at or before `event`, if the replay frees blocks after their last use.
     fn end_used(&mut self, event: At) {
         while let Some((after, block)) = self.endings.get(self.next_ending).copied()
             && after <= event.number
@@ -389,7 +388,6 @@ impl Run<'_> {
     }
 }
 
-/// Formats the number of times, such as `once` or `3 times`.
 fn times(count: u64) -> String {
     if count == 1 { "once".to_owned() } else { format!("{count} times") }
 }

@@ -106,7 +106,6 @@ impl Counters {
     }
 }
 
-/// All live driver allocations of the program.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     counters: Counters,

@@ -34,7 +34,6 @@ pub(crate) struct Pages {
     /// The key is a separate id, because a handle may be reused while its previous memory is still mapped.
     pieces: BTreeMap<u64, Physical>,
     handles: BTreeMap<u64, u64>,
-    /// Allocation mapped at an address.
     mappings: BTreeMap<u64, u64>,
     next: u64,
 }
@@ -75,7 +74,6 @@ impl Pages {
 }
 
 impl Ledger {
-    /// Adds an allocation without addresses.
     pub(crate) fn create(&mut self, handle: u64, new: New, send: SendChange<'_>) {
         let New { device, bytes, stream, scope, context } = new;
         let (address, block) = (self.counters.apart(bytes), self.counters.block());

@@ -13,7 +13,8 @@ use crate::notes::{Kind, note};
 /// Sizes of compressed matrices in bytes, by the address of the descriptor, which is in the caller's memory.
 static COMPRESSED: LazyLock<Mutex<HashMap<usize, usize>>> = LazyLock::new(Mutex::default);
 
-/// Bytes of a compressed matrix, which has half of the elements, and two bits for the position of each.
+/// Bytes of a compressed matrix, which has half of the elements, and two bits (for floats four) for the position of
+/// each.
 fn compressed_bytes(rows: i64, columns: i64, dtype: c_int) -> usize {
     // Of `cudaDataType`: float, half, bfloat16; others have a byte.
     let element_bytes = match dtype {

@@ -10,7 +10,6 @@ use crate::answers::{self, Answer};
 use crate::contents::{self, MAX_BYTES};
 use crate::notes::{self, Kind};
 
-/// Copies `bytes` from one address to another, where each is on the host or on a device.
 fn copy(to: *mut u8, from: *const u8, bytes: usize) {
     if bytes == 0 {
         return;

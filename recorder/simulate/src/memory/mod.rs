@@ -28,7 +28,6 @@ struct Range {
     device: usize,
 }
 
-/// All allocated ranges and totals, behind one lock.
 struct Memory {
     addresses: Option<Addresses>,
     ranges: BTreeMap<usize, Range>,

@@ -63,7 +63,6 @@ const REAL: [&str; 24] = [
 /// Exit status of a program that calls a missing function while no listener is set.
 const STATUS: c_int = 3;
 
-/// The names of the missing functions, by index.
 static NAMES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Called by each missing function.
@@ -86,7 +85,6 @@ fn is_nvidias(name: &str) -> bool {
     PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || name.strip_prefix("cu").is_some_and(is_of_driver)
 }
 
-/// Returns the functions of NVIDIA's libraries that the library at `path` imports.
 fn imported(path: &Path) -> Result<Vec<String>, String> {
     let failed = |error: &dyn std::fmt::Display| format!("cannot read {}: {error}", path.display());
     let file = File::open(path).map_err(|error| failed(&error))?;

@@ -12,7 +12,6 @@ pub(super) struct Rule(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
-    /// The outermost frame.
     Outermost = 0,
     /// The CFA is an offset from `rsp`.
     FromStack = 1,

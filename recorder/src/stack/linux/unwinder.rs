@@ -19,7 +19,6 @@ pub(super) struct Trace {
     /// Return addresses, innermost first.
     frames: [u64; MAX_FRAMES],
     len: usize,
-    /// Whether there were more frames than [`MAX_FRAMES`].
     pub(super) cut: bool,
     /// Return address of the first frame to keep. The frames inside it belong to the recorder.
     from: u64,

@@ -27,7 +27,6 @@ struct Fresh {
     rule: Rule,
 }
 
-/// A frame of the last capture.
 #[derive(Clone, Copy)]
 struct CachedFrame {
     at: Registers,

@@ -25,7 +25,6 @@ pub(super) struct Backend {
     pub(super) device: usize,
 }
 
-/// The name under which PyTorch loads cuDNN.
 const NAME: &CStr = c"libcudnn.so.9";
 
 /// The version reported without cuDNN, which satisfies any PyTorch version.

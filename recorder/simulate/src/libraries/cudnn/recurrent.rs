@@ -57,13 +57,11 @@ impl Recurrent {
         if number < self.directions { self.input } else { self.projected * self.directions }
     }
 
-    /// Number of elements of the matrices of a pseudo-layer.
     fn matrix_elements(&self, number: usize) -> usize {
         let projection = if self.has_projection() { self.projected * self.hidden } else { 0 };
         self.gates() * self.hidden * (self.input_of(number) + self.projected) + projection
     }
 
-    /// Number of elements of the matrices before a pseudo-layer.
     fn matrices_before(&self, number: usize) -> usize {
         (0..number).map(|before| self.matrix_elements(before)).sum()
     }
