@@ -17,10 +17,10 @@ pub struct CudaDevice {
     pub memory_bytes: u64,
 }
 
-/// Returns the devices of this machine, by ordinal. The list is empty if the driver has no devices.
+/// Returns the devices of this machine, by ordinal.
 ///
 /// # Errors
-/// Fails if the driver is missing or fails.
+/// Fails if the driver is missing, has no devices or fails.
 pub fn devices() -> Result<Vec<CudaDevice>> {
     library::driver()?;
     result::init().context("cuInit")?;

@@ -129,7 +129,7 @@ pub struct FailedReplayRequest {
     pub reserved: u64,
     /// Bytes of allocated blocks at that point, after rounding.
     pub allocated: u64,
-    /// The allocator's error message, including its advice.
+    /// The allocator's error message, without advice.
     pub report: String,
 }
 

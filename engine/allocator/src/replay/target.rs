@@ -4,7 +4,8 @@ use highwater_recorder::StreamId;
 use highwater_recorder::snapshots::EventId;
 
 /// A request that failed in the recording. The replay ends with it. Requests that failed earlier may fail again, since
-/// the program continued after them. Changes require a modelled device.
+/// the program continued after them. All fields but `event` have an effect only with
+/// [`DeviceModel::Modelled`](super::DeviceModel::Modelled).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The request's event.
