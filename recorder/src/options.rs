@@ -26,7 +26,7 @@ pub struct HistoryOptions {
     pub smallest_bytes: u64,
     /// Record only these training steps, as counted by [`scope::step`](crate::scope::step). All steps if `None`.
     pub steps: Option<Range<u32>>,
-    /// What happens when the recorder cannot keep up with the program.
+    /// The handling of events when the recorder cannot keep up with the program.
     pub when_behind: WhenBehind,
     /// Write the history to a new file in this folder when a device runs out of memory.
     pub dump_on_oom: Option<PathBuf>,
@@ -90,7 +90,7 @@ pub enum Sink {
     Both(PathBuf),
 }
 
-/// What happens to events when the collector thread cannot keep up and the queues are full.
+/// The handling of events when the collector thread cannot keep up and the queues are full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenBehind {
     /// Events are dropped and counted, and the program never waits.

@@ -73,7 +73,7 @@ static SETTINGS: LazyLock<Settings> = LazyLock::new(|| {
     let variable =
         |name: &str| Some(std::env::var_os(name)?.to_string_lossy().trim().to_owned()).filter(|text| !text.is_empty());
     Settings::read(variable).unwrap_or_else(|message| {
-        // Nothing can be raised from here, and another GPU than the one that was asked for would give wrong answers.
+        // No error can be raised from here, and a GPU other than the requested one would give wrong results.
         end(&message)
     })
 });

@@ -27,9 +27,13 @@ pub(super) fn has_room(address: u64, bytes: u64, page: u64) -> bool {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
+    /// A segment was reserved.
     Reserve { address: u64, bytes: u64 },
+    /// A segment was released.
     Release { address: u64, bytes: u64 },
+    /// Pages were mapped.
     Map { address: u64, bytes: u64 },
+    /// Pages were unmapped.
     Unmap { address: u64, bytes: u64 },
     /// A block awaiting free is no longer used by another stream.
     Completed { block: u64 },

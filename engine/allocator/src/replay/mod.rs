@@ -140,7 +140,7 @@ pub struct Replay {
     pub trace: Trace,
     /// For each event of `trace`, the recorded event that caused it, in non-decreasing order.
     pub source: Vec<EventId>,
-    /// What the replay shows, other than its events.
+    /// The outcome of the replay, apart from its events.
     pub outcome: ReplayOutcome,
 }
 
