@@ -167,7 +167,7 @@ impl Collector {
         }));
         let end = end.unwrap_or_else(|_| {
             level::set(Wanted::default());
-            // Nobody reads the queues any more, so threads must not wait for room.
+            // Nothing reads the queues any more, so threads must not wait for room.
             sender::set_waiting(false);
             self.fail(Error::Collector);
             loop {

@@ -213,7 +213,7 @@ fn go_on() {
     match Recording::begin(HistoryOptions { sink, ..HistoryOptions::clone(options) }, Request::Outside) {
         Ok(next) => {
             let former = std::mem::replace(recording, next);
-            // The program need not wait for it; the end of the program does.
+            // The program does not wait until the former recording is complete, but its exit does.
             drop(signals::spawn("highwater-file", move || drop(former)));
         }
         Err(error) => report(&error),

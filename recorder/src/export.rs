@@ -112,7 +112,7 @@ impl Exporter {
         }
         let text = names::with(|names| names.text(id).to_owned());
         let row = self.text(&text);
-        // No name, or an unknown one.
+        // There is no name with this id.
         if text.is_empty() {
             return row;
         }

@@ -41,7 +41,7 @@ static HUB: Mutex<Hub> = Mutex::new(Hub {
     after_own: None,
 });
 
-// The state that the progress awaits, so that callers with nothing to report need not take the lock.
+// Copies of what the progress awaits, so that callers with nothing to report need not take the lock.
 const START: &Progress = &Progress::START;
 static AWAITS_FORWARD: AtomicBool = AtomicBool::new(START.awaits_forward());
 static AWAITS_OPERATION: AtomicBool = AtomicBool::new(START.awaits_operation());

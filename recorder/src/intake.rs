@@ -140,7 +140,7 @@ impl Intake {
         let events = self.stage.events().map(mark).collect();
         let alive = states.iter().flat_map(|state| &state.blocks).map(|block| block.alloc.op);
         let alive: HashSet<OpId> = alive.collect();
-        // Backward refers to recent operations.
+        // Backward passes refer to recent operations.
         let recent = self.next_op.saturating_sub(RECENT_OPS);
         self.named.retain(|id, _| id.0 >= recent || alive.contains(id));
         let mut ops: Vec<(OpId, NewOp)> = self.named.iter().map(|(&id, &op)| (id, op)).collect();
@@ -183,7 +183,7 @@ impl Intake {
     fn count_unregistered(&mut self, read: &Read) {
         let is_free = matches!(read.message, Message::FreedAt(_) | Message::TagAt(..));
         if is_free && !self.unregistered.contains_key(&read.device) {
-            // Of a block from before the recording, which is ignored on any device.
+            // The block is from before the recording; its messages are ignored for every device.
             return;
         }
         *self.unregistered.entry(read.device).or_default() += read.message.events();

@@ -143,7 +143,7 @@ impl Merge {
             self.stuck = None;
             return;
         };
-        // Retries are counted as well: while the process was stopped, time passed without any.
+        // Retries are counted too, since time also passes while the process is stopped, without any retry.
         let (since, looks) = self.stuck.get_or_insert_with(|| (Instant::now(), 0));
         *looks += 1;
         if since.elapsed() > PATIENCE && *looks > LOOKS {

@@ -92,7 +92,7 @@ impl Files {
         next.write(&mut opening.batch)?;
         self.began_bytes = next.bytes();
         let former = std::mem::replace(&mut self.current, next);
-        // The next file continues without a gap, so only the losses reported here are missing.
+        // The next file continues without a gap, so nothing is missing besides the losses reported here.
         let (end, bytes) = (self.end(lost), former.bytes());
         let with_symbols = self.with_symbols;
         // In the background: symbolizing takes seconds, during which events must not wait.

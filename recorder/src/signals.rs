@@ -148,7 +148,8 @@ mod ending {
 
     extern "C" fn handler(number: libc::c_int) {
         flush::wait(flush::PATIENCE);
-        // Unless a handler that the program has installed since calls this one and decides itself how to continue.
+        // If the program has installed its own handler since then and that one has called this one, it decides how to
+        // continue.
         if action(number) == Some(handler as *const () as usize) {
             // SAFETY: ends the process as it would have ended without the handler, once that has returned.
             unsafe {

@@ -78,7 +78,7 @@ pub(crate) fn next(length: usize) -> Option<Answer> {
         Run::Plain => set.map(|answer| Answer { bytes: answer.bytes[..length].to_vec(), ..answer }),
         Run::First(file) => {
             let answer = set.map(|answer| Answer { bytes: answer.bytes[..length].to_vec(), ..answer });
-            // Without the file, the second run has zeros: nothing is lost.
+            // Without the file, the second run reads zeros.
             let _ = file.write_all(&entry(length, answer.as_ref()));
             answer
         }

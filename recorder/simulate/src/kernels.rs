@@ -43,7 +43,7 @@ launches! {
     cuLaunchKernel cuLaunchKernelEx cuLaunchCooperativeKernel
 }
 
-// Code that the compiler puts into each library with kernels.
+// Called by the code that the compiler puts into each library with kernels.
 functions! {
     fn __cudaRegisterFatBinary() -> &'static [usize; 8] { &MODULES }
     fn __cudaRegisterFatBinaryEnd() -> () {}
@@ -102,7 +102,7 @@ succeeds! {
     cuTensorMapEncodeTiled cuTensorMapEncodeIm2col cuOccupancyMaxPotentialClusterSize
 }
 
-// Linking of kernels at run time, which cuDNN's own library does where it composes one.
+// Linking of kernels at run time, which cuDNN does for kernels that it composes.
 functions! {
     fn cuLinkCreate(_count: u32, _options: usize, _values: usize, state: Out<'_, usize>) {
         give(state, crate::abi::new_handle());

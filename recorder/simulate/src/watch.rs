@@ -15,7 +15,7 @@ fn wait_and_end(descriptor: c_int) {
             // SAFETY: ends this process.
             unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
         }
-        // The program has closed the descriptor, or there is another error: it goes on.
+        // The program has closed the descriptor, or there is another error, so the program continues.
         if ended == 1 || std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
             return;
         }
@@ -32,7 +32,7 @@ functions! {
         if descriptor < 0 { return INVALID_VALUE; }
         let mut all = std::mem::MaybeUninit::uninit();
         let mut before = std::mem::MaybeUninit::uninit();
-        // Signals are for the program's threads: the new one blocks them all.
+        // Signals are meant for the program's threads, so the new thread blocks them all.
         // SAFETY: both are local variables, of which `sigfillset` and `pthread_sigmask` write the one and the other.
         unsafe {
             libc::sigfillset(all.as_mut_ptr());

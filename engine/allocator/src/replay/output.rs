@@ -95,7 +95,7 @@ impl<'a> Output<'a> {
             pages: BTreeMap::new(),
             private_names: HashMap::new(),
             reserved: 0,
-            // Keys of files count from 0.
+            // The keys in a recording count from 0, so these never collide with them.
             next_key: 1 << 63,
         }
     }

@@ -16,14 +16,14 @@ static COMPRESSED: LazyLock<Mutex<HashMap<usize, usize>>> = LazyLock::new(Mutex:
 /// Bytes of a compressed matrix, which has half of the elements, and two bits (for floats four) for the position of
 /// each.
 fn compressed_bytes(rows: i64, columns: i64, dtype: c_int) -> usize {
-    // Of `cudaDataType`: float, half, bfloat16; others have a byte.
+    // Values of `cudaDataType`: float, half, bfloat16; other types take one byte.
     let element_bytes = match dtype {
         0 => 4,
         2 | 14 => 2,
         _ => 1,
     };
     let elements = (rows.max(0) as usize).saturating_mul(columns.max(0) as usize) / 2;
-    // Of floats, one of two elements is left: four bits for each, as the hardware takes a float for two halves.
+    // Of two floats, one is kept, with four bits for its position, since the hardware treats a float as two halves.
     let place_bits = if element_bytes == 4 { 4 } else { 2 };
     elements.saturating_mul(element_bytes).saturating_add(elements.saturating_mul(place_bits).div_ceil(8))
 }

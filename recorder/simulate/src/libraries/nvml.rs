@@ -11,7 +11,7 @@ use crate::abi::{CUDA_VERSION, Out, Status, answer, functions, give, new_handle,
 /// `NVML_ERROR_NOT_SUPPORTED`.
 const NOT_SUPPORTED: Status = 3;
 
-// Without an answer, PyTorch takes the fabric as not supported; an error would give a warning.
+// If nothing is written, PyTorch treats the fabric as unsupported; an error would cause a warning.
 succeeds! { nvmlInit nvmlInit_v2 nvmlShutdown nvmlDeviceGetGpuFabricInfoV }
 
 functions! {

@@ -26,7 +26,7 @@ pub(crate) fn free(address: usize) -> Result<(), Status> {
             contents::forget(range.start, range.bytes);
             Ok(())
         }
-        // Managed memory is memory of the host.
+        // Managed memory is host memory.
         Err(_) => super::host::free(address, Kind::Managed),
     }
 }
@@ -55,7 +55,7 @@ fn attributes(address: usize) -> PointerAttributes {
 }
 
 functions! {
-    // With the allocator backend cudaMallocAsync too: work on a stream is complete at once, so a pool keeps nothing.
+    // Also for the allocator backend cudaMallocAsync: work on a stream is complete at once, so a pool keeps nothing.
     fn cudaMalloc, cuMemAlloc_v2, cudaMallocAsync, cudaMallocFromPoolAsync(address: Out<'_, usize>, bytes: usize) {
         allocate(address, bytes)
     }

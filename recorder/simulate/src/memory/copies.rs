@@ -19,7 +19,7 @@ fn copy(to: *mut u8, from: *const u8, bytes: usize) {
             Some(known) => contents::written(to.addr(), &known),
             None => contents::forget(to.addr(), bytes),
         },
-        // Large copies read nothing, so that memory which nothing has been written to stays without pages.
+        // Large copies read nothing, so that untouched host memory gets no pages.
         (true, false) if bytes > MAX_BYTES => contents::forget(to.addr(), bytes),
         // SAFETY: the caller's memory, which it has copied from.
         (true, false) => contents::written(to.addr(), unsafe { std::slice::from_raw_parts(from, bytes) }),

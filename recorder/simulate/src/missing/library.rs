@@ -15,7 +15,7 @@ const MACHINE: u16 = 62;
 #[cfg(target_arch = "aarch64")]
 const MACHINE: u16 = 183;
 
-// Of the ELF specification.
+// Constants of the ELF specification.
 const LOAD: u32 = 1;
 const DYNAMIC: u32 = 2;
 const STACK: u32 = 0x6474_e551;

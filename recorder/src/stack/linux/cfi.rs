@@ -38,7 +38,7 @@ pub(super) struct UnwindTables {
 
 impl UnwindTables {
     pub(super) fn load() -> Self {
-        // The counters first: modules loaded in between are then looked for once more, never missed.
+        // The counters are read first, so that modules loaded in between cause another reload and are never missed.
         let changes = loader::changes();
         let modules = loader::loaded().into_iter().map(Unwindable::new).collect();
         Self { modules, changes, context: UnwindContext::new() }

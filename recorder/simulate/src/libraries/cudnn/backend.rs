@@ -12,7 +12,7 @@ use crate::abi::{Out, SUCCESS, answer, functions, give, new_handle};
 use crate::contents;
 use crate::notes::{Kind, note};
 
-// Of cuDNN's headers: types of attributes, and of descriptors.
+// Constants of cuDNN's headers: types of attributes, and types and attributes of descriptors.
 const TYPE_HANDLE: c_int = 0;
 const TYPE_INT64: c_int = 3;
 const TYPE_DESCRIPTOR: c_int = 15;

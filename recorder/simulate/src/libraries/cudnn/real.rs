@@ -33,7 +33,7 @@ const NEWEST: usize = 92_600;
 /// The first version that accepts a described device.
 const FIRST: usize = 90_800;
 
-// Of cuDNN's headers.
+// Constants of cuDNN's headers.
 const DEVICE_PROPERTIES: c_int = 38;
 const JSON_REPRESENTATION: c_int = 2702;
 const TYPE_CHAR: c_int = 24;

@@ -12,7 +12,7 @@ use crate::contents;
 use crate::notes::{Kind, note};
 use crate::settings::settings;
 
-// Of cuDNN's headers.
+// Constants of cuDNN's headers.
 const CELL_LSTM: c_int = 2;
 const CELL_GRU: c_int = 3;
 const DTYPE_FLOAT: c_int = 0;
