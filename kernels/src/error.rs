@@ -38,7 +38,7 @@ pub enum Error {
         driver: (u32, u32),
     },
     /// The driver has no device with this ordinal.
-    #[error("CUDA device {asked} does not exist: the driver has {count}")]
+    #[error("CUDA device {asked} does not exist: the number of devices is {count}")]
     NoDevice {
         /// The requested ordinal.
         asked: u16,

@@ -254,7 +254,8 @@ impl Collector {
         if let Err(why) = written {
             let file = files.path().display();
             warn(format!(
-                "recording stopped, and the program continues: {why}; the part recorded before can be opened: {file}"
+                "recording to the file stopped, and the program continues: {why}; the part recorded before can be \
+                 opened: {file}"
             ));
             self.fail(why);
         }

@@ -372,7 +372,7 @@ fn on_a_full_disk_the_file_ends_whole_that_is_stated_once_and_training_goes_on()
     let stderr = String::from_utf8_lossy(&child.stderr);
     assert!(child.status.success(), "training went on to its end: {stderr}");
     let outcome = std::fs::read_to_string(path.with_extension("said")).expect("the child said what became of it");
-    assert_eq!(stderr.matches("recording stopped").count(), 1, "{stderr}");
+    assert_eq!(stderr.matches("recording to the file stopped").count(), 1, "{stderr}");
     assert!(stderr.contains("full.snap") && outcome.contains("full.snap"), "{stderr}{outcome}");
     let trace = open(&path);
     assert!(trace.events.len() > 1000 && trace.trust.unfinished, "{} events", trace.events.len());

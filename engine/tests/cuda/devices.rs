@@ -38,7 +38,7 @@ fn devices_have_their_ordinals_in_recordings_and_keep_their_memory_apart() {
 fn unknown_devices_are_refused_with_how_many_there_are() {
     Setup::new().devices(2).only_on_stand_in().run(|| {
         let refused = Device::cuda(2).expect_err("there are two").to_string();
-        assert_eq!(refused, "CUDA device 2 does not exist: the driver has 2");
+        assert_eq!(refused, "CUDA device 2 does not exist: the number of devices is 2");
     });
 }
 
