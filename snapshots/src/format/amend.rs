@@ -59,7 +59,7 @@ impl<'a> Amendment<'a> {
                 WalkItem::Damaged { header, .. } => amendment.take(range, header, false),
                 WalkItem::Stray { .. } => amendment.kept.push(Piece { range, header: None }),
                 WalkItem::Cut { bytes, .. } => amendment.torn_bytes = bytes,
-                // The tail is written anew, as the footer that it leads to.
+                // `write` adds a new footer and tail.
                 WalkItem::Tail { .. } => {}
             }
         }
@@ -69,7 +69,7 @@ impl<'a> Amendment<'a> {
     fn take(&mut self, range: Range<usize>, header: SectionHeader, is_whole: bool) {
         let kind = header.kind();
         if kind == Some(SectionKind::Strings) {
-            // Rows of a damaged section are named all the same.
+            // Rows of a damaged section have ids too.
             self.strings = self.strings.max(header.first.saturating_add(u64::from(header.count)));
         }
         let piece = Piece { range, header: Some(header) };
@@ -87,7 +87,8 @@ impl<'a> Amendment<'a> {
     }
 
     /// Writes the recording with `strings` and `symbols` added. `known` is the number of strings in the recording;
-    /// `symbols` may refer to these and to the new ones. Fails if `out` cannot be written.
+    /// `symbols` may refer to these and to the new ones. Fails if `out` cannot be written, or if the string table would
+    /// have 2^32 rows.
     pub fn write<W: Write>(&self, out: W, known: usize, strings: &[String], symbols: &[Symbols]) -> Result<W> {
         // Rows lost to damage at the end of a table are not in the tables, but have numbers.
         let lost = self.strings.saturating_sub(known as u64);
@@ -123,7 +124,7 @@ fn shifted(symbols: &Symbols, known: usize, lost: u64) -> Result<Symbols> {
     Ok(Symbols { frame: symbols.frame, lines })
 }
 
-/// Calls `use_it` with the recording at `path`, which must be a regular file.
+/// Calls `use_it` with the recording at `path`, which must be a regular file that is not empty.
 pub fn amend_file<T>(path: &Path, use_it: impl FnOnce(&Amendment<'_>) -> Result<T>) -> Result<T> {
     match Mapped::open(path)? {
         Mapped::Bytes(map) => use_it(&Amendment::new(&map)?),

@@ -26,7 +26,6 @@ const MIN_ROW_BYTES: u64 = 8;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Assembler {
     builder: TraceBuilder,
-    /// Annotations and attributes whose owners have not been mapped to rows of the trace yet.
     owners: Owners,
     /// The index, in the file, of the next event.
     next_event: u64,
@@ -34,14 +33,14 @@ pub(super) struct Assembler {
     events_lost: u64,
     /// Bytes of the file that could not be read, which limit how many rows can be missing.
     bytes_lost: u64,
-    /// Number of blocks, segments and events. A trace must have fewer than 2^32.
+    /// Number of events and of baseline blocks, segments and mappings; must stay below `u32::MAX`.
     subjects: u64,
     has_header: bool,
     end: Option<Trust>,
     has_tail: bool,
     /// Whether the index was found to be damaged or truncated.
     lacks_index: bool,
-    /// Whether a summary or a checkpoint was found to be damaged.
+    /// Whether a summary, a checkpoint or a step activity was found to be damaged.
     lacks_summary: bool,
     problems: u64,
     /// For each group of consecutive events: the number of events up to its end, and the minimum and maximum of live
@@ -54,17 +53,16 @@ pub(super) struct Assembler {
 /// The starting state and the events that were read, for readers that do not keep events in a trace.
 #[derive(Clone, Debug, Default)]
 pub struct Passed {
-    /// The state before the first event, by device.
+    /// The starting states, in the order of the file; a device may have several.
     pub starting: Vec<StartingState>,
     /// Events, in order.
     pub events: Vec<Event>,
 }
 
-/// Number of events per entry of the live bytes.
+/// Maximum number of events per entry of `measured`.
 const EVENTS_A_LEVEL: usize = 1 << 13;
 
 impl Assembler {
-    /// An assembler with capacity for `events` events.
     pub(super) fn with_capacity(events: usize) -> Self {
         Self { builder: TraceBuilder::with_capacity(events), ..Self::default() }
     }
@@ -79,14 +77,13 @@ impl Assembler {
         self.passing.as_deref_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// The origin of the recording.
     pub(super) fn header(&self) -> &Header {
         self.builder.header()
     }
 
     /// Creates a recording with the same devices and tables but without events, whose baseline is the state `live` of
-    /// each device, as a window that begins at `start`. The time is proportional to the number of live blocks and to
-    /// the size of the tables without operations.
+    /// each device, as a window that begins at `start`. Of the operations, it has only those of its blocks. The time is
+    /// proportional to the number of live blocks and to the size of the tables without operations.
     pub(super) fn window(&mut self, live: &[(DeviceId, &LiveState)], start: Start, uses: &[DeviceUse]) -> Trace {
         let trust = self.trust();
         let ops = std::mem::take(&mut self.builder.tables().ops);
@@ -101,7 +98,7 @@ impl Assembler {
         trace
     }
 
-    /// Number of events read so far.
+    /// Number of events added to the trace; 0 for an assembler created by `passing`.
     pub(super) fn events(&self) -> usize {
         self.builder.event_count()
     }
@@ -127,7 +124,6 @@ impl Assembler {
         self.events_lost
     }
 
-    /// Whether the recording was marked as finished.
     pub(super) fn is_finished(&self) -> bool {
         self.end.is_some()
     }
@@ -137,7 +133,7 @@ impl Assembler {
         self.end.is_some() && self.has_tail
     }
 
-    /// Adds a problem of the file.
+    /// Adds a problem; beyond [`MAX_PROBLEMS`], only counts it.
     pub(super) fn note(&mut self, problem: Problem) {
         self.problems += 1;
         if self.problems <= MAX_PROBLEMS {

@@ -17,15 +17,16 @@ const PART_ROWS: usize = 65_536;
 pub struct Checkpoint {
     /// Number of events before the checkpoint.
     pub events: u64,
-    /// The largest time of the most recent events, in nanoseconds since the recording's origin.
+    /// The largest time among the events of the latest [`Summary`](super::Summary), in nanoseconds since the
+    /// recording's origin.
     pub time_ns: u64,
-    /// The step and phase.
+    /// The step and phase after these events.
     pub stage: Stage,
     /// The largest step number so far.
     pub largest_step: Option<u32>,
     /// Number of further parts of the same checkpoint.
     pub more: u32,
-    /// The live state of a device.
+    /// The live state of a device, or a part of it.
     pub state: StartingState,
     /// The allocation of each block of the state; `None` for blocks from before the recording.
     pub births: Vec<Option<Outside>>,
@@ -70,7 +71,7 @@ impl Checkpoint {
                 part.births = blocks.iter().map(|live| live.birth).collect();
                 part
             }));
-            // One part per device is the rule.
+            // Usually, this leaves one part per device.
             of_device.dedup_by(|next, last| last.join(next));
             parts.append(&mut of_device);
         }

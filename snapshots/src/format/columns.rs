@@ -8,7 +8,8 @@ crate::vocabulary!(
     Column {
         /// The codes of the kinds of all events, one byte each.
         Kind = "kind",
-        /// The nanoseconds of all events since the previous event, signed.
+        /// The nanoseconds of all events since the previous event, signed; those of the first event since the
+        /// recording's origin.
         Time = "time",
         /// The device ordinals of all events. Omitted if all are 0.
         Device = "device",
@@ -39,7 +40,7 @@ crate::vocabulary!(
         Tagged = "tagged",
         /// The codes of the categories of tags, one byte each.
         TagCategory = "tag_category",
-        /// The facts of all other events, one after another.
+        /// The remaining facts of all other events, one after another.
         Rare = "rare",
         /// The block keys of uses, as signed differences from the previously used key. Since version 1.2.
         Used = "used",
@@ -48,13 +49,11 @@ crate::vocabulary!(
     }
 );
 
-/// Number of columns in this version.
 pub(super) const COLUMNS: usize = Column::ALL.len();
 
-/// Size in bytes of an entry of a payload's directory. An entry consists of a column's code and length.
+/// Size in bytes of an entry of a payload's directory: a column's code and its length.
 const ENTRY_BYTES: usize = 5;
 
-/// Columns that are being encoded.
 #[derive(Debug, Default)]
 pub(super) struct ColumnBytes {
     columns: [Vec<u8>; COLUMNS],

@@ -3,7 +3,6 @@
 /// The zstd level. Higher levels hardly reduce the size of event columns.
 const LEVEL: i32 = 3;
 
-/// Compresses payloads, reusing its state.
 pub(super) struct Compressor(zstd::bulk::Compressor<'static>);
 
 impl Compressor {
@@ -19,7 +18,6 @@ impl Compressor {
     }
 }
 
-/// Decompresses payloads.
 pub(super) struct Decompressor(zstd::bulk::Decompressor<'static>);
 
 impl Decompressor {

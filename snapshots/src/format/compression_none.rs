@@ -1,6 +1,5 @@
 //! Replaces the compression of sections if the feature `zstd` is off: sections are stored uncompressed.
 
-/// Leaves payloads uncompressed.
 pub(super) struct Compressor;
 
 impl Compressor {
@@ -8,7 +7,7 @@ impl Compressor {
         Ok(Self)
     }
 
-    /// Copies `raw` to `out`. The caller stores a section uncompressed if compression does not make it smaller.
+    /// The caller stores a section uncompressed if compression does not make it smaller.
     pub(super) fn compress(&mut self, raw: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
         out.clear();
         out.extend_from_slice(raw);
@@ -16,7 +15,6 @@ impl Compressor {
     }
 }
 
-/// Rejects compressed payloads with an error.
 pub(super) struct Decompressor;
 
 impl Decompressor {

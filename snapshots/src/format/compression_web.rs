@@ -3,7 +3,6 @@
 use ruzstd::decoding::FrameDecoder;
 use ruzstd::encoding::{CompressionLevel, compress};
 
-/// Compresses payloads.
 pub(super) struct Compressor;
 
 impl Compressor {
@@ -19,7 +18,6 @@ impl Compressor {
     }
 }
 
-/// Decompresses payloads.
 pub(super) struct Decompressor(FrameDecoder);
 
 impl Decompressor {

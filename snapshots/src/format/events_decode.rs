@@ -10,7 +10,6 @@ use crate::ids::{DeviceId, OpId, ScopeId, StackId, StreamId, StringId};
 use crate::yielding::tick;
 use crate::{Category, Phase, Pool};
 
-/// The events of a section.
 #[derive(Debug, Default)]
 pub(super) struct DecodedEvents {
     pub(super) events: Vec<Event>,
@@ -195,7 +194,8 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// Decodes a handle from its code and the previous one; `None` if the code is truncated or the handle exceeds 32 bits.
+/// Decodes a handle from its code and the previous one; `None` if the code is truncated or the handle is not below
+/// `u32::MAX`.
 #[inline]
 fn take_handle(cursor: &mut Cursor<'_>, former: &mut u32) -> Option<u32> {
     let Some(code) = cursor.leb()?.checked_sub(1) else {
@@ -206,7 +206,7 @@ fn take_handle(cursor: &mut Cursor<'_>, former: &mut u32) -> Option<u32> {
     Some(*former)
 }
 
-/// Returns the category with this code. A code of a later version is read as unknown.
+/// A code of a later version is read as unknown.
 fn category_from_code(code: u8) -> Category {
     Category::from_code(code).unwrap_or(Category::Unknown)
 }

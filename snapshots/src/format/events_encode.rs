@@ -21,7 +21,6 @@ pub(super) struct Former {
     pub(super) used: u64,
 }
 
-/// Encodes chunks, reusing its buffers.
 #[derive(Debug, Default)]
 pub(super) struct EventEncoder {
     columns: ColumnBytes,

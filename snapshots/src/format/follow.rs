@@ -29,7 +29,7 @@ impl Follower {
         Self::default()
     }
 
-    /// Creates a follower at the start of a file that does not add events to the trace. The caller takes them instead
+    /// Creates a follower, at the start of a file, that does not add events to its trace. The caller takes them instead
     /// with [`take_passed`](Self::take_passed).
     pub fn passing() -> Self {
         Self { assembler: Assembler::passing(), ..Self::default() }
@@ -41,7 +41,7 @@ impl Follower {
         self.assembler.take_passed()
     }
 
-    /// Returns the part of the recording's header that has been read so far.
+    /// Returns the recording's header as read so far.
     pub fn header(&self) -> &Header {
         self.assembler.header()
     }
@@ -53,8 +53,8 @@ impl Follower {
         self.assembler.window(live, start, uses)
     }
 
-    /// Adds the next bytes of the file, and returns the number of completed events. Fails if the file is not a
-    /// recording.
+    /// Adds the next bytes of the file. Returns the number of events that were added to the trace: 0 for a follower
+    /// made by [`passing`](Self::passing). Fails if the preamble is not that of a supported recording.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<usize> {
         self.pending.extend_from_slice(bytes);
         self.fed += bytes.len() as u64;
@@ -88,7 +88,7 @@ impl Follower {
         self.fed
     }
 
-    /// Number of events read so far.
+    /// Number of events in the trace; 0 for a follower made by [`passing`](Self::passing).
     pub fn events(&self) -> usize {
         self.assembler.events()
     }

@@ -11,7 +11,6 @@ pub struct Foreign {
     pub advice: &'static str,
 }
 
-/// The supported formats.
 const SUPPORTED: &str = "supported are .snap files (written by `highwater record`), PyTorch memory snapshots as \
                          pickle, as JSON or as a page saved by trace_plot, memory profiles of JAX, SQLite exports of \
                          Nsight \
@@ -19,10 +18,8 @@ const SUPPORTED: &str = "supported are .snap files (written by `highwater record
 /// The definition of a snapshot, for messages.
 pub const SNAPSHOT: &str = "a memory snapshot, as torch.cuda.memory._dump_snapshot writes it, is a dict with the keys \
                             'segments' and 'device_traces', or a list of segments";
-/// How to record a snapshot, for messages.
 const RECORD: &str = "call torch.cuda.memory._record_memory_history() at the start of the program, and after some \
                       steps torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")";
-/// How to get a snapshot from a program that saved another kind of file, for messages.
 const SAVE: &str = "save a memory snapshot with torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")";
 const PULL: &str = "run `git lfs pull` in its repository";
 const DECOMPRESS: &str = "decompress it first";
@@ -89,7 +86,7 @@ impl Foreign {
     }
 }
 
-/// The first characters of text, or the first bytes of other data, for messages.
+/// Describes a pickle by its protocol, text by its first characters, and other data by its first bytes.
 fn first_bytes(bytes: &[u8]) -> String {
     if let [0x80, protocol @ 2..=5, ..] = bytes {
         return format!("a Python pickle of protocol {protocol}");

@@ -32,7 +32,8 @@ pub struct Index {
 }
 
 impl Index {
-    /// Reads the index of a complete file from its tail and footer; `None` if the file is unfinished or damaged.
+    /// Reads the index of a complete file from its tail and footer; `None` if the file is unfinished or its index is
+    /// damaged.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let tail = bytes.get(bytes.len().checked_sub(TAIL_BYTES)?..)?;
         let offset = read_tail(tail)?;
@@ -54,7 +55,6 @@ impl Index {
     }
 }
 
-/// The tail for a footer at `offset`.
 pub(super) fn tail_bytes(offset: u64) -> [u8; TAIL_BYTES] {
     let mut out = [0; TAIL_BYTES];
     out[..4].copy_from_slice(&TAIL_MARKER);
@@ -64,7 +64,7 @@ pub(super) fn tail_bytes(offset: u64) -> [u8; TAIL_BYTES] {
     out
 }
 
-/// Returns the footer's offset from the tail at the start of `bytes`; `None` if there is no complete tail.
+/// Reads the footer's offset in the file from the tail at the start of `bytes`; `None` if there is no intact tail.
 pub(super) fn read_tail(bytes: &[u8]) -> Option<u64> {
     let bytes = bytes.get(..TAIL_BYTES)?;
     let mut cursor = Cursor::new(bytes);

@@ -1,6 +1,5 @@
 //! The kinds of sections and the codes stored in files.
 
-/// Declares the section kinds with their codes and names.
 macro_rules! section_kinds {
     ($($(#[$doc:meta])* $variant:ident = $code:literal $text:literal,)+) => {
         /// The content of a section.

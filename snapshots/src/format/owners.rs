@@ -15,7 +15,7 @@ use crate::trace::{Annotation, Attribute, Owner};
 pub(super) struct Owners {
     /// The event sections that were read; adjacent ones are merged.
     runs: Vec<Run>,
-    /// Number of starting states read so far.
+    /// One more than the index, in the file, of the last starting state read.
     states: u64,
     /// Number of baseline blocks and segments whose rows equal their indices in the file.
     blocks: usize,
@@ -40,7 +40,7 @@ struct Run {
     is_whole: bool,
 }
 
-/// The rows read from sections of one kind, by the offset of their section.
+/// The rows read from sections of one kind, each section with its offset in the file.
 #[derive(Clone, Debug)]
 pub(super) struct Kept<T> {
     sections: Vec<(u64, Vec<T>)>,
@@ -55,7 +55,6 @@ impl<T> Default for Kept<T> {
 }
 
 impl<T> Kept<T> {
-    /// Stores the rows of the section at `offset`.
     pub(super) fn take(&mut self, offset: u64, header: &SectionHeader, rows: Vec<T>) {
         self.rows = header.first.saturating_add(u64::from(header.count));
         self.sections.push((offset, rows));
@@ -90,7 +89,7 @@ impl Owners {
         self.states = number.saturating_add(1);
     }
 
-    /// Records that the events with indices `first` to `end` in the file became the rows `row` to `end_row`.
+    /// Records that the events `first..end` in the file became the rows `row..end_row`.
     pub(super) fn took_events(&mut self, first: u64, end: u64, row: usize, end_row: usize) {
         let is_whole = end - first == (end_row - row) as u64;
         match self.runs.last_mut() {
@@ -118,7 +117,7 @@ impl Owners {
     }
 }
 
-/// Returns the resolved rows, and counts the others in `problems`.
+/// Returns the resolved rows. Adds a problem with the number of the others for each reason.
 fn found_rows<T>(
     rows: impl Iterator<Item = Result<T, Why>>,
     name: &str,
@@ -142,7 +141,6 @@ fn found_rows<T>(
     found
 }
 
-/// Maps indices in the file to rows of the trace.
 struct Rows<'a> {
     owners: &'a Owners,
     strings: usize,

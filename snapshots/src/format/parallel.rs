@@ -6,7 +6,6 @@
 mod threads {
     use rayon::prelude::*;
 
-    /// Number of worker threads.
     pub(in crate::format) fn threads() -> usize {
         rayon::current_num_threads()
     }
@@ -31,12 +30,10 @@ mod threads {
 
 #[cfg(not(feature = "parallel"))]
 mod threads {
-    /// Number of worker threads.
     pub(in crate::format) fn threads() -> usize {
         1
     }
 
-    /// Runs both closures, one after another.
     pub(in crate::format) fn join<A, B>(a: impl FnOnce() -> A, b: impl FnOnce() -> B) -> (A, B) {
         (a(), b())
     }

@@ -10,7 +10,6 @@ use crate::builder::StartingState;
 use crate::tables::{Module, Op, Scope, Stack};
 use crate::trace::{Annotation, Attribute, DeviceFacts, Header, SourceText};
 
-/// A section's content.
 pub(super) enum Part {
     Header(Box<Header>),
     Device(Box<DeviceFacts>),
@@ -28,7 +27,7 @@ pub(super) enum Part {
     Attributes(Vec<Attribute>),
     Facts(Vec<(String, String)>),
     Sources(Vec<SourceText>),
-    /// A footer, a summary or a checkpoint, which repeat facts of other sections.
+    /// A footer, summary, checkpoint or step activity, which repeat facts of other sections.
     Repeated,
     /// A section of a kind that this version does not know.
     Unknown,
@@ -69,7 +68,7 @@ impl Part {
     }
 }
 
-/// Decodes the rows of a tree, starting with row `first`. Fails with the number of a row whose parent is invalid.
+/// Decodes the rows of a tree, starting with row `first`. Fails if a parent would be before the first row.
 fn tree<R: Copy, T>(rows: &[R], first: u64, row_at: impl Fn(R, u32) -> Option<T>) -> Result<Vec<T>, String> {
     let numbered = rows.iter().zip(first..);
     let row = |(&row, number): (&R, u64)| {

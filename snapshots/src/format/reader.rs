@@ -22,13 +22,13 @@ pub struct Progress {
     pub bytes: u64,
     /// Events read so far.
     pub events: u64,
-    /// Number of events in the file; `None` if the file has no index.
+    /// Number of events in the file; `None` if the file has no intact index.
     pub events_in_all: Option<u64>,
     /// Minimum and maximum of live bytes during the events since the previous report; `None` if there were no events.
     pub levels: Option<LiveBytes>,
 }
 
-/// Maximum number of decompressed bytes per thread in a batch. Limits the memory of sections to assemble.
+/// Decompressed bytes per thread after which a batch ends. Limits the memory of sections that wait to be assembled.
 const BATCH_BYTES_PER_THREAD: usize = 1 << 20;
 
 /// Decompressed bytes below which a batch is decoded by the calling thread alone.
@@ -40,7 +40,7 @@ const BATCH_SECTIONS: usize = 1024;
 /// Reads a recording. Damaged or missing parts are skipped and listed in [`problems`](crate::trace::TraceParts::problems).
 ///
 /// # Errors
-/// Fails if the bytes are not a recording, or if its major version is newer than this program's.
+/// Fails if the bytes are not a recording, if its major version is not supported, or if its preamble is damaged.
 pub fn read_bytes(bytes: &[u8]) -> Result<Trace> {
     read_bytes_with(bytes, &mut |_| ControlFlow::Continue(()))
 }
@@ -91,7 +91,6 @@ pub fn read_bytes_with(bytes: &[u8], progress: &mut dyn FnMut(Progress) -> Contr
     }
 }
 
-/// Sections to decode together.
 struct Batch<'a> {
     found: Vec<WalkItem<'a>>,
     raw_bytes: usize,

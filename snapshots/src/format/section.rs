@@ -57,7 +57,8 @@ pub struct SectionHeader {
 }
 
 impl SectionHeader {
-    /// Parses the header at the start of `bytes`; `None` if the marker or the checksum is wrong.
+    /// Parses the header at the start of `bytes`; `None` if they are too short, or if the marker or the checksum is
+    /// wrong.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..HEADER_BYTES)?;
         let mut cursor = Cursor::new(bytes);
@@ -99,7 +100,6 @@ impl SectionHeader {
         SectionKind::from_code(self.kind)
     }
 
-    /// Returns the kind's name, or its code.
     pub(crate) fn kind_text(&self) -> String {
         kind_text(self.kind)
     }
@@ -108,7 +108,7 @@ impl SectionHeader {
 /// A section as stored in a file, with a valid payload checksum.
 #[derive(Clone, Copy, Debug)]
 pub struct Section<'a> {
-    /// Offset of the section's header.
+    /// Offset of the section's header in the file.
     pub offset: u64,
     /// The header of the section, already checked.
     pub header: SectionHeader,
@@ -124,7 +124,6 @@ pub(super) struct Label {
     pub(super) first: u64,
 }
 
-/// Packs payloads into sections, reusing its buffers.
 pub(super) struct Packer {
     zstd: Compressor,
     compressed: Vec<u8>,
@@ -191,8 +190,8 @@ impl Unpacker {
         Self::default()
     }
 
-    /// Decompresses the section's payload, or returns the reason that it is invalid. The result has at most the number
-    /// of bytes in the header, which must not exceed [`MAX_RAW_BYTES`] or [`MAX_EXPANSION`].
+    /// Returns the section's decompressed payload, or the reason that it is invalid. Rejects a compressed payload if
+    /// the length in the header exceeds [`MAX_RAW_BYTES`], or [`MAX_EXPANSION`] times the stored length.
     pub(super) fn unpack<'a>(&'a mut self, section: &Section<'a>) -> Result<&'a [u8], String> {
         let (stored, raw) = (section.stored.len(), section.header.raw as usize);
         match section.header.compression {

@@ -7,7 +7,7 @@ use crate::error::{Error, Problem, Result};
 /// end-of-file character, which reveal whether a transfer changed the bytes.
 pub const MAGIC: [u8; 8] = [0x89, b'H', b'W', b'S', b'\r', b'\n', 0x1a, b'\n'];
 
-/// The major version that this program writes, and the newest that it can read.
+/// The major version that this program writes, and the only one that it reads.
 pub const VERSION_MAJOR: u16 = 1;
 
 /// The minor version that this program writes. Files of newer minor versions are read without their additions.
@@ -21,7 +21,6 @@ pub fn is_snap(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }
 
-/// The preamble of a file written by this program.
 pub(super) fn preamble() -> [u8; PREAMBLE_BYTES] {
     let mut out = [0; PREAMBLE_BYTES];
     out[..8].copy_from_slice(&MAGIC);

@@ -16,7 +16,7 @@ pub(super) struct StepActivityRow {
 }
 
 impl StepActivityRow {
-    /// Creates the row of `summary`; `None` if its activity is unknown.
+    /// `None` if the activity of `summary` is unknown.
     pub(super) fn of(summary: &Summary) -> Option<Self> {
         summary.step_activity.clone().map(|activity| Self { first: summary.first, activity })
     }

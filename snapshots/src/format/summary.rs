@@ -114,7 +114,6 @@ pub struct Summarizer {
     deaths: Vec<EndedBlock>,
 }
 
-/// A device, with its values in the current row.
 #[derive(Clone, Debug, Default)]
 struct Device {
     live: LiveState,
@@ -129,7 +128,6 @@ struct Device {
 }
 
 impl Device {
-    /// Starts a row.
     fn begin_row(&mut self, device: DeviceId) {
         let totals = *self.live.totals();
         let now = Metric::ALL.map(|metric| Extreme { bytes: totals.get(metric), after: 0 });
@@ -184,7 +182,6 @@ impl Device {
         ended
     }
 
-    /// Records the categories of the live blocks as those at the largest requested total.
     fn note_categories(&mut self) {
         self.summary.by_category = *self.live.by_category();
         self.is_rising = false;
@@ -216,8 +213,8 @@ impl DeviceSummary {
         self.largest[metric as usize]
     }
 
-    /// Returns whether an event refers to the device. Steps, phases and marks do not count, since they have a device
-    /// without concerning it.
+    /// Returns whether an event shows that the device exists. Steps, phases and marks do not count, since they have a
+    /// device without concerning it; frees, tags and uses do not count, since their block may be unknown.
     pub(super) fn is_named(&self) -> bool {
         let carried = [EventKind::Step, EventKind::Phase, EventKind::Mark];
         let unmatched = [EventKind::FreeRequested, EventKind::FreeCompleted, EventKind::Tag, EventKind::Used];
@@ -225,13 +222,11 @@ impl DeviceSummary {
         EventKind::ALL.iter().filter(|kind| !carried.contains(kind) && !unmatched.contains(kind)).any(count)
     }
 
-    /// The number of events that count as activity of the device.
     fn active_events(&self) -> u32 {
         let kinds = EventKind::ALL.iter().filter(|kind| kind.is_activity());
         kinds.map(|kind| self.counts[*kind as usize]).sum()
     }
 
-    /// Whether there is no live memory and no event.
     fn is_idle(&self) -> bool {
         self.counts.iter().all(|count| *count == 0) && self.end == Totals::default()
     }
@@ -262,7 +257,6 @@ impl Summarizer {
         device.begin_row(state.device);
     }
 
-    /// Adds the next events.
     pub(crate) fn take(&mut self, events: &[Event]) {
         let mut left = events;
         while !left.is_empty() {
@@ -322,12 +316,10 @@ impl Summarizer {
         }
     }
 
-    /// The number of events so far.
     pub(crate) fn events(&self) -> u64 {
         self.row.first + u64::from(self.row.events)
     }
 
-    /// The current step and phase.
     pub(crate) fn stage(&self) -> Stage {
         self.stage
     }
@@ -390,7 +382,7 @@ impl Summarizer {
     }
 }
 
-/// The device with this ordinal; `None` if the ordinal is too large.
+/// The device with this ordinal, added if it is new; `None` if the ordinal is too large.
 #[inline]
 fn device(devices: &mut Vec<Option<Box<Device>>>, id: DeviceId) -> Option<&mut Device> {
     let ordinal = usize::from(id.0);
@@ -413,7 +405,7 @@ fn add_device(devices: &mut Vec<Option<Box<Device>>>, id: DeviceId) -> Option<()
     Some(())
 }
 
-/// Whether a transition changes the composition of the largest total of live blocks in a way other than adding a block.
+/// Whether a transition changes the requested bytes by category other than by adding a block.
 fn adds_no_block(done: Transition) -> bool {
     match done {
         Transition::Allocated { former } => former != Named::Unknown,
@@ -429,7 +421,6 @@ fn is_stage(kind: EventKind) -> bool {
 /// Initial minimum and maximum time of a row without events.
 const NO_TIMES: (u64, u64) = (u64::MAX, 0);
 
-/// Extends the minimum and maximum to include `time`.
 fn widened((smallest, largest): (u64, u64), time: u64) -> (u64, u64) {
     (smallest.min(time), largest.max(time))
 }

@@ -48,7 +48,7 @@ pub(super) struct StackRow {
     frame: FrameId,
 }
 
-/// A scope as stored in the file, with a parent as in [`StackRow`].
+/// A scope as stored, with a parent as in [`StackRow`].
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct ScopeRow {
     back: u32,
@@ -87,7 +87,6 @@ fn parent_of(row: u32, back: u32) -> Option<u32> {
     if back == 0 { Some(u32::MAX) } else { row.checked_sub(back) }
 }
 
-/// Appends `row` to `out`.
 pub(super) fn put_row<T: Serialize + ?Sized>(out: &mut Vec<u8>, row: &T) -> Result<()> {
     bincode::serde::encode_into_std_write(row, out, CONFIG)
         .map(|_| ())
@@ -117,7 +116,7 @@ fn take_rows<T>(
     count: u32,
     take: impl Fn(&[u8]) -> Result<(T, usize), bincode::error::DecodeError>,
 ) -> Result<Vec<T>, String> {
-    // Every row takes a byte at least: more rows than bytes cannot be.
+    // A false count does not allocate more memory than the payload takes.
     let mut rows = Vec::with_capacity((count as usize).min(bytes.len() / size_of::<T>().max(1)));
     let mut rest = bytes;
     for row in 0..count {

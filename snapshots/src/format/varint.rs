@@ -16,19 +16,16 @@ pub(super) fn put_signed(out: &mut Vec<u8>, value: i64) {
     put(out, zigzag(value));
 }
 
-/// The zig-zag code of `value`.
 #[inline]
 pub(super) fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
-/// The value of a zig-zag code.
 #[inline]
 pub(super) fn unzigzag(code: u64) -> i64 {
     (code >> 1) as i64 ^ -((code & 1) as i64)
 }
 
-/// Reads from a slice without reading past its end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor<'a> {
     rest: &'a [u8],
@@ -39,12 +36,10 @@ impl<'a> Cursor<'a> {
         Self { rest: bytes }
     }
 
-    /// Number of bytes left.
     pub(super) fn left(&self) -> usize {
         self.rest.len()
     }
 
-    /// The next byte; `None` at the end.
     #[inline]
     pub(super) fn byte(&mut self) -> Option<u8> {
         let (&byte, rest) = self.rest.split_first()?;

@@ -22,7 +22,7 @@ pub enum WalkItem<'a> {
         /// Number of bytes.
         bytes: u64,
     },
-    /// The file ends within this section. This is always the last item.
+    /// The file ends within a section or the tail. This is always the last item.
     Cut {
         /// Offset of the section.
         offset: u64,
@@ -93,7 +93,7 @@ impl<'a> Walker<'a> {
         if end == self.bytes.len() || self.begins(end) {
             self.at = end;
         } else {
-            // Its length may be right or not: look for the next section from here.
+            // The length in the header may be wrong: search from the start of the payload.
             self.at = self.next_start(payload).unwrap_or(self.bytes.len());
             self.doubt = self.doubt.and_then(|left| left.checked_sub(stored.len()));
         }

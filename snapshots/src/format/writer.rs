@@ -58,7 +58,6 @@ pub struct SnapWriter<W: Write> {
     last: LastCheckpoint,
 }
 
-/// The last checkpoint written.
 #[derive(Clone, Copy, Debug, Default)]
 struct LastCheckpoint {
     /// Number of events before the checkpoint.
@@ -69,7 +68,6 @@ struct LastCheckpoint {
     bytes: u64,
 }
 
-/// The output stream, and the number of bytes written to it.
 struct Stream<W> {
     out: W,
     path: PathBuf,
@@ -168,7 +166,7 @@ impl<W: Write> SnapWriter<W> {
         self.write_row(SectionKind::Device, facts)
     }
 
-    /// Writes the state of a device before its first event. Several states of the same device are combined.
+    /// Writes the state of a device before the first event. Several states of the same device are combined.
     ///
     /// # Errors
     /// Fails if events have been written, or if the output cannot be written.
@@ -233,7 +231,7 @@ impl<W: Write> SnapWriter<W> {
         self.append(SectionKind::Ops, rows, |_, op| Some(op))
     }
 
-    /// Appends events, as one section per [`CHUNK_EVENTS`] events.
+    /// Appends events, as one section per [`CHUNK_EVENTS`] events, and checkpoints that are due.
     pub fn write_events(&mut self, events: &[Event]) -> Result<()> {
         for chunk in events.chunks(CHUNK_EVENTS) {
             let mut raw = std::mem::take(&mut self.raw);
@@ -295,7 +293,7 @@ impl<W: Write> SnapWriter<W> {
 
     /// Ends the recording: writes the end facts, the footer and the tail, flushes, and returns the stream.
     pub fn finish(mut self, facts: &EndFacts) -> Result<W> {
-        // A reader of a part learns from it which blocks live to the end.
+        // A reader of a part of the recording learns from it which blocks are live at the end.
         if self.last.events > 0 && self.last.events < self.events() {
             self.write_checkpoint()?;
         }
@@ -314,14 +312,14 @@ impl<W: Write> SnapWriter<W> {
         Ok(self.stream.out)
     }
 
-    /// Writes the footer, which locates every section, and the tail.
+    /// Writes the footer, which locates every section, and the tail, unless there are too many sections.
     pub(super) fn write_footer(&mut self) -> Result<()> {
         let mut raw = Vec::new();
         let index = std::mem::take(&mut self.index);
         for row in &index {
             put_row(&mut raw, row)?;
         }
-        // Too many sections for one footer: the file is as good without it.
+        // The file can be read without them.
         if raw.len() > MAX_RAW_BYTES || index.len() >= MAX_INDEXED {
             return Ok(());
         }

@@ -13,7 +13,7 @@ pub struct Annotation {
     pub device: DeviceId,
     /// Start time, in nanoseconds since the recording's origin; `None` if it was not recorded.
     pub start_ns: Option<u64>,
-    /// End time; `None` if it was not recorded.
+    /// End time, in the same unit; `None` if it was not recorded.
     pub end_ns: Option<u64>,
     /// The first event within the range.
     pub first: EventId,

@@ -15,7 +15,7 @@ columns!(
     Block {
         /// The device on which the block was allocated.
         device: DeviceId,
-        /// Address of its first byte on the device.
+        /// Address of its first byte.
         address: u64,
         /// Requested bytes.
         requested: u64,
@@ -100,20 +100,17 @@ impl Blocks {
         if metric == Metric::Requested { &self.requested } else { &self.allocated }
     }
 
-    /// Returns the allocation of a block that is live at the start of the window.
     #[inline]
     fn birth(&self, id: BlockId) -> Option<Outside> {
         self.births.get(id.0 as usize).copied().flatten()
     }
 
-    /// Returns the requested free of a block that is live at the end of the window.
     #[inline]
     fn death(&self, id: BlockId) -> Option<Outside> {
         let found = self.deaths.binary_search_by_key(&id, |(block, _)| *block).ok()?;
         Some(self.deaths[found].1)
     }
 
-    /// Reserves capacity for `rows` more rows.
     pub(crate) fn reserve(&mut self, rows: usize) {
         self.device.reserve(rows);
         self.address.reserve(rows);
@@ -131,7 +128,6 @@ impl Blocks {
         self.last_use.reserve(rows);
     }
 
-    /// Appends a row.
     pub(crate) fn push(&mut self, device: DeviceId, alloc: &Alloc, stack: StackId, event: EventId) -> BlockId {
         let id = BlockId::from_index(self.len());
         self.device.push(device);

@@ -99,7 +99,7 @@ pub struct DeviceFacts {
 /// The limits of a trace's accuracy. If all fields are zero and false, the recording is complete and exact.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trust {
-    /// Number of events lost because the ring buffer was full or the disk too slow.
+    /// Number of events lost because the ring buffer was full, the disk too slow, or the file damaged.
     pub events_lost: u64,
     /// Number of frees and tags of blocks whose allocation was not recorded.
     pub unmatched_frees: u64,
@@ -152,7 +152,7 @@ impl Trust {
         sentences
     }
 
-    /// Whether no event is missing, so that blocks must fit into the segments.
+    /// Whether no event was lost and every release is of a recorded segment, so that blocks must fit into the segments.
     pub fn has_all_segments(&self) -> bool {
         self.events_lost == 0 && self.unmatched_releases == 0
     }

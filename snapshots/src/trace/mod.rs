@@ -82,7 +82,7 @@ pub enum Subject {
     Phase(Phase),
     /// The text of a mark.
     Mark(StringId),
-    /// A free or use whose block is unknown.
+    /// A free, tag or use whose block is unknown.
     Unmatched,
 }
 
@@ -171,7 +171,8 @@ impl Trace {
         self.start.events + u64::from(id.0)
     }
 
-    /// Returns the index in the whole recording of the event that allocated block `id`; `None` for a baseline block.
+    /// Returns the index in the whole recording of the event that allocated block `id`; `None` for a block from before
+    /// the recording.
     pub fn alloc_number(&self, id: BlockId) -> Option<u64> {
         let row = id.0 as usize;
         let alloc = self.blocks.alloc[row];
@@ -384,7 +385,8 @@ impl Trace {
         self.device_facts(device).is_some_and(|facts| facts.driver == PINNED_DRIVER)
     }
 
-    /// Returns the event as it was recorded. Unknown blocks have the key `u64::MAX`.
+    /// Returns the event as it was recorded, except that the key of a block is its id. Unknown blocks have the key
+    /// `u64::MAX`.
     pub fn what(&self, id: EventId) -> What {
         let index = id.index().expect("no event has this id");
         let kind = self.events.kind[index];

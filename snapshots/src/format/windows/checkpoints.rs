@@ -21,24 +21,22 @@ pub(super) struct Checkpoints {
     computed: Vec<u8>,
 }
 
-/// The location of a checkpoint.
 #[derive(Clone, Debug)]
 struct Place {
     /// Number of events before the checkpoint.
     events: u64,
     /// The offsets of the parts of the checkpoint, in the file or in `computed`.
     parts: Vec<u64>,
-    /// The index of the file that contains it.
+    /// The index of the file that contains it; 0 if it is computed.
     file: usize,
     is_computed: bool,
 }
 
 impl Checkpoints {
-    /// The checkpoints stored in the files.
     pub(super) fn in_files(files: &Files) -> Self {
         let mut places: Vec<Place> = Vec::new();
         for (file, part) in files.parts().iter().enumerate() {
-            // A hostile file may claim any place.
+            // A malicious file may contain any number.
             let is_inside = |row: &&IndexRow| (1..=part.events.count).contains(&row.events_before);
             for row in part.sections.of_kind(SectionKind::Checkpoint).filter(is_inside) {
                 let events = part.first.saturating_add(row.events_before);
@@ -95,7 +93,6 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// The sections of the checkpoints added by `add`.
     pub(super) fn added(&self) -> &[u8] {
         &self.computed
     }
@@ -107,7 +104,6 @@ impl Checkpoints {
         self.computed = bytes;
     }
 
-    /// Removes all computed checkpoints.
     pub(super) fn forget_computed(&mut self) {
         self.places.retain(|place| !place.is_computed);
         self.computed = Vec::new();
@@ -123,7 +119,6 @@ impl Checkpoints {
         self.places.last().map(|place| place.events)
     }
 
-    /// Removes the last checkpoint.
     pub(super) fn forget_last(&mut self) {
         self.places.pop();
     }
@@ -137,7 +132,6 @@ impl Checkpoints {
         self.places.get(number).map(|place| place.events)
     }
 
-    /// Reads the parts of checkpoint `number`.
     pub(super) fn parts(
         &self,
         files: &Files,
@@ -181,7 +175,6 @@ impl Checkpoints {
         !place.is_computed && is_first && files.parts()[place.file].is_later()
     }
 
-    /// Creates a summarizer with the state of checkpoint `number`.
     pub(super) fn restore(
         &self,
         files: &Files,

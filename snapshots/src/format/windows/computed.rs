@@ -13,7 +13,7 @@ use crate::format::walk::{WalkItem, Walker};
 
 /// A cache of results computed when a recording was opened. `()` caches nothing.
 pub trait ComputedStore {
-    /// Returns whether to cache the results for a recording of `events` events.
+    /// Returns whether to cache the results computed from `events` events.
     fn is_for(&self, events: u64) -> bool;
 
     /// Returns the cached data for the recording in its present state; `None` if there is none.

@@ -13,7 +13,7 @@ use crate::format::windows::sections::Sections;
 /// Maximum number of events decoded at a time, so that little work is wasted if the reader stops early.
 const BATCH_EVENTS: u64 = 1 << 18;
 
-/// The event sections of a recording, without gaps.
+/// The event sections of a file, without gaps.
 #[derive(Debug)]
 pub(super) struct EventSections {
     rows: Vec<EventSection>,
@@ -37,7 +37,6 @@ pub(super) type TakeRun<'a> = dyn FnMut(u64, &[Event]) -> ControlFlow<()> + Send
 pub(super) type Rename<'a> = dyn Fn(u64, &mut [Event]) + Sync + 'a;
 
 impl EventSections {
-    /// Finds the sections of events.
     pub(super) fn find(sections: &Sections) -> Result<Self> {
         let places: Vec<(u64, u64)> =
             sections.of_kind(SectionKind::Events).map(|row| (row.events_before, row.offset)).collect();
@@ -85,7 +84,8 @@ impl EventSections {
     }
 }
 
-/// Returns the number of sections at the start of `rows` that together have about `events` events; at least one.
+/// Returns the number of sections at the start of `rows` that together have about `events` events; at least one, unless
+/// `rows` is empty.
 fn batch_of(rows: &[EventSection], events: u64) -> usize {
     let Some(first) = rows.first() else { return 0 };
     rows.partition_point(|row| row.first - first.first < events)

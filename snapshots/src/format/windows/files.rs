@@ -30,7 +30,6 @@ use crate::trace::{Header, Trace, TraceParts};
 /// Maximum number of events at the start of a file that repeat the step and the phase.
 const MAX_REPEATED: u32 = 2;
 
-/// The files, in order.
 #[derive(Debug)]
 pub(super) struct Files {
     parts: Vec<FilePart>,
@@ -38,7 +37,6 @@ pub(super) struct Files {
     pub(super) count: u64,
 }
 
-/// One of the files.
 #[derive(Debug)]
 pub(super) struct FilePart {
     pub(super) sections: Sections,
@@ -55,7 +53,6 @@ pub(super) struct FilePart {
     rows: Option<MergedRows>,
 }
 
-/// Additional facts about a file after the first.
 #[derive(Debug)]
 struct Later {
     /// The events at the start of the file that repeat the step and the phase.
@@ -73,9 +70,9 @@ struct Later {
 pub(super) struct Boundary {
     /// The step and phase in which the file starts.
     pub(super) stage: Stage,
-    /// The allocation of each live block; `None` for blocks from before the recording.
+    /// The allocation of each live block that was allocated within the recording.
     pub(super) births: HashMap<(DeviceId, BlockKey), Outside>,
-    /// The last sample of the memory in use on each device.
+    /// The last sample of the memory in use on each device; devices without samples are omitted.
     pub(super) device_used: HashMap<DeviceId, u64>,
     /// The live blocks of each device.
     pub(super) live: Vec<LiveCount>,
@@ -84,7 +81,6 @@ pub(super) struct Boundary {
 /// A device, with the number and the requested bytes of its blocks that are live or awaiting free.
 pub(super) type LiveCount = (DeviceId, u64, u64);
 
-/// Counts the blocks of a state.
 pub(super) fn live_of(state: &StartingState) -> LiveCount {
     let bytes = state.blocks.iter().map(|block| block.alloc.requested).fold(0, u64::saturating_add);
     (state.device, state.blocks.len() as u64, bytes)
@@ -145,12 +141,11 @@ impl Files {
         Ok((files, base.finish(), starting))
     }
 
-    /// The files of the recording, in order.
     pub(super) fn parts(&self) -> &[FilePart] {
         &self.parts
     }
 
-    /// Adds further events, up to event `end`, to `summarizer`.
+    /// Adds the events from those already in `summarizer` up to event `end`, which is excluded.
     pub(super) fn summarize(&self, summarizer: &mut Summarizer, end: u64) -> Result<()> {
         let start = summarizer.events();
         let mut take = |_: u64, run: &[Event]| {
@@ -191,7 +186,7 @@ impl FilePart {
         self.later.is_some()
     }
 
-    /// The state at the end of the previous file, computed by `compute` on first use.
+    /// The state at the end of the previous file, computed by `compute` on first use; `None` for the first file.
     pub(super) fn boundary(&self, compute: impl FnOnce() -> Result<Boundary>) -> Result<Option<&Boundary>> {
         let Some(later) = &self.later else { return Ok(None) };
         if later.boundary.get().is_none() {
@@ -201,7 +196,8 @@ impl FilePart {
         Ok(later.boundary.get())
     }
 
-    /// Whether the live blocks at the start of the file equal those at the end of the previous file.
+    /// Whether the number and the requested bytes of each device's live blocks are the same at the start of the file as
+    /// at the end of the previous file.
     pub(super) fn continues(&self, boundary: &Boundary) -> bool {
         let some = |counts: &[LiveCount]| {
             let mut counts: Vec<LiveCount> = counts.iter().copied().filter(|(_, blocks, _)| *blocks > 0).collect();
@@ -294,7 +290,7 @@ fn repeated(part: &FilePart) -> Result<Vec<Event>> {
     Ok(if found.iter().all(is_repeated) { found } else { Vec::new() })
 }
 
-/// Adds the devices, facts, losses and problems of another file.
+/// Adds the devices, facts, sources, losses and problems of another file.
 fn add_base(all: &mut TraceParts, base: TraceParts, name: &str) {
     let known = &mut all.header.facts;
     for fact in base.header.facts.into_iter().filter(|(name, _)| name != PART) {

@@ -72,7 +72,7 @@ pub struct Windows {
 type Watch<'a> = &'a mut (dyn FnMut(Progress) -> ControlFlow<()> + Send);
 
 impl Windows {
-    /// Opens a recording. If it has no checkpoints, all of it is read; `watch` is then called regularly.
+    /// Opens a recording. Events after its last valid checkpoint are read, and `watch` is called regularly meanwhile.
     ///
     /// # Errors
     /// Fails if the file cannot be read, is not a recording, is damaged, or has annotations or attributes other than
@@ -120,7 +120,8 @@ impl Windows {
         Ok(trace)
     }
 
-    /// The number of events in a recording; `None` if it cannot be determined without reading all of it.
+    /// Returns the number of events in a recording, without reading the events; `None` if its sections cannot be
+    /// located.
     pub fn count_events(source: Arc<dyn ByteSource>) -> Option<u64> {
         let sections = Sections::locate(source).ok()?;
         EventSections::find(&sections).ok().map(|events| events.count)
@@ -236,7 +237,8 @@ impl Windows {
         Ok(())
     }
 
-    /// The index of the first file whose starting state differs from the state at the end of the previous file.
+    /// The index of the first file at whose start the live blocks of a device differ, in number or requested bytes,
+    /// from those at the end of the previous file; `None` if there is none.
     ///
     /// # Errors
     /// Fails if a file cannot be read.

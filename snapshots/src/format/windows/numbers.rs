@@ -48,7 +48,7 @@ impl Windows {
         Ok(window)
     }
 
-    /// Returns the ids of the blocks that are live before the recording, by device and key.
+    /// Returns the ids of the blocks that are live before the recording, by device and address.
     fn numbers_at_start(&self) -> HashMap<(DeviceId, u64), BlockId> {
         let blocks = self.starting.iter().flat_map(|state| state.blocks.iter().map(|block| (state.device, block)));
         blocks.zip(0..).map(|((device, block), row)| ((device, block.alloc.address), BlockId(row))).collect()

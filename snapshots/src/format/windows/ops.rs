@@ -16,14 +16,12 @@ use crate::trace::Trace;
 /// The sections with operations, located on first use.
 #[derive(Debug, Default)]
 pub(super) struct OpSections {
-    /// The sections of all files.
     rows: OnceLock<Vec<OpSection>>,
 }
 
-/// A section of operations.
 #[derive(Clone, Copy, Debug)]
 struct OpSection {
-    /// The index of the section's first row.
+    /// The index, in the recording, of the section's first row.
     first: u64,
     /// The index of the file that contains the section.
     file: usize,
@@ -36,7 +34,7 @@ impl OpSections {
         let blocks = trace.blocks.op.iter().copied();
         let named = blocks.chain(trace.ooms.iter().map(|oom| oom.op)).filter(|op| op.is_some());
         let mut ids: Vec<OpId> = named.collect();
-        // Blocks that follow each other are often of one operation.
+        // Consecutive blocks often have the same operation.
         ids.dedup();
         ids.sort_unstable();
         ids.dedup();
@@ -44,7 +42,7 @@ impl OpSections {
         if ids.is_empty()
             && let Some(first) = places.first().map(|place| place.first)
         {
-            // One shows that the recording has operations.
+            // One operation shows that the recording has operations.
             ids.extend(u32::try_from(first).map(OpId));
         }
         let mut local: HashMap<OpId, OpId> = HashMap::with_capacity(ids.len());
@@ -73,7 +71,6 @@ impl OpSections {
         Ok(())
     }
 
-    /// The number of operations in each module.
     pub(super) fn count(&self, files: &Files) -> Result<HashMap<ScopeId, u64>> {
         let of_section = |place: &OpSection| -> Result<HashMap<ScopeId, u64>> {
             let mut counts = HashMap::new();
@@ -96,7 +93,7 @@ impl OpSections {
                 return Err(Error::Damaged { offset: place.offset, what });
             }
             let mut rows = rows_of(files, *place)?;
-            // Files of a rotation repeat operations of the one before.
+            // Files of a rotation repeat operations of the previous file.
             rows.drain(..((next - place.first) as usize).min(rows.len()));
             next += rows.len() as u64;
             each(rows)?;

@@ -86,7 +86,7 @@ impl Windows {
             let done = summarizer.events();
             let share = u128::from(done - first) * u128::from(length) / u128::from((count - first).max(1));
             let share = share as u64;
-            // As a writer does, so that checkpoints take little beside the file.
+            // Like a writer, this limits the share of checkpoints in the file.
             if done >= next && share - end >= summarizer.live_blocks() * MIN_BYTES_A_BLOCK {
                 (next, end) = (done + CHECKPOINT_EVENTS, share);
                 let (rows, deaths) = summarizer.end_part();

@@ -58,9 +58,7 @@ impl Windows {
     }
 }
 
-/// The files of the last run.
 struct Run {
-    /// The files, each with its name.
     sources: Vec<NamedSource>,
     /// Number of files of earlier runs.
     others: usize,

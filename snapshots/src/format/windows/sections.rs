@@ -29,7 +29,6 @@ pub(super) struct Sections {
     pub(super) length: u64,
 }
 
-/// A section in memory.
 #[derive(Debug)]
 pub(super) struct Found {
     offset: u64,
@@ -42,7 +41,6 @@ impl Found {
         Section { offset: self.offset, header: self.header, stored: &self.stored }
     }
 
-    /// Decodes the rows of the section.
     pub(super) fn rows<T: DeserializeOwned>(&self, unpacker: &mut Unpacker) -> Result<Vec<T>> {
         let raw = unpacker.unpack(&self.section());
         let rows = raw.and_then(|raw| rows_from_bytes(raw, self.header.count));
@@ -69,7 +67,6 @@ impl Sections {
         Ok(sections)
     }
 
-    /// Reads bytes of the file.
     pub(super) fn read(&self, range: std::ops::Range<u64>) -> Result<Vec<u8>> {
         let length = usize::try_from(range.end.saturating_sub(range.start)).map_err(io::Error::other);
         let mut bytes = vec![0; length.map_err(Error::from_input)?];
@@ -77,7 +74,6 @@ impl Sections {
         Ok(bytes)
     }
 
-    /// Reads the header of the section at `offset`.
     pub(super) fn header(&self, offset: u64) -> Result<SectionHeader> {
         let bytes = self.read(offset..offset.saturating_add(HEADER_BYTES as u64))?;
         SectionHeader::parse(&bytes)
@@ -100,7 +96,6 @@ impl Sections {
         Ok(Found { offset, header, stored })
     }
 
-    /// The index rows of sections of a kind, in order.
     pub(super) fn of_kind(&self, kind: SectionKind) -> impl Iterator<Item = &IndexRow> {
         self.rows.iter().filter(move |row| row.kind == kind.code())
     }

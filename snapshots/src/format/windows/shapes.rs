@@ -63,7 +63,7 @@ impl Windows {
                 (origin, value)
             }));
         }
-        // Of a block that two files name, the first counts.
+        // If two files name the same block, the first one counts.
         rows.sort_by_key(|(origin, _)| *origin);
         rows.dedup_by_key(|(origin, _)| *origin);
         self.shapes = rows;

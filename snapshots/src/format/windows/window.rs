@@ -79,7 +79,7 @@ impl Windows {
                 open.insert((trace.blocks.device[row], keys[row]), id);
             }
         }
-        // Most live to the end.
+        // Most of them are live at the end of the recording.
         for (device, live) in &self.end {
             for block in live.blocks() {
                 let key = (*device, block.block.alloc.block);
@@ -99,7 +99,7 @@ impl Windows {
         while !open.is_empty() && number < self.checkpoints.count() {
             let known = if number - next > FEW_CHECKPOINTS { self.all_deaths() } else { self.deaths_at(number) };
             let Ok(known) = known else {
-                // The events say the same.
+                // The events contain the same information.
                 self.scan(trace, &mut open, &mut deaths, scanned..self.files.count)?;
                 break;
             };
@@ -205,7 +205,6 @@ impl Windows {
     }
 }
 
-/// The trace of a window under construction.
 #[derive(Default)]
 struct Window {
     builder: Option<TraceBuilder>,
