@@ -14,7 +14,7 @@ pub(crate) struct BlockIndex {
     inserted: u64,
 }
 
-/// The array has at most this many entries per key, so that a file cannot cause arbitrary allocations.
+/// The array has at most 64 entries plus this many per key, so that a file cannot cause arbitrary allocations.
 const PLACES_A_KEY: u64 = 8;
 
 impl BlockIndex {

@@ -17,7 +17,7 @@ use crate::trace::{
 };
 use crate::transition::{Contradictions, Named, Transition, transition};
 
-/// A device's live blocks and reserved segments before its first event.
+/// A device's active blocks and reserved segments before its first event.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct StartingState {
     /// The device to which this state belongs.
@@ -111,7 +111,6 @@ impl TraceBuilder {
         Self { trace: TraceParts { header, devices, tables, problems, ..TraceParts::default() }, ..Self::default() }
     }
 
-    /// The origin of the recording.
     pub(crate) fn header(&self) -> &Header {
         &self.trace.header
     }
@@ -233,7 +232,7 @@ impl TraceBuilder {
         Alloc { allocated, requested: self.bounded(alloc.requested), ..*alloc }
     }
 
-    /// Sets a device's starting state.
+    /// Adds to a device's starting state. States of devices from [`DeviceId::END`] on are skipped and counted as lost.
     pub fn set_starting_state(&mut self, state: &StartingState) {
         let device = state.device;
         if device.0 >= DeviceId::END {
@@ -288,7 +287,7 @@ impl TraceBuilder {
     }
 
     /// Adds the next event. An event that contradicts earlier events is still added, and counted in
-    /// [`Trust`](crate::trace::Trust).
+    /// [`Trust`](crate::trace::Trust). Events of devices from [`DeviceId::END`] on are skipped and counted as lost.
     pub fn push(&mut self, event: &Event) {
         let device = event.device;
         if device.0 >= DeviceId::END {
@@ -354,8 +353,8 @@ impl TraceBuilder {
         columns.subject.push(subject);
     }
 
-    /// Looks up the block to which an event refers, or the last block with that key. Returns the event with the known
-    /// state of that block, or of the segment that the event releases.
+    /// Looks up the last block with the key to which an event refers. Returns it with its state, or with the state of
+    /// the segment that the event releases.
     fn named(&self, device: DeviceId, what: &What) -> (BlockId, Named) {
         let Some(state) = self.devices.get(usize::from(device.0)) else { return (BlockId::NONE, Named::Unknown) };
         let Some(key) = what.block() else {

@@ -41,7 +41,7 @@ macro_rules! vocabulary {
 }
 
 vocabulary!(
-    /// The purpose of a block, set when the block is allocated. Never guessed in recordings of this project's recorder.
+    /// The purpose of a block. Never guessed in recordings of this project's recorder.
     #[derive(Serialize, Deserialize)]
     Category {
         /// A weight that an optimizer updates.

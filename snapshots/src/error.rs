@@ -152,7 +152,8 @@ impl Error {
         }
     }
 
-    /// Returns the error with the name of its file, for a recording of several files.
+    /// Returns the error with the name of its file, for a recording of several files; errors that cannot have a name
+    /// are unchanged.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         match self {

@@ -137,7 +137,7 @@ pub type BlockKey = u64;
 pub struct Alloc {
     /// The key of the block.
     pub block: BlockKey,
-    /// Address of its first byte on the device.
+    /// Address of its first byte.
     pub address: u64,
     /// Requested bytes.
     pub requested: u64,
@@ -155,7 +155,8 @@ pub struct Alloc {
     pub scope: ScopeId,
 }
 
-/// A range of device memory, which is a segment, or mapped pages of an expandable segment.
+/// An address range: a segment, or pages that are mapped into or unmapped from an expandable segment. The memory is on
+/// the device, or pinned on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Range {
     /// Address of its first byte.

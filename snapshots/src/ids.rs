@@ -75,7 +75,7 @@ handle!(
     BlockId
 );
 handle!(
-    /// A range of device memory reserved from the driver, or released to it.
+    /// A range of memory reserved from the driver, or released to it.
     SegmentId
 );
 handle!(
@@ -87,7 +87,7 @@ handle!(
     EventId
 );
 
-/// A device, identified by its ordinal in the driver.
+/// A device, identified by its ordinal in the driver. Host memory has an ordinal above those of all GPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DeviceId(pub u16);
 

@@ -79,7 +79,7 @@ fn split_outside<'t>(text: &'t str, mark: &str) -> Vec<&'t str> {
     for (at, sign) in text.char_indices() {
         match sign {
             '<' => depth += 1,
-            // An arrow closes nothing.
+            // The `>` of an arrow `->` closes nothing.
             '>' if !text[..at].ends_with('-') => depth = depth.saturating_sub(1),
             _ if depth == 0 && at >= start && text[at..].starts_with(mark) => {
                 parts.push(&text[start..at]);

@@ -9,7 +9,7 @@ use crate::stage::Outside;
 /// A live block and its allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveBlock {
-    /// The block's facts at its allocation.
+    /// The block, with its last category.
     pub block: StartingBlock,
     /// The allocation; `None` if the block was live before the recording.
     pub birth: Option<Outside>,
@@ -32,7 +32,6 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LiveBlocks {
     rows: Vec<LiveBlock>,
-    /// Unused rows.
     vacant: Vec<u32>,
     /// For each remainder of the key modulo [`RECENT`], the row of the key added last; empty at first.
     recent: Vec<u32>,
@@ -43,18 +42,16 @@ pub(crate) struct LiveBlocks {
 }
 
 impl LiveBlocks {
-    /// The number of blocks.
     pub(crate) fn len(&self) -> usize {
         self.rows.len() - self.vacant.len()
     }
 
-    /// The block with this key.
     #[inline]
     pub(crate) fn get(&self, key: BlockKey) -> Option<&LiveBlock> {
         self.row(key).map(|row| &self.rows[row as usize])
     }
 
-    /// Returns the block with this key, for modification. The key itself must not be changed.
+    /// The key itself must not be changed.
     #[inline]
     pub(crate) fn get_mut(&mut self, key: BlockKey) -> Option<&mut LiveBlock> {
         self.row(key).map(|row| &mut self.rows[row as usize])
@@ -88,7 +85,6 @@ impl LiveBlocks {
         None
     }
 
-    /// Removes the block with this key.
     #[inline]
     pub(crate) fn remove(&mut self, key: BlockKey) -> Option<&LiveBlock> {
         let row = match self.recent_row(key) {

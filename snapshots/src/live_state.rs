@@ -184,12 +184,12 @@ impl LiveState {
         self.mappings.iter().map(range).collect()
     }
 
-    /// Adds a block that is live or awaiting free. Returns the earlier block with the same key, if any.
+    /// Adds a block that is live or awaiting free. Returns the earlier block with the same key if it was live.
     pub fn add(&mut self, live: &LiveBlock) -> Option<Ended> {
         let StartingBlock { alloc, free_requested, .. } = live.block;
         let former = self.blocks.insert(live);
         let ended = former.and_then(|former| self.complete(&former));
-        // Wrapping arithmetic: the sizes in a hostile file may overflow, and each is subtracted again later.
+        // Wrapping arithmetic: the sizes in a malicious file may overflow, and each is subtracted again later.
         self.totals.active = self.totals.active.wrapping_add(alloc.allocated);
         if !free_requested {
             self.totals.requested = self.totals.requested.wrapping_add(alloc.requested);
@@ -220,7 +220,6 @@ impl LiveState {
         })
     }
 
-    /// Subtracts a block from the totals of live blocks.
     fn end(&mut self, block: &StartingBlock) {
         self.totals.requested = self.totals.requested.wrapping_sub(block.alloc.requested);
         self.totals.allocated = self.totals.allocated.wrapping_sub(block.alloc.allocated);
@@ -266,7 +265,7 @@ pub(crate) fn begin_window<'a>(
         };
         builder.set_starting_state(&state);
         let totals = live.totals();
-        // A hostile file may claim anything; no sum of sizes overflows below this.
+        // A malicious file may claim anything; no sum of sizes overflows below this.
         let reserved = totals.reserved.min(1 << 61);
         start.devices.push(DeviceStart { device, device_used: totals.device_used, reserved });
     }

@@ -99,7 +99,7 @@ pub struct Function {
     /// The name, as an index into the string table.
     #[prost(int64, tag = "2")]
     pub name: i64,
-    /// The source file.
+    /// The source file, as an index into the string table.
     #[prost(int64, tag = "4")]
     pub filename: i64,
 }

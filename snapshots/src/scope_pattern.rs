@@ -41,9 +41,9 @@ impl ScopePattern {
         matches(&self.tokens, path)
     }
 
-    /// Returns the shortest patterns that match exactly `paths`, by merging paths that differ in one number, so that
-    /// `layers.0`, `layers.1` and `layers.3` become `layers.{0-1,3}`. The patterns are ordered by the first path of
-    /// each.
+    /// Returns patterns that together match exactly `paths`, by merging paths that differ only in their last number, so
+    /// that `layers.0`, `layers.1` and `layers.3` become `layers.{0-1,3}`. The patterns are ordered by the first path
+    /// of each.
     pub fn joined<S: AsRef<str>>(paths: &[S]) -> Vec<Self> {
         let mut groups: Vec<([&str; 2], Vec<u64>)> = Vec::new();
         let mut patterns: Vec<Result<usize, &str>> = Vec::new();

@@ -25,7 +25,8 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     if text.contains(is_hidden) { Cow::Owned(text.replace(is_hidden, REPLACEMENT)) } else { Cow::Borrowed(text) }
 }
 
-/// Returns the first `most` characters of `text`, made [`printable`], and an ellipsis if the text is longer.
+/// Returns `text`, made [`printable`]. Of a text longer than `most` characters, returns the first `most - 1` and an
+/// ellipsis.
 pub fn shown(text: &str, most: usize) -> Cow<'_, str> {
     match text.char_indices().nth(most) {
         Some(_) => {

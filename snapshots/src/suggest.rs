@@ -6,7 +6,8 @@ pub fn did_you_mean<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) ->
 }
 
 /// Returns the word of `known` with the smallest edit distance from `word`, the first one in a tie. The distance must
-/// be at most a third of its letters, unless `word` is the start of it.
+/// be at most a third of the letters of the longer word. It counts as 1 if `word` has three or more letters and is the
+/// start of the known word.
 fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let word = word.to_lowercase();
     let length = word.chars().count();

@@ -16,7 +16,7 @@ pub struct SumRule {
     has_segments: bool,
     /// Number of events after which active bytes first exceeded reserved bytes, and the largest excess.
     exceeded: Option<(u64, Excess)>,
-    /// The first two segments that overlap, and the number of segments that overlap another one.
+    /// The first two segments that overlap, and the number of overlapping pairs of neighbouring segments.
     overlap: Option<([Range; 2], u64)>,
 }
 
@@ -35,13 +35,11 @@ impl SumRule {
         self.check(events);
     }
 
-    /// Removes a block that is no longer active.
     #[inline]
     pub(crate) fn end(&mut self, bytes: u64) {
         self.active -= bytes;
     }
 
-    /// Adds bytes reserved from the driver.
     pub(crate) fn reserve(&mut self, bytes: u64) {
         self.has_segments = true;
         self.reserved += bytes;
@@ -55,13 +53,12 @@ impl SumRule {
         }
     }
 
-    /// Subtracts bytes released to the driver.
     pub(crate) fn release(&mut self, bytes: u64, events: usize) {
         self.reserved = self.reserved.saturating_sub(bytes);
         self.check(events);
     }
 
-    /// Checks the totals at a point that is not directly after an event, such as the start.
+    /// Checks the totals after `events` events of the window.
     #[inline]
     pub(crate) fn check(&mut self, events: usize) {
         if self.active > self.reserved && self.has_segments {
@@ -104,7 +101,6 @@ impl SumRule {
 }
 
 impl Excess {
-    /// Returns the larger excess of the two.
     pub(crate) fn larger(self, other: Self) -> Self {
         if other.active - other.reserved > self.active - self.reserved { other } else { self }
     }

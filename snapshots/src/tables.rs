@@ -43,7 +43,7 @@ pub struct Module {
 /// A frame: a machine address, which may be symbolized to source lines, or an imported source frame without an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Frame {
-    /// The module that contains the address.
+    /// The module that contains the address; [`ModuleId::NONE`] for an imported frame or code outside of all modules.
     pub module: ModuleId,
     /// The address of the call minus the module's load bias. It is the return address minus one, so that it lies within
     /// the call instruction.
@@ -208,7 +208,7 @@ impl Tables {
             name if name.is_empty() && path.is_empty() => Cow::Borrowed("(no name)"),
             name => name,
         };
-        // Of a library, PyTorch gives the address within it.
+        // For a library, PyTorch records an address in place of the line number.
         let is_library = path.ends_with(".so") || path.contains(".so.");
         LineText { path, line: if is_library { 0 } else { line.line }, function: &function }.to_string()
     }

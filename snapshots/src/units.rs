@@ -6,8 +6,8 @@ use std::str::FromStr;
 const STEPS: [(&str, u64); 6] =
     [("EiB", 1 << 60), ("PiB", 1 << 50), ("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
-/// Formats `bytes` in the largest binary unit in which the value is at least 1, with three significant digits or two
-/// decimals, such as `5.67 GiB` or `512 B`.
+/// Formats `bytes` in the largest binary unit in which the value is at least 1, with two decimals unless the value is a
+/// whole number, such as `5.67 GiB` or `512 B`.
 pub fn format_bytes(bytes: u64) -> String {
     for (unit, size) in STEPS {
         if bytes >= size {
@@ -179,7 +179,7 @@ pub fn parse_range<T: FromStr + PartialOrd>(text: &str) -> Option<Range<T>> {
     (!range.is_empty()).then_some(range)
 }
 
-/// Formats a share of a total, such as `61%`, `0.4%` or `0%`.
+/// Formats a share of a total, such as `61%`, `0.4%`, `<0.1%` or `0%`.
 pub fn format_share(bytes: u64, total: u64) -> String {
     if bytes == 0 || total == 0 {
         return "0%".to_owned();

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use super::object_file::inspect;
 
-/// Maximum depth of the search: files in the folder itself, and in its subfolders.
+/// Maximum number of levels of subfolders to search.
 const MAX_DEPTH: usize = 2;
 
 /// Maximum number of files to inspect, in all folders together.
@@ -19,7 +19,6 @@ pub(super) struct Copies {
     by_build_id: OnceLock<HashMap<Vec<u8>, Copy>>,
 }
 
-/// A binary, and whether it has line information.
 #[derive(Clone, Debug)]
 pub(super) struct Copy {
     pub(super) path: PathBuf,
@@ -27,7 +26,6 @@ pub(super) struct Copy {
 }
 
 impl Copies {
-    /// The binaries in `folders`.
     pub(super) fn new(folders: Vec<PathBuf>) -> Self {
         Self { folders, by_build_id: OnceLock::new() }
     }

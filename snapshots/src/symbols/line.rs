@@ -26,7 +26,7 @@ pub struct Request {
 pub struct Line {
     /// Demangled name of the function; empty if unknown.
     pub function: String,
-    /// Path of the source file, as passed to the compiler.
+    /// Path of the source file, as passed to the compiler; `None` if unknown.
     pub file: Option<String>,
     /// Line number, from 1; 0 if unknown.
     pub line: u32,

@@ -119,7 +119,7 @@ pub fn look_up(tables: &Tables, asked: Asked, symbolizer: &mut Symbolizer) -> Lo
                 (false, true) => outcome.with_lines += 1,
                 (false, false) => outcome.with_names += 1,
             }
-            // Names alone are nothing new to a frame that has them.
+            // Names alone add nothing to a frame that already has them.
             if has_files || State::of(tables, frame) == State::Bare {
                 found
                     .symbols
@@ -179,7 +179,7 @@ fn request(tables: &Tables, module: &ModuleOutcome, frames: &[FrameId]) -> Reque
 /// The string table with new texts appended.
 struct Texts<'a> {
     known: HashMap<&'a str, StringId>,
-    /// Number of texts in the table at present.
+    /// Number of texts in the table before the look-up.
     count: usize,
     new: Vec<String>,
     new_rows: HashMap<String, StringId>,

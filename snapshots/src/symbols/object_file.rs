@@ -59,7 +59,7 @@ pub(super) fn checksum(path: &Path) -> Option<u32> {
     }
 }
 
-/// A build id in hexadecimal.
+/// A build id in hexadecimal; `(none)` if it is empty.
 pub(super) fn hex(bytes: &[u8]) -> String {
     if bytes.is_empty() {
         return "(none)".to_owned();

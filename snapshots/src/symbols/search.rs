@@ -78,7 +78,7 @@ impl Places {
         }
     }
 
-    /// Returns whether a file was changed after the start of the recording.
+    /// Returns whether a file was changed after the start of the recording; `false` if either time is unknown.
     fn is_changed(&self, path: &Path) -> bool {
         let changed = std::fs::metadata(path).and_then(|facts| facts.modified()).ok();
         changed.zip(self.began).is_some_and(|(changed, began)| changed > began)

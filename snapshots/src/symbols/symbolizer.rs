@@ -142,7 +142,7 @@ fn side_by_side<J: Send, T: Send>(jobs: &mut [J], at_start: Option<fn()>, work: 
                 at_start.into_iter().for_each(|first| first());
                 work_through();
             };
-            // Where no thread can be started, this one does the work.
+            // If no thread can be started, this one does the work.
             let _ = thread::Builder::new().name("symbols".to_owned()).spawn_scoped(scope, worker);
         }
         work_through();

@@ -35,7 +35,8 @@ columns!(
         stack: StackId,
         /// The alloc event; [`EventId::NONE`] for blocks of the baseline.
         alloc: EventId,
-        /// The free-requested event; [`EventId::NONE`] if the block is live at the end.
+        /// The free-requested event; [`EventId::NONE`] if the block is live at the end, event 0 if its free was
+        /// requested before the first event.
         free_requested: EventId,
         /// The free-completed event; [`EventId::NONE`] if the block is active at the end.
         free_completed: EventId,

@@ -48,7 +48,7 @@ pub struct TraceParts {
     pub annotations: Vec<Annotation>,
     /// Extra facts about events, blocks and segments, ordered by owner.
     pub attributes: Vec<Attribute>,
-    /// The source files' texts in the recording.
+    /// The texts of source files in the recording.
     pub sources: Arc<Vec<SourceText>>,
     /// Steps and phases as ranges of events.
     pub spans: Spans,
@@ -62,7 +62,6 @@ pub struct TraceParts {
     pub(crate) device_uses: Vec<DeviceUse>,
     /// The result of the sum rule on each device: whether blocks exceed the segments.
     pub(crate) sums: Vec<(DeviceId, SumRule)>,
-    /// Whether the recording has times.
     pub(crate) has_times: bool,
 }
 

@@ -36,7 +36,6 @@ columns!(
 );
 
 impl Segments {
-    /// Appends a row.
     pub(crate) fn push(&mut self, device: DeviceId, range: Range, role: SegmentRole, event: EventId) -> SegmentId {
         let id = SegmentId::from_index(self.len());
         self.device.push(device);

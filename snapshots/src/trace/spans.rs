@@ -10,8 +10,8 @@
 //!   first begins with the first phase annotation if a forward comes before any optimizer, otherwise with the first
 //!   event, since the end of setup is unknown.
 //! - **Phase** at an event: the phase of the innermost annotation around it that is named as one. If two overlap, the
-//!   later counts as the inner one. Tags take precedence over other
-//!   annotations made by the program, and these over guessed ones.
+//! later counts as the inner one. Tags take precedence over other annotations made by the program, and these over
+//! guessed ones.
 //! - **Elsewhere** the phase is [`Phase::Other`], but [`Phase::Setup`] before the first step.
 //! - An event outside all step annotations has no step. The device of an annotation does not matter.
 //!
@@ -234,7 +234,8 @@ impl Spans {
         steps
     }
 
-    /// Returns the events of step `step` as a half-open range; `None` if there is no such step.
+    /// Returns the events from the first to the last of step `step` as a half-open range; `None` if there is no such
+    /// step.
     pub fn step_range(&self, step: u32) -> Option<std::ops::Range<u32>> {
         let of_step = |span: &&Span| span.step == Some(step);
         let first = self.rows.iter().find(of_step)?.first.0;
@@ -246,7 +247,7 @@ impl Spans {
 impl Steps {
     /// Returns the steps from annotations, using only the most reliable kind of name that occurs.
     fn from_names(named: &[(bool, StepName, StepRange)]) -> Option<Self> {
-        // The surest kind first.
+        // From the most reliable kind to the least.
         let kind = |is_guessed: bool, name: StepName| match name {
             StepName::Tag(_) => 0,
             StepName::Profiler(_) => 1 + 2 * usize::from(is_guessed),

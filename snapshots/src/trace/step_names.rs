@@ -11,9 +11,10 @@
 //! `iteration: 7` or `## step 4 ##`, but not in a name that denotes a phase, such as `forward step 3`.
 //!
 //! **Phase.** `Optimizer.step#…` and `Optimizer.zero_grad#…`, the names that PyTorch itself gives to these calls;
-//! otherwise by the words `optimizer`, `optim` and a call `step()`; `zero_grad`; `forward`, `fwd`; `backward`, `bwd`. A
-//! name with words of two phases denotes no phase, except that `zero_grad` takes precedence over `optimizer`. All other
-//! names, including those of data loading, denote no phase.
+//! otherwise by the words `optimizer`, `optim` and a call `step()`; `zero_grad`; `forward`, `fwd`; `backward`, `bwd`;
+//! `eval`, `evaluate`, `evaluation`, `validate`, `validation`. A name with words of two phases denotes no phase, except
+//! that `zero_grad` takes precedence over `optimizer`, and evaluation over `forward`. All other names, including those
+//! of data loading, denote no phase.
 
 use crate::Phase;
 
@@ -22,7 +23,7 @@ use crate::Phase;
 pub(super) struct Meaning {
     /// The step that the name denotes, if any.
     pub(super) step: Option<StepName>,
-    /// The phase that the name denotes, if any: forward, backward, optimizer or zero_grad.
+    /// The phase that the name denotes, if any.
     pub(super) phase: Option<Phase>,
     /// Whether the name was derived from allocation tags.
     pub(super) is_tag: bool,
@@ -48,7 +49,6 @@ pub const TAGGED_PHASE: &str = "highwater.phase#";
 const MAX_CHARACTERS: usize = 500;
 
 impl Meaning {
-    /// Returns the step or phase that `name` denotes.
     pub(super) fn of(name: &str) -> Self {
         let name = name.char_indices().nth(MAX_CHARACTERS).map_or(name, |(end, _)| &name[..end]);
         let step = |prefix: &str| name.strip_prefix(prefix).and_then(|number| number.parse().ok());

@@ -15,7 +15,6 @@ use highwater_snapshots::yielding::tick;
 /// The id of the device that represents pinned host memory.
 pub(super) const HOST: DeviceId = PINNED_DEVICE;
 
-/// Inputs shared by all devices.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source<'a> {
     pub(super) blocks: &'a [RawBlock],
@@ -26,13 +25,11 @@ pub(super) struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Returns the rare fields of an event.
     pub(super) fn extras(&self, event: &RawEvent) -> Extras {
         self.extras.get(event.extras as usize).copied().unwrap_or_default()
     }
 }
 
-/// A device with its trace.
 #[derive(Clone, Debug)]
 pub(super) struct Device {
     pub(super) id: DeviceId,
@@ -68,7 +65,6 @@ impl Device {
         (self.id != HOST).then(|| Layout::new(source.rules, &self.start, self.lives.baseline_by_place()))
     }
 
-    /// Computes the rounded sizes of all blocks.
     pub(super) fn carve(&mut self, source: &Source<'_>) {
         if let Some(mut layout) = self.layout(source) {
             self.replay(source, &mut layout, |_| {});
@@ -150,7 +146,6 @@ impl Device {
         size.map_or(requested, |bytes| requested.max(*bytes))
     }
 
-    /// Returns the pool that serves a request.
     #[inline]
     pub(super) fn pool(&self, rules: &AllocRules, requested: u64) -> Pool {
         if self.id == HOST { Pool::Small } else { rules.pool(rules.round(requested)) }

@@ -43,12 +43,10 @@ pub(super) struct Layout<'a> {
     pub(super) inferred: u64,
 }
 
-/// An allocation as recorded in the trace.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) address: u64,
     pub(super) requested: u64,
-    /// Whether the request is for a private pool.
     pub(super) is_private: bool,
     /// Rounded size; `None` if the file does not contain it.
     pub(super) exact: Option<u64>,
@@ -127,14 +125,12 @@ impl<'a> Layout<'a> {
         (address < end).then_some((start, end, segment))
     }
 
-    /// Adds a segment that was allocated.
     pub(super) fn reserve(&mut self, address: u64, end: u64) {
         self.segments += 1;
         self.reserved.insert(address, (end, self.segments));
         self.free.insert(address, end, self.segments);
     }
 
-    /// Removes a segment that was freed.
     pub(super) fn release(&mut self, address: u64, end: u64) {
         self.reserved.remove(&address);
         self.free.remove(address, end);
@@ -145,7 +141,6 @@ impl<'a> Layout<'a> {
         self.free.insert(address, end, PAGES);
     }
 
-    /// Removes pages that were unmapped.
     pub(super) fn unmap(&mut self, address: u64, end: u64) {
         self.free.remove(address, end);
     }

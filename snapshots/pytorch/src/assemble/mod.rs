@@ -227,7 +227,6 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
     })
 }
 
-/// The parts of a snapshot by device.
 #[derive(Debug, Default)]
 struct Parts<'a> {
     devices: BTreeMap<u16, (Vec<RawEvent>, Vec<&'a RawSegment>)>,

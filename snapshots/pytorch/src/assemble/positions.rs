@@ -9,7 +9,6 @@ use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
 use highwater_snapshots::trace::TraceParts;
 
-/// The positions of a device's allocations.
 pub(super) struct Positions {
     /// The allocations, in order.
     pub(super) allocs: Vec<EventId>,

@@ -12,7 +12,6 @@ use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::references::{ATTRIBUTE, References, Saved};
 use highwater_snapshots::trace::{Attribute, TraceParts};
 
-/// Adds the references in `run` to the blocks of `trace`.
 pub(super) fn add_references(trace: &mut TraceParts, run: &RunFacts, rows: &mut Rows) {
     let text = run.value("references").unwrap_or_default();
     if text.is_empty() {
@@ -55,7 +54,6 @@ pub(super) fn add_references(trace: &mut TraceParts, run: &RunFacts, rows: &mut 
     trace.attributes.sort_by_key(|attribute| attribute.owner);
 }
 
-/// The references of one device.
 struct OfDevice {
     positions: Positions,
     found: BTreeMap<BlockId, References>,

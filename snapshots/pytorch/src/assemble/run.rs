@@ -90,7 +90,7 @@ pub(super) fn name_tensors(trace: &mut TraceParts, tensors: &[RawTensor], origin
     let mut named = HashSet::new();
     for tensor in tensors {
         let rows = by_address.get(&tensor.address).map_or(&[][..], Vec::as_slice);
-        // A larger tensor is not what this block holds: the list and the blocks are not of one moment.
+        // If a tensor is larger than the block, the list and the blocks are from different times.
         let fits =
             |row: &usize| tensor.bytes <= trace.blocks.allocated[*row] && was_live_at(trace, *row, tensor, origin_us);
         let category = Category::from_name(&tensor.category);

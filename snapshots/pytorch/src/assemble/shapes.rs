@@ -81,7 +81,6 @@ fn add_listed<'a>(trace: &TraceParts, run: &'a RunFacts, found: &mut BTreeMap<Bl
     }
 }
 
-/// A device, an address on it and a size.
 type AddressAndSize = (DeviceId, u64, u64);
 
 /// Finds the blocks of the tensors that torch-snapkit has logged, by address and size. If there are as many tensors as

@@ -22,7 +22,6 @@ pub(super) struct SizeReceiver {
     portion: std::vec::IntoIter<u64>,
 }
 
-/// Creates a connected sender and receiver.
 pub(super) fn sizes() -> (SizeSender, SizeReceiver) {
     let (sender, receiver) = sync_channel(WAITING);
     (SizeSender { sender, portion: Vec::new() }, SizeReceiver { receiver, portion: Vec::new().into_iter() })

@@ -26,7 +26,6 @@ pub(super) struct Tag {
     pub(super) scope: ScopeId,
 }
 
-/// The text of a tag.
 #[derive(serde::Deserialize)]
 struct TagText {
     step: u32,
@@ -73,17 +72,15 @@ impl Tags {
         tag
     }
 
-    /// Whether no event has a tag.
     pub(super) fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// Whether this text was read as a tag.
     pub(super) fn is_tag(&self, text: StringId) -> bool {
         self.by_text.get(&text).is_some_and(Option::is_some)
     }
 
-    /// Adds an event. Events must be added in order.
+    /// Events must be added in order.
     pub(super) fn push(&mut self, event: EventId, tag: Tag) {
         self.rows.push((event, tag));
     }

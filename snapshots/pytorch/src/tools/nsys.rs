@@ -137,8 +137,8 @@ impl Export<'_, '_> {
             } else {
                 "an SQLite database that is not an export of Nsight Systems"
             };
-            let advice = "memory events are recorded by `nsys profile --cuda-memory-usage=true` and exported by `nsys \
-                          export --type sqlite`; `highwater run -- PROGRAM` records them without nsys";
+            let advice = "record with `nsys profile --cuda-memory-usage=true` and export with `nsys export --type \
+                          sqlite`, or record without nsys with `highwater run -- PROGRAM`";
             return Err(Error::NotRecording { found: found.to_owned(), advice });
         };
         if let Some(missing) = NEEDED.iter().find(|column| table.column(column).is_none()) {

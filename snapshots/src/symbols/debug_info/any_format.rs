@@ -7,7 +7,6 @@ use addr2line::Loader;
 
 use crate::symbols::line::Line;
 
-/// An open debug file.
 pub(super) struct DebugFile {
     loader: Loader,
 }
