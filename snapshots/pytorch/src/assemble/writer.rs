@@ -21,7 +21,6 @@ use highwater_snapshots::{Category, StartingBlock, StartingState, TraceBuilder};
 /// Block key that is never used, so that the builder counts the free as unmatched.
 const NO_BLOCK: u64 = u64::MAX;
 
-/// State for writing a trace to the builder.
 #[derive(Debug)]
 pub(super) struct Writer<'a> {
     pub(super) builder: TraceBuilder,
@@ -67,7 +66,6 @@ impl Writer<'_> {
         self.ops.id(self.builder.tables(), &mut self.rows, (self.texts, forward))
     }
 
-    /// Writes a device's initial state.
     pub(super) fn start(&mut self, device: &Device) {
         let mut blocks = Vec::with_capacity(device.lives.baseline.len());
         for (block, place) in device.lives.baseline_by_place().zip(0..) {
@@ -166,7 +164,7 @@ impl Writer<'_> {
         self.write_extras(event, &extras, id, what);
     }
 
-    /// Removes the annotations whose names are tags from `marks`, and returns them.
+    /// Moves the annotations whose names are tags from `marks` to `tag_ranges`.
     pub(super) fn take_tag_ranges(&mut self, marks: &mut Vec<Mark>) {
         let mut tagged = Vec::new();
         marks.retain(|mark| match self.tags.read(self.builder.tables(), &mut self.rows, mark.name) {
@@ -240,7 +238,6 @@ impl Writer<'_> {
         }
     }
 
-    /// Returns the text of a mark.
     fn mark_text(&mut self, event: &RawEvent, extras: &Extras, stack: StackId) -> StringId {
         match event.action {
             Action::Annotate if extras.user_metadata.is_some() => return extras.user_metadata,

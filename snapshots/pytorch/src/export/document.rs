@@ -32,30 +32,21 @@ pub(super) enum Plain {
     Negative(i64),
     /// A finite float.
     Float(f64),
-    /// A boolean.
     Truth(bool),
-    /// A null value.
     None,
 }
 
 /// Writes values one after the other. In a dict, each value follows its key.
 pub(super) trait Document {
-    /// Begins a dict.
     fn open_dict(&mut self) -> Result<()>;
-    /// Ends the innermost dict.
     fn close_dict(&mut self) -> Result<()>;
-    /// Begins a list.
     fn open_list(&mut self) -> Result<()>;
-    /// Ends the innermost list.
     fn close_list(&mut self) -> Result<()>;
-    /// Writes the key of the next value.
     fn key(&mut self, name: &'static str) -> Result<()>;
     /// Writes a key that is not defined by the format.
     fn free_key(&mut self, name: &str) -> Result<()>;
-    /// Writes a value that is not text.
     fn plain(&mut self, value: Plain) -> Result<()>;
 
-    /// Writes a pair of integers.
     fn pair(&mut self, first: u64, second: u64) -> Result<()>;
     /// Writes a string defined by the format.
     fn word(&mut self, word: &'static str) -> Result<()>;
@@ -68,10 +59,8 @@ pub(super) trait Document {
     fn keep(&mut self, value: Shared) -> Result<()>;
     /// Writes a string that consists of `prefix` and of `bytes` in base64.
     fn base64(&mut self, prefix: &str, bytes: &[u8]) -> Result<()>;
-    /// Ends the document after its value is complete.
     fn finish(&mut self) -> Result<()>;
 
-    /// Writes a non-negative integer.
     fn number(&mut self, value: u64) -> Result<()> {
         self.plain(Plain::Number(value))
     }
@@ -86,7 +75,6 @@ pub(super) trait Document {
     }
 }
 
-/// A buffer for the output stream.
 #[derive(Debug)]
 pub(super) struct Output<W: Write> {
     out: W,
@@ -97,12 +85,10 @@ pub(super) struct Output<W: Write> {
 const PORTION: usize = 64 << 10;
 
 impl<W: Write> Output<W> {
-    /// Creates a buffer for `out`.
     pub(super) fn new(out: W) -> Self {
         Self { out, gathered: Vec::with_capacity(PORTION + 512) }
     }
 
-    /// Appends bytes.
     #[inline]
     pub(super) fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.gathered.extend_from_slice(bytes);
@@ -122,7 +108,6 @@ impl<W: Write> Output<W> {
         self.out.flush().map_err(io_error)
     }
 
-    /// Appends `bytes` in base64.
     pub(super) fn put_base64(&mut self, bytes: &[u8]) -> Result<()> {
         use base64::Engine as _;
         // A multiple of three bytes has no padding, so the encoded pieces can be concatenated.

@@ -13,7 +13,6 @@ use highwater_snapshots::transition::{Named, Transition};
 
 use super::facts::Facts;
 
-/// Device id of pinned host memory.
 pub(super) const HOST: DeviceId = PINNED_DEVICE;
 
 /// An event to be written to the file.
@@ -21,7 +20,6 @@ pub(super) const HOST: DeviceId = PINNED_DEVICE;
 pub(super) struct Entry {
     /// Action, address, size, stream and time. `stack` is a [`StackId`]; `extras` is unused.
     pub(super) raw: RawEvent,
-    /// Name of the action.
     pub(super) action: Name,
     /// `user_metadata`, set by the program.
     pub(super) note: Option<Name>,
@@ -45,13 +43,12 @@ pub(super) enum Name {
 /// Counts of items that the format cannot represent, collected while entries are created.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LeftOut {
-    /// Frees of blocks whose allocation was not recorded, and whose address is therefore unknown.
+    /// Number of frees of blocks whose allocation was not recorded, and whose address is therefore unknown.
     pub(super) unmatched_frees: u64,
     /// Number of blocks whose frees were not recorded. A free is added at the event that shows it.
     pub(super) frees_added: u64,
 }
 
-/// Creates entries from events.
 #[derive(Clone, Debug)]
 pub(super) struct Entries<'a> {
     trace: &'a Trace,
@@ -60,7 +57,6 @@ pub(super) struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// Creates entries from the events of `trace`.
     pub(super) fn new(trace: &'a Trace) -> Self {
         let devices = trace.device_ids();
         let main = trace.main_device();
@@ -68,7 +64,6 @@ impl<'a> Entries<'a> {
         Self { trace, home }
     }
 
-    /// Returns the device whose trace receives steps, phases and marks.
     pub(super) fn home(&self) -> DeviceId {
         self.home
     }
@@ -82,7 +77,8 @@ impl<'a> Entries<'a> {
         if device == DeviceId(0) && self.home != device && concerns_all() { self.home } else { device }
     }
 
-    /// Calls `each` with the entries of the event at `row`. Most events have one entry.
+    /// Calls `each` with the entries of the event at `row`. Most events have one entry; events without one are counted
+    /// in `left_out` if they are frees of unknown blocks.
     #[inline]
     pub(super) fn each(
         &self,

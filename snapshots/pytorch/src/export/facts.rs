@@ -18,7 +18,6 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// Returns the attributes of `owner`.
     #[inline]
     pub(super) fn of(trace: &Trace, owner: Owner) -> Self {
         let mut facts = Self::default();

@@ -14,7 +14,6 @@ pub(super) struct Stacks {
 }
 
 impl Stacks {
-    /// Creates a tracker without any uses.
     pub(super) fn new(trace: &Trace) -> Self {
         let words = trace.tables.stacks.len().div_ceil(64);
         Self { seen: vec![0; words], shared: vec![0; words] }

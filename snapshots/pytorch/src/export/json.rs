@@ -5,7 +5,6 @@ use std::io::Write;
 use super::document::{Document, Output, Plain, Shared};
 use highwater_snapshots::error::{Error, Result};
 
-/// Writes a document as JSON.
 #[derive(Debug)]
 pub(super) struct JsonWriter<W: Write> {
     out: Output<W>,
@@ -15,7 +14,6 @@ pub(super) struct JsonWriter<W: Write> {
 }
 
 impl<W: Write> JsonWriter<W> {
-    /// Begins a document on `out`.
     pub(super) fn new(out: W) -> Self {
         Self { out: Output::new(out), open: Vec::new(), has_key: false }
     }

@@ -40,7 +40,6 @@ const BATCH: u32 = 1000;
 /// Memo indices below this number are reserved for strings of the format, which occur in every event, in short form.
 const WORD_PLACES: u32 = 128;
 
-/// Writes a document as a pickle.
 #[derive(Debug)]
 pub(super) struct PickleWriter<W: Write> {
     out: Output<W>,
@@ -66,7 +65,6 @@ impl Container {
 }
 
 impl<W: Write> PickleWriter<W> {
-    /// Begins a pickle on `out`.
     pub(super) fn new(out: W) -> Result<Self> {
         let mut out = Output::new(out);
         out.put(&[op::PROTO, 4])?;

@@ -7,7 +7,6 @@ use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{DeviceId, EventId, StringId};
 use highwater_snapshots::trace::{Owner, Span, Subject, Trace};
 
-/// A named range of time.
 #[derive(Clone, Copy, Debug)]
 struct Region {
     name: RegionName,
@@ -16,7 +15,6 @@ struct Region {
     end_us: Option<u64>,
 }
 
-/// Name of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RegionName {
     /// A training step, named as in torch.profiler.
@@ -28,7 +26,6 @@ pub(super) enum RegionName {
 }
 
 impl RegionName {
-    /// Returns the name as text.
     pub(super) fn text(self, trace: &Trace) -> String {
         match self {
             Self::Step(step) => format!("ProfilerStep#{step}"),
@@ -41,11 +38,9 @@ impl RegionName {
 /// The start or the end of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RegionEnd {
-    /// Name of the region.
     pub(super) name: RegionName,
     /// Device that was current.
     pub(super) device: DeviceId,
-    /// Whether this is the start.
     pub(super) is_start: bool,
     /// Time in microseconds since 1970.
     pub(super) time_us: u64,
@@ -111,7 +106,7 @@ fn marks(trace: &Trace, home: DeviceId, unix: impl Fn(u64) -> u64) -> Vec<Region
     trace.events.ids().filter(is_mark).filter_map(mark).collect()
 }
 
-/// Returns the recorded steps and phases of the trace.
+/// Returns the steps and phases of the trace.
 fn own_regions(trace: &Trace, device: DeviceId, unix: impl Fn(u64) -> u64) -> Vec<Region> {
     let spans = trace.spans.rows();
     let time_us = |event: EventId| {

@@ -75,7 +75,6 @@ fn embed(document: &mut impl Document, trace: &Trace, digest: u32) -> Result<Opt
     Ok(None)
 }
 
-/// Writes the parts of a snapshot.
 struct Writer<'a, D> {
     document: &'a mut D,
     trace: &'a Trace,
@@ -235,7 +234,8 @@ impl<D: Document> Writer<'_, D> {
         self.event(last.unwrap_or_default(), entry)
     }
 
-    /// Writes the forward stack of the operation, unless the event is in the forward phase itself.
+    /// Writes the forward stack that an imported event states, or that of the operation unless the event is in the
+    /// forward phase itself.
     fn forward_frames(&mut self, event: EventId, op: OpId, facts: Facts) -> Result<()> {
         if let Some(id) = facts.forward_frames {
             self.document.key("forward_frames")?;

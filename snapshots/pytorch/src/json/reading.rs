@@ -18,11 +18,11 @@ pub(super) struct Reading<'w> {
     /// A cache of recent strings by hash. Most strings are keys and names that occur repeatedly.
     recent: [StringId; RECENT],
     watch: &'w mut dyn FnMut(Progress) -> ControlFlow<()>,
-    /// Progress last reported to `watch`.
     reported: Progress,
     /// Number of bytes read, which a stream counts by itself.
     offset: Rc<Cell<u64>>,
-    /// The address of a text in memory. Strings borrowed from the text have higher addresses.
+    /// The address of the text if it is in memory, and 0 for a stream. Strings borrowed from the text have higher
+    /// addresses.
     start: usize,
     is_stopped: bool,
 }

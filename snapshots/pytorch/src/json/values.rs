@@ -205,7 +205,7 @@ impl Reading<'_> {
         let Self { store, stack, .. } = self;
         let items = stack.get(first..).unwrap_or_default();
         let dict = match role {
-            // Something else, which takes little memory.
+            // Another kind of dict; an empty one takes little memory.
             Role::Row(Shape::Segment) if !store.has_key_of_segment(items) => store.new_dict(),
             Role::Row(shape) => {
                 let dict = store.close(shape, items)?;

@@ -184,7 +184,6 @@ impl Store {
         Pairs(items).any(|(key, _)| matches!(self.key(key), Some(Key::Address | Key::TotalSize | Key::Blocks)))
     }
 
-    /// Returns `key` as a known key; `None` for other keys.
     #[inline]
     pub(crate) fn key(&self, key: Value) -> Option<Key> {
         self.keys.of(key)
@@ -310,7 +309,6 @@ impl Store {
     }
 }
 
-/// Iterates over alternating keys and values.
 struct Pairs<'a>(&'a [Value]);
 
 impl Iterator for Pairs<'_> {

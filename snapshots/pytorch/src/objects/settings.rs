@@ -70,7 +70,6 @@ impl Store {
         }
     }
 
-    /// Returns the value of a setting as text.
     fn printed(&self, value: Value, depth: usize) -> String {
         let Value::List(row) = value else {
             return self.plain_text(value).unwrap_or_else(|| value.kind().to_owned());

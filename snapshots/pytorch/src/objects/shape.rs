@@ -5,7 +5,6 @@ use std::fmt::{Display, Formatter};
 use super::value::Value;
 use crate::Intake;
 
-/// Declares the keys of a snapshot's dicts.
 macro_rules! keys {
     ($($name:ident = $text:literal,)+) => {
         /// A key with a known meaning in the dicts of snapshots.
@@ -21,7 +20,6 @@ macro_rules! keys {
                 self as u8 >= Self::Segments as u8
             }
 
-            /// Returns the key's spelling.
             pub(crate) fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)+ }
             }
@@ -105,7 +103,6 @@ impl Keys {
     }
 }
 
-/// The kind of a dict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     Event,
@@ -119,7 +116,7 @@ pub(crate) enum Shape {
 }
 
 impl Display for Shape {
-    /// Writes the typical keys of such dicts, for messages.
+    /// Writes the plural noun for such dicts, for messages.
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Event => "events",
@@ -134,7 +131,6 @@ impl Display for Shape {
 }
 
 impl Shape {
-    /// Detects the shape of a dict with these keys.
     #[inline]
     pub(crate) fn of(keys: impl Iterator<Item = Option<Key>>) -> Self {
         let mut seen = 0_u64;

@@ -7,7 +7,6 @@ use super::value::Value;
 use crate::raw::{RawAnnotation, RawEvent, RawSegment};
 use crate::{BlockDraft, Intake, Sequences};
 
-/// The contents of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum List {
     Empty,
@@ -25,7 +24,6 @@ pub(crate) enum List {
     Open(u32),
 }
 
-/// The kind of the rows of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RowKind {
     Event,
@@ -40,7 +38,6 @@ impl RowKind {
         }
     }
 
-    /// Returns the row of a dict of this kind.
     pub(super) fn row(self, dict: Dict) -> Option<u32> {
         match (self, dict) {
             (Self::Event, Dict::Event(row)) | (Self::Block, Dict::Block(row)) => Some(row),
@@ -49,7 +46,6 @@ impl RowKind {
     }
 }
 
-/// The contents of a dict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dict {
     Empty,
@@ -148,7 +144,6 @@ impl Store {
         }
     }
 
-    /// Returns the current number of lists and dicts.
     #[inline]
     pub(crate) fn mark(&self) -> Mark {
         let Self { lists, dicts, open_lists, open_dicts, .. } = self;
@@ -166,7 +161,6 @@ impl Store {
         self.open_dicts.truncate(mark.open_dicts);
     }
 
-    /// Creates a list.
     #[inline]
     pub(crate) fn new_list(&mut self) -> Value {
         self.lists.push(ListSlot { list: List::Empty, is_used: false });
@@ -186,7 +180,6 @@ impl Store {
         self.lists.get(row as usize).is_some_and(|slot| !matches!(slot.list, List::Open(_)))
     }
 
-    /// Returns the stack that a list represents, if any.
     pub(crate) fn as_stack(&self, row: u32) -> Option<u32> {
         match self.lists.get(row as usize)?.list {
             List::Stack(stack) => Some(stack),
@@ -194,7 +187,6 @@ impl Store {
         }
     }
 
-    /// Sets a list to the stack `stack`.
     #[inline]
     pub(crate) fn set_stack(&mut self, row: u32, stack: u32) {
         if let Some(slot) = self.lists.get_mut(row as usize) {
@@ -209,12 +201,10 @@ impl Store {
         Value::List(self.lists.len() as u32 - 1)
     }
 
-    /// Creates a dict that is an event.
     pub(crate) fn event_dict(&mut self, event: u32) -> Value {
         self.closed_dict(Dict::Event(event))
     }
 
-    /// Creates a dict.
     #[inline]
     pub(crate) fn new_dict(&mut self) -> Value {
         self.dicts.push(Dict::Empty);
@@ -235,7 +225,6 @@ impl Store {
         Ok(list)
     }
 
-    /// Creates a tuple of two integers.
     #[inline]
     pub(crate) fn pair(&mut self, first: u64, second: u64) -> Value {
         if self.pairs.first() == Some(&(first, second)) {
@@ -249,7 +238,6 @@ impl Store {
         Value::Pair(row)
     }
 
-    /// Appends `items` to a list.
     #[inline]
     pub(crate) fn append(&mut self, target: Value, items: &[Value]) -> Result<(), Refusal> {
         let Value::List(row) = target else { return Err(NOT_A_LIST) };
@@ -392,7 +380,7 @@ impl Store {
         Ok(Some(dict))
     }
 
-    /// Takes the items out of a list. Returns `None` if they were already taken or `value` is not a list.
+    /// Takes the items out of a list. Returns `None` if the list was already used or `value` is not a list.
     pub(crate) fn take_items(&mut self, value: Value) -> Option<Vec<Value>> {
         let Value::List(row) = value else { return None };
         let slot = *self.lists.get(row as usize)?;

@@ -29,9 +29,8 @@ pub(super) struct Machine<S> {
     pub(super) store: Store,
 }
 
-/// The result of the next instruction.
 pub(super) enum Next {
-    /// The instruction was executed.
+    /// The instruction with this opcode was executed.
     Executed(u8),
     /// The instruction ends the pickle with this value.
     End(Value),
@@ -320,7 +319,8 @@ impl<S: Source> Machine<S> {
         value
     }
 
-    /// Fills the new list on top of the stack if the bytes ahead are a run of lookups seen before.
+    /// Fills the new list on top of the stack if the bytes ahead are a run of lookups seen before. Returns whether it
+    /// did.
     #[inline]
     fn known_run(&mut self) -> bool {
         let Some(&Value::List(list)) = self.stack.last() else { return false };

@@ -3,7 +3,6 @@
 use crate::objects::Value;
 use highwater_snapshots::ids::StringId;
 
-/// A value of the memo.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Memo {
     Value(Value),
@@ -43,7 +42,6 @@ impl Memos {
         self.rows.len()
     }
 
-    /// Stores `value` under the next index.
     #[inline]
     pub(super) fn push(&mut self, value: Value) {
         let row = self.packed(value);
@@ -82,7 +80,6 @@ impl Memos {
         true
     }
 
-    /// Returns the value with memo index `number`.
     #[inline]
     pub(super) fn get(&self, number: usize) -> Option<Memo> {
         let row = *self.rows.get(number)?;

@@ -1,13 +1,12 @@
-//! The opcodes of Python's pickle format, protocols 2 to 5. Marks those that only build values.
+//! The opcodes of Python's pickle format, protocols 2 to 5: those that only build values, and the reasons that the
+//! others are rejected.
 //!
 //! See the module `pickletools` of CPython 3.14, which documents each opcode.
 
-/// Declares the supported opcodes.
 macro_rules! opcodes {
     ($($name:ident = $code:literal;)+) => {
         $(pub(super) const $name: u8 = $code;)+
 
-        /// Returns the name of a supported opcode.
         pub(super) fn name(code: u8) -> Option<&'static str> {
             match code { $($code => Some(stringify!($name)),)+ _ => None }
         }

@@ -28,7 +28,6 @@ pub(super) struct Row {
 /// The event has no rare fields.
 pub(super) const NO_EXTRAS: u32 = u32::MAX;
 
-/// A stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StackOf {
     MemoSnapshot(u32),
@@ -51,7 +50,6 @@ pub(super) enum Stored {
     Pair(u32),
 }
 
-/// A string of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum TextOf {
     #[default]
@@ -61,7 +59,6 @@ pub(super) enum TextOf {
     New(u32),
 }
 
-/// The rare fields of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct ExtrasOf {
     pub(super) pool_id: (u64, u64),
@@ -103,11 +100,9 @@ pub(super) struct Chunk {
     extras_index: HashMap<ExtrasOf, u32>,
     /// Distinct runs of memo lookups that are not known to be stacks yet.
     runs: Texts,
-    /// Distinct strings.
     texts: Texts,
 }
 
-/// Distinct byte strings.
 #[derive(Clone, Debug, Default)]
 struct Texts {
     bytes: Vec<u8>,
@@ -119,7 +114,6 @@ struct Texts {
 }
 
 impl Chunk {
-    /// Begins another part of the file.
     pub(super) fn begin(&mut self, range: Range<usize>) {
         self.range = range;
         self.steps.clear();
@@ -132,7 +126,6 @@ impl Chunk {
         self.texts.clear();
     }
 
-    /// Returns the row of a combination of rare fields.
     #[inline]
     pub(super) fn extras_row(&mut self, extras: ExtrasOf) -> u32 {
         if self.extras.last() == Some(&extras) {
@@ -145,7 +138,7 @@ impl Chunk {
         })
     }
 
-    /// Returns the row of a pair.
+    /// Returns the row of a pair, which is added unless it equals the last one.
     #[inline]
     pub(super) fn pair_row(&mut self, pair: (u64, u64)) -> u32 {
         if self.pairs.last() != Some(&pair) {
@@ -154,34 +147,28 @@ impl Chunk {
         self.pairs.len() as u32 - 1
     }
 
-    /// Returns the row of a run.
     #[inline]
     pub(super) fn run_row(&mut self, run: &[u8]) -> u32 {
         self.runs.row(run)
     }
 
-    /// Returns the run in `row`.
     pub(super) fn run(&self, row: u32) -> &[u8] {
         self.runs.get(row)
     }
 
-    /// Returns the number of runs.
     pub(super) fn run_count(&self) -> usize {
         self.runs.ends.len()
     }
 
-    /// Returns the row of a string.
     #[inline]
     pub(super) fn text_row(&mut self, text: &str) -> u32 {
         self.texts.row(text.as_bytes())
     }
 
-    /// Returns the string in `row`.
     pub(super) fn text(&self, row: u32) -> &str {
         std::str::from_utf8(self.texts.get(row)).unwrap_or_default()
     }
 
-    /// Returns the number of strings.
     pub(super) fn text_count(&self) -> usize {
         self.texts.ends.len()
     }

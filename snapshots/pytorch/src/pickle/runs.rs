@@ -40,7 +40,6 @@ pub(super) fn run_length(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// Iterates over the memo indices in a run.
 pub(super) fn numbers(mut run: &[u8]) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let (number, rest) = match run {
@@ -54,14 +53,12 @@ pub(super) fn numbers(mut run: &[u8]) -> impl Iterator<Item = usize> {
 }
 
 impl Runs {
-    /// Returns the stack of a run that was seen before.
     #[inline]
     pub(super) fn get(&self, run: &[u8]) -> Option<u32> {
         let hash = self.hasher.hash_one(run);
         self.rows.find(hash, |row| &self.bytes[row.first as usize..row.end as usize] == run).map(|row| row.stack)
     }
 
-    /// Adds the stack of a run.
     pub(super) fn insert(&mut self, run: &[u8], stack: u32) {
         if self.bytes.len() + run.len() > MAX_BYTES {
             self.clear();
@@ -77,7 +74,7 @@ impl Runs {
         rows.insert_unique(hash, run, |row| hasher.hash_one(&bytes[row.first as usize..row.end as usize]));
     }
 
-    /// Removes all runs, because the value of a memo index has changed.
+    /// Removes all runs, because the cache is full, or because the value of a memo index has changed.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.rows.clear();

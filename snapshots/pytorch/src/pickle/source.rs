@@ -4,16 +4,13 @@ use std::io::{ErrorKind, Read};
 
 /// Bytes read sequentially. Methods return `None` if the input ends too early.
 pub(super) trait Source {
-    /// Returns the next byte.
     fn byte(&mut self) -> Option<u8>;
 
-    /// Returns the next `count` bytes.
     fn bytes(&mut self, count: usize) -> Option<&[u8]>;
 
     /// Returns the buffered bytes without consuming them. More bytes may follow.
     fn ahead(&self) -> &[u8];
 
-    /// Returns whether the bytes ahead begin with `text`.
     fn begins_with(&mut self, text: &[u8]) -> bool;
 
     /// Consumes `count` of the buffered bytes.
@@ -28,7 +25,6 @@ pub(super) trait Source {
     }
 }
 
-/// A source of bytes in memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InMemory<'a> {
     bytes: &'a [u8],
@@ -36,7 +32,6 @@ pub(super) struct InMemory<'a> {
 }
 
 impl<'a> InMemory<'a> {
-    /// Creates a source of all of `bytes`.
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, position: 0 }
     }
@@ -77,7 +72,6 @@ impl Source for InMemory<'_> {
     }
 }
 
-/// A source of bytes from a stream.
 #[derive(Debug)]
 pub(super) struct Stream<R> {
     input: R,
@@ -94,7 +88,6 @@ pub(super) struct Stream<R> {
 const PORTION: usize = 256 << 10;
 
 impl<R: Read> Stream<R> {
-    /// Creates a source that reads all of `input`.
     pub(super) fn new(input: R) -> Self {
         Self { input, buffer: Vec::new(), next: 0, before: 0, failure: None }
     }

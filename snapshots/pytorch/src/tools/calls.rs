@@ -12,16 +12,13 @@ use highwater_snapshots::trace::{DRIVER_CALLS, DeviceFacts, Header, NOTE, PINNED
 use highwater_snapshots::units::{count_of, format_bytes};
 use highwater_snapshots::{Category, Pool, StartingBlock, StartingState, TraceBuilder};
 
-/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Allocated,
     Freed,
-    /// The request failed.
     Failed,
 }
 
-/// A call that allocates or frees memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
     pub(super) outcome: Outcome,
@@ -126,14 +123,13 @@ impl Calls {
     }
 }
 
-/// Writes the events of calls.
 struct Writer {
     builder: TraceBuilder,
     rows: Rows,
     called: Called,
     live: BTreeMap<(DeviceId, u64), Live>,
     keys: u64,
-    /// Blocks whose frees are missing.
+    /// Number of blocks whose frees are missing.
     repeated: u64,
 }
 

@@ -91,13 +91,12 @@ pub(crate) fn read(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<
     Ok(writer.finish())
 }
 
-/// A field of a message.
 #[derive(Clone, Copy)]
 struct Field<'a> {
     /// The field number; 0 for fields without a length, which are not needed.
     number: u32,
     content: &'a [u8],
-    /// Offset of the content.
+    /// Offset of the content in the message.
     offset: usize,
 }
 
@@ -107,7 +106,6 @@ impl Field<'_> {
     }
 }
 
-/// The error for a message that cannot be decoded.
 fn damaged(offset: usize, error: &prost::DecodeError) -> Error {
     Error::Damaged { offset: offset as u64, what: format!("the profile is cut off or damaged ({error})") }
 }
@@ -168,9 +166,8 @@ impl<'a> Iterator for Fields<'a> {
 #[derive(Default)]
 struct Profile<'a> {
     bytes: &'a [u8],
-    /// Offset and length of each string that is kept; strings that are not UTF-8 are empty.
+    /// Offset and length of each string, which may be cut; strings that are not UTF-8 are empty.
     strings: Vec<(u32, u32)>,
-    /// The number of samples.
     samples: usize,
     types: Vec<ValueType>,
     functions: HashMap<u64, (i64, i64)>,
@@ -206,7 +203,7 @@ impl<'a> Profile<'a> {
         Ok(())
     }
 
-    /// Returns the string of a row in bytes. The string is empty if there is none.
+    /// Returns the bytes of the string in a row; empty if there is none.
     fn string_bytes(&self, row: i64) -> &'a [u8] {
         let range = usize::try_from(row).ok().and_then(|row| self.strings.get(row));
         let text = range.and_then(|&(offset, length)| self.bytes.get(offset as usize..)?.get(..length as usize));
@@ -243,7 +240,6 @@ struct Writer {
     builder: TraceBuilder,
     rows: Rows,
     frames: HashMap<u64, Vec<FrameId>>,
-    /// The blocks of each device.
     devices: Vec<Vec<StartingBlock>>,
     /// The row in `devices` of each device, by name. Executables have no device name.
     devices_by_name: BTreeMap<String, usize>,
@@ -380,7 +376,6 @@ fn ordinal(name: &str) -> Option<u16> {
     name[name.len() - digits..].parse().ok().filter(|number| *number < 127)
 }
 
-/// Returns whether a device name denotes the host's CPU.
 fn is_host(name: &str) -> bool {
     name.starts_with("cpu") || name.starts_with("TFRT_CPU")
 }

@@ -5,10 +5,9 @@ use std::io::BufRead;
 use highwater_snapshots::error::{Error, Problem, Result};
 use highwater_snapshots::units::count_of;
 
-/// Number of bytes of a line that are kept. Lines of the logs are shorter.
+/// Maximum number of bytes of a line that are kept. Lines of the logs are shorter.
 const MAX_LINE: usize = 4096;
 
-/// The lines of a log.
 pub(super) struct Lines<R> {
     input: R,
     line: Vec<u8>,

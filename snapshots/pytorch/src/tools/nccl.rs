@@ -59,7 +59,6 @@ pub(crate) fn read(input: impl BufRead, watch: &mut dyn FnMut(u64) -> ControlFlo
     Ok(log.finish(version))
 }
 
-/// A message of NCCL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Message<'l> {
     host: &'l str,

@@ -58,7 +58,6 @@ pub(crate) fn read(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<
     Ok(recording.of(&events, &causes, header))
 }
 
-/// A row of the memory events.
 #[derive(Clone, Debug)]
 struct MemoryEvent {
     outcome: Outcome,
@@ -103,7 +102,6 @@ fn process_of(global_id: i64) -> i64 {
     global_id >> 24
 }
 
-/// Returns the operating system's process id.
 fn pid_of(process: i64) -> i64 {
     process & 0xff_ffff
 }
@@ -242,7 +240,7 @@ impl Export<'_, '_> {
         Ok(gpus)
     }
 
-    /// Returns the value called `name` from a table of names and values.
+    /// Returns the value called `name` from a table of names and values; empty if there is none.
     fn value(&mut self, table: &str, name: &str) -> Result<String> {
         let mut found = String::new();
         self.scan(table, ["name", "value"], &mut |row, [key, value]| {

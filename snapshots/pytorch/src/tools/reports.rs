@@ -8,7 +8,6 @@ use highwater_snapshots::format::Progress;
 /// Number of bytes between two calls of the listener.
 const BYTES_BETWEEN: u64 = 1 << 20;
 
-/// The progress of reading a file.
 pub(super) struct Reports<'w> {
     watch: &'w mut dyn FnMut(Progress) -> ControlFlow<()>,
     /// Bytes of the file.
@@ -20,7 +19,6 @@ pub(super) struct Reports<'w> {
 }
 
 impl<'w> Reports<'w> {
-    /// Creates reports on reading `file`, which are passed to `watch`.
     pub(super) fn of(file: &[u8], watch: &'w mut dyn FnMut(Progress) -> ControlFlow<()>) -> Self {
         Self { watch, bytes: file.len() as u64, events: 0, reported: None }
     }

@@ -30,7 +30,6 @@ pub(super) struct Database<'a> {
     visited: Cell<u64>,
 }
 
-/// The root page and the columns of a table.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     name: String,
@@ -51,14 +50,12 @@ enum Value<'r> {
     Other,
 }
 
-/// A row of a table.
 #[derive(Clone, Debug)]
 pub(super) struct Row<'r> {
     values: Vec<Value<'r>>,
 }
 
 impl Row<'_> {
-    /// Returns the integer in a column, if there is one.
     pub(super) fn integer(&self, column: Option<usize>) -> Option<i64> {
         match self.values.get(column?)? {
             Value::Integer(number) => Some(*number),
@@ -66,7 +63,6 @@ impl Row<'_> {
         }
     }
 
-    /// Returns the text in a column, if there is one.
     pub(super) fn text(&self, column: Option<usize>) -> Option<&str> {
         match self.values.get(column?)? {
             Value::Text(text) => std::str::from_utf8(text).ok(),
@@ -76,7 +72,6 @@ impl Row<'_> {
 }
 
 impl Table {
-    /// Returns the position of the column called `name`, if there is one.
     pub(super) fn column(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column == name)
     }
@@ -87,7 +82,6 @@ fn damaged(offset: usize, what: &str) -> Error {
 }
 
 impl<'a> Database<'a> {
-    /// Opens the database in `bytes`.
     pub(super) fn open(bytes: &'a [u8]) -> Result<Self> {
         let header = bytes.get(..HEADER_BYTES).ok_or_else(|| damaged(bytes.len(), "it ends within its header"))?;
         let page_bytes = match u16::from_be_bytes([header[16], header[17]]) {
@@ -120,7 +114,6 @@ impl<'a> Database<'a> {
         Ok(database)
     }
 
-    /// Returns the table called `name`, if there is one.
     pub(super) fn table(&self, name: &str) -> Option<&Table> {
         self.tables.iter().find(|table| table.name == name)
     }
@@ -145,7 +138,6 @@ impl<'a> Database<'a> {
     }
 }
 
-/// A scan of a table.
 struct Scan<'s, 'a> {
     database: &'s Database<'a>,
     table: &'s Table,
