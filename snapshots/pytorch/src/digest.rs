@@ -18,7 +18,6 @@ impl EventDigest {
     /// The ordinal of pinned host memory, whose trace comes last.
     pub const HOST: u64 = u64::MAX;
 
-    /// Adds the next event of a trace.
     pub(crate) fn take(&mut self, event: &RawEvent) {
         let mut bytes = [0; 33];
         bytes[0] = if event.action == Action::Unknown { u8::MAX } else { event.action as u8 };
@@ -30,7 +29,7 @@ impl EventDigest {
         self.events += 1;
     }
 
-    /// Ends the trace of `device`. Traces must be added in order of their devices.
+    /// Traces must be added in order of their devices.
     pub(crate) fn end_trace(&mut self, device: u64) {
         if self.events > 0 {
             self.crc.update(&device.to_le_bytes());
@@ -39,12 +38,10 @@ impl EventDigest {
         }
     }
 
-    /// Returns the digest of all events added.
     pub(crate) fn finish(self) -> u32 {
         self.crc.finalize()
     }
 
-    /// Computes the digest of a whole snapshot.
     pub(crate) fn of(raw: &RawSnapshot) -> u32 {
         let mut digest = Self::default();
         let traces = raw.traces.iter().enumerate().map(|(device, events)| (device as u64, events));

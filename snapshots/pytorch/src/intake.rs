@@ -41,7 +41,7 @@ pub struct EventDraft {
     pub time_us: u64,
     /// The field `stream` of the snapshot.
     pub stream: u64,
-    /// The field `frames` of the snapshot.
+    /// The field `frames` of the snapshot, as the index of a stack: see [`Intake::stack`].
     pub stack: u32,
     /// The rare fields.
     pub extras: Extras,
@@ -60,7 +60,7 @@ pub struct BlockDraft {
     pub state: BlockState,
     /// `frames`, or the frames of the newest `history` entry.
     pub stack: u32,
-    /// The field `forward_frames` of the snapshot.
+    /// The field `forward_frames` of the snapshot, as the index of a list of strings: see [`Intake::texts`].
     pub forward: u32,
 }
 
@@ -216,7 +216,7 @@ impl Intake {
         }
     }
 
-    /// Returns the levels of live memory over the events since the last call.
+    /// Returns the minimum and maximum of live memory over the events since the last call.
     pub fn take_levels(&mut self) -> LiveBytes {
         self.meter.take()
     }
@@ -261,22 +261,19 @@ impl Intake {
         self.raw.settings.push((name.into(), value.into()));
     }
 
-    /// Adds a fact about the recorded program.
     pub(crate) fn run_value(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.raw.run.values.push((name.into(), value.into()));
     }
 
-    /// Adds a tensor that was live at the time of the snapshot.
     pub(crate) fn run_tensor(&mut self, tensor: RawTensor) {
         self.raw.run.tensors.push(tensor);
     }
 
-    /// Adds a tensor that an operator returned.
     pub(crate) fn logged_shape(&mut self, shape: LoggedShape) {
         self.raw.logged_shapes.push(shape);
     }
 
-    /// Adds source files as pairs of path and text, and removes the texts from the strings.
+    /// Adds source files as pairs of path and text, and removes texts of several lines from the strings.
     pub fn sources(&mut self, files: &[(StringId, StringId)]) {
         for (path, text) in files {
             let [path, text] = [path, text].map(|id| self.string(*id).to_owned());
@@ -296,7 +293,8 @@ impl Intake {
         self.raw.highwater = text.filter(|text| !text.is_empty());
     }
 
-    /// Counts an unexpected value. `what` completes a sentence such as "3 times: the key 'foo', which …".
+    /// Counts an unexpected value. `what` completes a sentence such as "3 times: unexpected key 'foo' in events
+    /// (ignored)".
     pub(crate) fn count_unexpected(&mut self, what: impl Into<String>) {
         let mut what = what.into();
         if self.unexpected.len() >= MAX_UNEXPECTED && !self.unexpected.contains_key(&what) {

@@ -14,7 +14,6 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Indexes `strings`.
     pub(crate) fn of(strings: &[String]) -> Self {
         let hasher = DefaultHashBuilder::default();
         let mut rows = HashTable::with_capacity(strings.len());

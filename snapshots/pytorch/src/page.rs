@@ -102,7 +102,6 @@ impl Others {
     }
 }
 
-/// A page that is being scanned.
 struct Script<'p> {
     page: &'p mut dyn BufRead,
     offset: u64,

@@ -60,7 +60,7 @@ pub struct LoggedShape {
     pub device: u16,
     /// Address of its first element.
     pub address: u64,
-    /// Size of its elements.
+    /// Size of its elements in bytes.
     pub bytes: u64,
     /// The shape and dtype.
     pub shape: String,
@@ -76,12 +76,10 @@ pub struct RunFacts {
 }
 
 impl RunFacts {
-    /// Returns the value of `name`, if there is one.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         self.values.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the value of `name` as a number, if there is one.
     pub(crate) fn number<N: std::str::FromStr>(&self, name: &str) -> Option<N> {
         self.value(name)?.parse().ok()
     }
@@ -92,9 +90,9 @@ impl RunFacts {
 pub struct RawTensor {
     /// Address of its storage.
     pub address: u64,
-    /// Size of its storage.
+    /// Size of its storage in bytes.
     pub bytes: u64,
-    /// The time since 1970 at which the tensor was listed; 0 at the time of the snapshot.
+    /// The time in microseconds since 1970 at which the tensor was listed; 0 at the time of the snapshot.
     pub time_us: u64,
     /// The category, which is `parameter`, `gradient`, `buffer` or `optimizer_state`.
     pub category: String,

@@ -26,7 +26,7 @@ impl Rows {
         Self { strings: Names::of(&tables.strings), ..Self::default() }
     }
 
-    /// Learns the frames of `tables`; of those in the same line, the first.
+    /// Indexes the frames of `tables` that have a single source line; of several with the same line, the first.
     pub(crate) fn learn_frames(&mut self, tables: &Tables) {
         for (row, frame) in tables.frames.iter().enumerate().filter(|(_, frame)| frame.line_count == 1) {
             if let Some(line) = tables.lines.get(frame.first_line as usize) {
@@ -35,7 +35,7 @@ impl Rows {
         }
     }
 
-    /// The frame of `function`, in `line` of `file`; 0 if the line is unknown.
+    /// The frame of `function`, in `line` of `file`; `line` is 0 if unknown.
     pub(crate) fn frame(&mut self, tables: &mut Tables, function: &str, file: &str, line: u32) -> FrameId {
         let function = self.strings.id(&mut tables.strings, function);
         let file = if file.is_empty() { StringId::NONE } else { self.strings.id(&mut tables.strings, file) };
@@ -54,7 +54,6 @@ impl Rows {
         })
     }
 
-    /// The row of `text`.
     pub(crate) fn text(&mut self, tables: &mut Tables, text: &str) -> StringId {
         self.strings.id(&mut tables.strings, text)
     }
@@ -65,13 +64,12 @@ impl Rows {
         *of_tool.entry(row).or_insert_with(|| strings.id(&mut tables.strings, text()))
     }
 
-    /// The stack of `frames`, innermost first.
+    /// The stack of the innermost [`MAX_FRAMES`] of `frames`, which are ordered innermost first.
     pub(crate) fn stack(&mut self, tables: &mut Tables, frames: &[FrameId]) -> StackId {
         let kept = &frames[..frames.len().min(MAX_FRAMES)];
         kept.iter().rev().fold(StackId::NONE, |parent, &frame| self.called(tables, parent, frame))
     }
 
-    /// The stack of `frame` called from `parent`.
     pub(crate) fn called(&mut self, tables: &mut Tables, parent: StackId, frame: FrameId) -> StackId {
         *self.stacks.entry(Stack { parent, frame }).or_insert_with_key(|stack| {
             tables.stacks.push(*stack);
@@ -85,7 +83,6 @@ impl Rows {
         parts.fold(ScopeId::NONE, |parent, part| self.scope(tables, parent, part))
     }
 
-    /// The scope `name` in `parent`.
     pub(crate) fn scope(&mut self, tables: &mut Tables, parent: ScopeId, name: &str) -> ScopeId {
         let name = self.strings.id(&mut tables.strings, name);
         self.scope_of(tables, parent, name)

@@ -6,7 +6,7 @@
 //! | `size` | `size` in decimal, for marks and for frees of unknown blocks |
 //! | `addr` | `addr` in hexadecimal with `0x`, for marks and for frees of unknown blocks |
 //! | `pool_id` | `(1, 0)`, if the pool is private |
-//! | `references` | who refers to a block, from the Python package: see [`highwater_snapshots::references`] |
+//! | `references` | references to a block, from the Python package: see [`highwater_snapshots::references`] |
 //! | `shape` | shape and dtype of the tensor, as `[32, 1024] float32`: see [`shapes`](super::shapes) |
 //! | `compile_context`, `user_metadata`, `internal_metadata` | as in the snapshot |
 
@@ -33,7 +33,6 @@ pub(super) struct Attributes {
 }
 
 impl Attributes {
-    /// Interns the names of the attributes.
     pub(super) fn new(tables: &mut Tables, rows: &mut Rows) -> Self {
         let mut name = |text| rows.text(tables, text);
         Self {
@@ -71,7 +70,6 @@ impl Attributes {
         }
     }
 
-    /// Adds PyTorch's name of an event.
     pub(super) fn add_action(&self, builder: &mut TraceBuilder, rows: &mut Rows, owner: Owner, action: &str) {
         let value = rows.text(builder.tables(), action);
         builder.add_attribute(Attribute { owner, name: self.action, value });

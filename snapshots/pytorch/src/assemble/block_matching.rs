@@ -42,7 +42,6 @@ pub(super) struct SnapshotBlock {
     pub(super) requested: u64,
     pub(super) allocated: u64,
     pub(super) stream: u64,
-    /// Whether the block is awaiting free.
     pub(super) is_waiting: bool,
 }
 
@@ -136,7 +135,6 @@ impl MatchedBlocks {
         lives
     }
 
-    /// Returns the block of the next event.
     fn observe(&mut self, event: &RawEvent) -> BlockRef {
         match event.action {
             Action::Alloc => self.begin(event.address),
@@ -289,7 +287,8 @@ impl MatchedBlocks {
         (life != NO_LIFE).then(|| self.index_of(name))
     }
 
-    /// Returns the index of the block that must have been freed, as the allocation at `position` shows, if it does.
+    /// Returns the index of the block that must have been freed before the allocation at `position`, because it has the
+    /// same address; `None` if there is no such block.
     pub(super) fn replaced(&self, position: usize) -> Option<u64> {
         let repeated = self.repeated.get(self.of_event.get(position)?)?;
         Some(self.index_of(repeated.former))

@@ -23,7 +23,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// Returns the value if it is a non-negative integer.
+    /// Returns a non-negative integer, or a bool as 0 or 1; `None` for any other value.
     pub(crate) fn unsigned(self) -> Option<u64> {
         match self {
             Self::Int(number) => u64::try_from(number).ok(),

@@ -249,7 +249,6 @@ impl Store {
         Ok(())
     }
 
-    /// Adds the facts about the recorded program.
     fn take_run(&mut self, value: Value) {
         let Ok(Some(Dict::Open(open))) = self.dict(value) else {
             if value == Value::None {

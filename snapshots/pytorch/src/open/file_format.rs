@@ -61,7 +61,6 @@ pub(super) const START_BYTES: usize = 4096;
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 impl Start {
-    /// Detects the format of a file that begins with `bytes`.
     pub(super) fn of(bytes: &[u8]) -> Self {
         match bytes {
             [0x80, 2..=5, ..] => return Self::Kind(FileKind::Pickle),

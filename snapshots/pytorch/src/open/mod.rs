@@ -62,7 +62,8 @@ const BUFFER: usize = 256 << 10;
 const MAX_AFTER: u64 = 1 << 20;
 
 /// Opens the recording at `path`. `watch` receives the progress, as in [`open_bytes`]. `path` may also be that of a
-/// rotated recording, which consists of several files (see [`Windows::find_rotated`]).
+/// rotated recording, which consists of several files (see [`Windows::find_rotated`]) and is read without calling
+/// `watch`.
 ///
 /// If another program truncates the file meanwhile, this process is killed, as with any memory mapping. A recorder only
 /// ever appends.

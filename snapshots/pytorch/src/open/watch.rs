@@ -51,14 +51,12 @@ impl<'a> Watch<'a> {
         state.notify()
     }
 
-    /// Passes on a reader's progress as a whole.
     pub(super) fn pass(&self, progress: Progress) -> ControlFlow<()> {
         let mut state = self.state.borrow_mut();
         state.now = progress;
         state.notify()
     }
 
-    /// Returns the number of bytes of the file read so far.
     pub(super) fn bytes_read(&self) -> u64 {
         self.state.borrow().now.bytes_read
     }

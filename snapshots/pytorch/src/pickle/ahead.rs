@@ -26,7 +26,6 @@ use crate::raw::{Extras, RawEvent};
 use highwater_snapshots::error::Result;
 use highwater_snapshots::ids::StringId;
 
-/// The division of a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Division {
     /// Number of bytes in a portion.
@@ -36,8 +35,9 @@ pub(super) struct Division {
 }
 
 impl Division {
-    /// Returns the decoder for the available threads. On a thread of a pool, which reads one of several files, it
-    /// decodes without further threads, because the thread would begin to read the next file while waiting.
+    /// Returns the division for the available threads. On a thread of a pool, which reads one of several files,
+    /// portions are decoded without further threads, because the thread would begin to read the next file while
+    /// waiting.
     pub(super) fn for_threads() -> Self {
         match rayon::current_num_threads() {
             threads if threads > 1 && rayon::current_thread_index().is_none() => {
@@ -186,7 +186,8 @@ fn divide(
     start
 }
 
-/// Returns the end of the portion at `start`, which is the start of an event or the end of the file.
+/// Returns the end of the portion at `start`, which is the start of an event or the end of the file; `None` if neither
+/// is near the end of the portion.
 fn end_of(bytes: &[u8], start: usize, beginning: &Beginning, division: Division) -> Option<usize> {
     let nominal = start.checked_add(division.portion)?;
     if nominal >= bytes.len() {
@@ -262,7 +263,6 @@ impl Machine<InMemory<'_>> {
         Ok(if is_all { Taken::All } else { Taken::Part })
     }
 
-    /// Moves on to the instruction at `position`.
     fn go_to(&mut self, position: usize) {
         self.source.take(position.saturating_sub(self.source.position() as usize));
     }
@@ -312,7 +312,7 @@ impl Machine<InMemory<'_>> {
         rows.len()
     }
 
-    /// Looks up a stack.
+    /// Looks up a stack; `None` if the reference is not to a stack.
     #[inline]
     fn stack_of(&mut self, stack: StackOf, portion: &Chunk, news: &mut MemoDelta, lookup: &mut Lookup) -> Option<u32> {
         match stack {
@@ -396,7 +396,6 @@ impl Lookup {
         self.extras.resize(portion.extras.len(), None);
     }
 
-    /// Looks up a string.
     #[inline]
     fn text(&mut self, row: u32, portion: &Chunk, machine: &mut Machine<InMemory<'_>>) -> StringId {
         *self.texts[row as usize].get_or_insert_with(|| machine.store.intake.text(portion.text(row)))

@@ -62,7 +62,7 @@ impl Beginning {
     }
 }
 
-/// Returns the length of an instruction that stores the top value in the memo.
+/// Returns the length of an instruction that stores the top value in the memo; 0 for any other code.
 fn store_length(code: Option<u8>) -> usize {
     match code {
         Some(op::MEMOIZE) => 1,
@@ -75,14 +75,12 @@ fn store_length(code: Option<u8>) -> usize {
 /// Larger ids of strings and stacks, and larger portions, are left to the machine.
 pub(super) const MOST: u32 = 1 << 28;
 
-/// A reader of events.
 #[derive(Debug)]
 pub(super) struct EventReader<'a> {
     bytes: &'a [u8],
     known: &'a MemoSnapshot,
     beginning: &'a Beginning,
     portion: &'a mut Chunk,
-    /// Whether the portion is the last.
     is_last: bool,
     at: usize,
     /// The memo index of the first value of the current step (if the file contains one), and the row of this value in
@@ -94,7 +92,6 @@ pub(super) struct EventReader<'a> {
 }
 
 impl<'a> EventReader<'a> {
-    /// Creates a reader of the range of `portion`.
     pub(super) fn new(
         bytes: &'a [u8],
         known: &'a MemoSnapshot,
@@ -108,7 +105,6 @@ impl<'a> EventReader<'a> {
         Self { bytes, is_last, known, beginning, portion, at, number: None, first_stored: 0, joined: Vec::new() }
     }
 
-    /// Decodes the portion.
     pub(super) fn read(mut self) {
         let end = self.portion.range.end;
         if end - self.at >= MOST as usize {
@@ -159,7 +155,7 @@ impl<'a> EventReader<'a> {
         count
     }
 
-    /// Decodes the end of a batch and the start of the next.
+    /// Decodes the end of a batch and the start of the next. Returns whether they follow.
     fn batch(&mut self, end: usize) -> bool {
         let start = self.at;
         let is_batch = self.code() == Some(op::APPENDS) && self.code() == Some(op::MARK) && self.at < end;
@@ -255,7 +251,8 @@ impl<'a> EventReader<'a> {
         }
     }
 
-    /// Decodes an instruction that stores `value` in the memo, if one follows. Memo indices must count up by one.
+    /// Decodes an instruction that stores `value` in the memo. Returns whether one follows; `None` if its memo index
+    /// does not count up by one.
     #[inline]
     fn store(&mut self, value: Stored) -> Option<bool> {
         let number = match self.bytes.get(self.at..)? {

@@ -7,14 +7,15 @@ use super::memo::{Memo, Memos};
 use super::runs::Runs;
 use crate::objects::{Key, Keys, Store, Value};
 
-/// A string, pair or stack that fields of an event refer to.
+/// A string or pair that fields of an event refer to.
 #[derive(Clone, Copy, Debug)]
 enum Fact {
     Text(StringId),
     Pair(u64, u64),
 }
 
-/// Strings, pairs and stacks by their memo index. The copy stays valid, because no memo index was used twice.
+/// Strings and pairs by their memo index, and stacks by the lookups of their frames. The copy stays valid, because no
+/// memo index was used twice.
 #[derive(Clone, Debug)]
 pub(super) struct MemoSnapshot {
     keys: Keys,
@@ -35,7 +36,6 @@ pub(super) struct MemoDelta {
 }
 
 impl MemoSnapshot {
-    /// Creates a copy of the memo.
     pub(super) fn new(memos: &Memos, store: &Store) -> Self {
         Self {
             keys: store.keys,
@@ -46,7 +46,6 @@ impl MemoSnapshot {
         }
     }
 
-    /// Returns the string with memo index `number`.
     #[inline(always)]
     pub(super) fn text(&self, number: usize) -> Option<StringId> {
         match self.memos.get(number) {
@@ -64,13 +63,11 @@ impl MemoSnapshot {
         }
     }
 
-    /// Returns the key with memo index `number`.
     #[inline]
     pub(super) fn key(&self, number: usize) -> Option<Key> {
         self.keys.of(Value::Text(self.text(number)?))
     }
 
-    /// Returns the pair of integers with memo index `number`.
     #[inline]
     pub(super) fn pair(&self, number: usize) -> Option<(u64, u64)> {
         match self.memos.get(number) {
@@ -114,7 +111,6 @@ impl MemoDelta {
         }
     }
 
-    /// Adds the stack of a run.
     pub(super) fn take_run(&mut self, run: &[u8], stack: u32) {
         self.bytes.extend_from_slice(run);
         self.runs.push((self.bytes.len(), stack));

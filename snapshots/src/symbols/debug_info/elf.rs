@@ -15,7 +15,6 @@ use crate::symbols::line::Line;
 
 type SectionReader = EndianReader<RunTimeEndian, SharedBytes>;
 
-/// An open debug file.
 pub(super) struct DebugFile {
     bytes: SharedBytes,
     context: Context<SectionReader>,
@@ -23,7 +22,6 @@ pub(super) struct DebugFile {
     symbols: Vec<Symbol>,
 }
 
-/// The symbol of a function or variable.
 struct Symbol {
     address: u64,
     /// Size in bytes; 0 if unknown.

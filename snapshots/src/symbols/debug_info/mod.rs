@@ -16,13 +16,12 @@ pub(super) struct DebugInfo {
 }
 
 impl DebugInfo {
-    /// Opens the file at `path`.
     pub(super) fn open(path: &Path) -> Result<Self, Box<dyn std::error::Error>> {
         Ok(Self { file: file::DebugFile::open(path)? })
     }
 
     /// Returns the source lines of an address, innermost first: inlined functions precede the function that contains
-    /// them. Empty if there is no debug information.
+    /// them. Empty if neither debug information nor a symbol covers the address.
     pub(super) fn lines(&self, address: u64) -> Vec<Line> {
         let (mut out, full_name) = self.file.frames(address);
         let symbol = self.file.symbol(address);
