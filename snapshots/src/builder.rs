@@ -52,7 +52,6 @@ pub struct StartingBlock {
 #[derive(Clone, Debug, Default)]
 pub struct TraceBuilder {
     trace: TraceParts,
-    /// State of each device, indexed by its ordinal.
     devices: Vec<DeviceState>,
     /// The sum of the sizes of all blocks and segments added so far, in bytes.
     bytes_seen: u64,
@@ -68,7 +67,6 @@ struct DeviceState {
     keys: BlockIndex,
     /// Reserved segments by address.
     segment_at: BTreeMap<u64, SegmentId>,
-    /// Requested bytes of live blocks.
     requested: u64,
     /// The facts so far, without the ordinal.
     facts: DeviceUse,
@@ -385,14 +383,12 @@ impl TraceBuilder {
         id
     }
 
-    /// Adds a block of `bytes` to the live blocks of a device.
     #[inline]
     fn begin(&mut self, device: DeviceId, bytes: u64) {
         self.meter.begin(bytes);
         self.device(device).begin(bytes);
     }
 
-    /// Counts a block of `device` as no longer live.
     #[inline]
     fn end(&mut self, device: DeviceId, block: BlockId, event: EventId) {
         let row = block.0 as usize;

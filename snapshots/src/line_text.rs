@@ -227,7 +227,6 @@ pub fn shorten_line(text: &str, max_chars: usize) -> Cow<'_, str> {
     })
 }
 
-/// Maximum number of bytes of a character in UTF-8.
 const MAX_CHAR_BYTES: usize = 4;
 
 /// Passes to `write` the longest suffix of `path` that consists of whole folders and fits, or otherwise the file name.

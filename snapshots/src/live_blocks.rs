@@ -24,7 +24,6 @@ impl LiveBlock {
 /// Maximum number of keys that are found without hashing. A training step rarely has more short-lived blocks.
 const RECENT: usize = 4096;
 
-/// The value of an empty entry.
 const NONE: u32 = u32::MAX;
 
 /// Blocks by key. Rows of removed blocks are reused, starting with the last, so that short-lived blocks occupy few
@@ -98,7 +97,6 @@ impl LiveBlocks {
         Some(&self.rows[row as usize])
     }
 
-    /// The blocks, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &LiveBlock> {
         let rows = self.recent.iter().filter(|row| **row != NONE).chain(self.older.values());
         rows.map(|row| &self.rows[*row as usize])

@@ -205,7 +205,6 @@ impl LiveState {
         std::mem::take(&mut self.contradictions)
     }
 
-    /// Sets the totals that are not sums over blocks.
     pub(crate) fn set_driver_totals(&mut self, totals: &Totals) {
         (self.totals.reserved, self.totals.device_used) = (totals.reserved, totals.device_used);
     }

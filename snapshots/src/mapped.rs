@@ -56,7 +56,6 @@ enum Shared {
 
 #[cfg(all(feature = "symbols", target_os = "linux"))]
 impl SharedBytes {
-    /// Maps the file at `path`, like [`Mapped::open`].
     pub(crate) fn map(path: &Path) -> std::io::Result<Self> {
         let file = File::open(path)?;
         // SAFETY: the map is private to this program and read-only; data read from it is checked, never trusted.
@@ -99,7 +98,6 @@ unsafe impl gimli::StableDeref for SharedBytes {}
 #[cfg(all(feature = "symbols", target_os = "linux"))]
 unsafe impl gimli::CloneStableDeref for SharedBytes {}
 
-/// Size in bytes of the portions in which memory is released.
 const PORTION: usize = 32 << 20;
 
 impl Map {

@@ -22,7 +22,6 @@ pub fn compare(one: &str, other: &str) -> Ordering {
     one_left.len().cmp(&other_left.len()).then_with(|| one.cmp(other))
 }
 
-/// Returns the digits at the start of `text`.
 fn digits(text: &str) -> &str {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     &text[..end]

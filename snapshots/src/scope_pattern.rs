@@ -172,7 +172,6 @@ impl FromStr for ScopePattern {
     }
 }
 
-/// Parses one of the choices within braces.
 fn choice(text: &str) -> Option<Choice> {
     let text = text.trim();
     if let Some((first, last)) = text.split_once('-')

@@ -20,7 +20,7 @@ pub struct SumRule {
     overlap: Option<([Range; 2], u64)>,
 }
 
-/// A total of active bytes that exceeds the reserved bytes.
+/// Totals of which `active` exceeds `reserved`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Excess {
     pub(crate) active: u64,
@@ -28,7 +28,6 @@ pub(crate) struct Excess {
 }
 
 impl SumRule {
-    /// Adds a block that becomes active after `events` events of the window.
     #[inline]
     pub(crate) fn begin(&mut self, bytes: u64, events: usize) {
         self.active += bytes;
@@ -45,7 +44,6 @@ impl SumRule {
         self.reserved += bytes;
     }
 
-    /// Checks whether the newly reserved segment `range` overlaps its neighbour `other`.
     pub(crate) fn compare(&mut self, range: Range, other: Range) {
         let end = |range: &Range| range.address.saturating_add(range.bytes);
         if range.address < end(&other) && other.address < end(&range) {
@@ -105,7 +103,6 @@ impl Excess {
         if other.active - other.reserved > self.active - self.reserved { other } else { self }
     }
 
-    /// Returns the problem that blocks on `device` exceed the reserved memory after `events` events.
     pub(crate) fn problem(&self, device: DeviceId, events: u64) -> Problem {
         let since = events
             .checked_sub(1)

@@ -10,7 +10,6 @@ use super::raw::{Action, RawEvent, RawSnapshot};
 #[derive(Clone, Debug, Default)]
 pub struct EventDigest {
     crc: crc32fast::Hasher,
-    /// Number of events seen in the current trace.
     events: u64,
 }
 

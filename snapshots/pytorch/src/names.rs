@@ -25,7 +25,6 @@ impl Names {
         Self { rows, hasher }
     }
 
-    /// Returns the id of `text`, appending it to `strings` if it is new.
     pub(crate) fn id(&mut self, strings: &mut Vec<String>, text: &str) -> StringId {
         let hash = self.hasher.hash_one(text);
         if let Some(&row) = self.rows.find(hash, |&row| strings[row as usize] == text) {

@@ -21,7 +21,6 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Size of the decoding buffer, in bytes.
 const BUFFER: usize = 1 << 16;
 
 /// Reads the snapshot in a page: the first file for which `read` returns a snapshot. `read` must return `None` for
@@ -76,7 +75,6 @@ fn within(error: Error, start: u64) -> Error {
     }
 }
 
-/// Files of a page that are not read.
 #[derive(Debug, Default)]
 struct Others {
     count: u64,
@@ -112,11 +110,9 @@ struct Script<'p> {
 /// Number of bytes before a file's content that are searched for its name.
 const REMEMBERED: usize = 512;
 
-/// The key of a file's content.
 const KEY: &[u8] = b"base64";
 
 impl Script<'_> {
-    /// Advances to the content of the next file and returns the file's name.
     fn next_file(&mut self) -> Result<Option<String>> {
         self.recent.clear();
         while let Some(byte) = self.byte()? {

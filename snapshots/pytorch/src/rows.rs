@@ -9,7 +9,6 @@ use highwater_snapshots::tables::{Frame, Scope, SourceLine, Stack, Tables};
 /// The number of frames of a stack that are kept, from the innermost one outward: readers of a trace follow at most 1024.
 pub(crate) const MAX_FRAMES: usize = 1023;
 
-/// Index of the rows of [`Tables`].
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
     strings: Names,

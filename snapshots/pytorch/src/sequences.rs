@@ -7,9 +7,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 /// Distinct lists of integers, in order of first appearance after the empty one.
 #[derive(Clone)]
 pub struct Sequences {
-    /// The items of all lists, concatenated.
     items: Vec<u32>,
-    /// The end of each list in `items`.
     ends: Vec<usize>,
     index: HashTable<u32>,
     hasher: DefaultHashBuilder,

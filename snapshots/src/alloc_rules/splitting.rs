@@ -37,7 +37,6 @@ impl AllocRules {
         rounded > SMALL_REQUEST && !self.is_expandable && (gap <= SMALL_REQUEST || self.is_unsplit(rounded))
     }
 
-    /// Whether blocks of `rounded` bytes are too large to be split.
     fn is_unsplit(&self, rounded: u64) -> bool {
         self.max_split.is_some_and(|most| rounded >= most)
     }

@@ -29,7 +29,6 @@ pub(super) struct Assembler {
     owners: Owners,
     /// The index, in the file, of the next event.
     next_event: u64,
-    /// Events lost to damage.
     events_lost: u64,
     /// Bytes of the file that could not be read, which limit how many rows can be missing.
     bytes_lost: u64,
@@ -108,7 +107,6 @@ impl Assembler {
         self.next_event = next;
     }
 
-    /// Starts to measure live memory.
     pub(super) fn measure(&mut self) {
         self.measured = Some(Vec::new());
     }
@@ -194,7 +192,6 @@ impl Assembler {
         self.end.is_some() && header.is_none_or(|header| header.kind() == Some(SectionKind::Footer))
     }
 
-    /// Reports that a section cannot be used, and counts its rows as lost.
     fn lose(&mut self, offset: u64, header: &SectionHeader, what: &str) {
         self.note(Problem::at(offset, format!("{} section of {} rows: {what}", header.kind_text(), header.count)));
         self.bytes_lost += HEADER_BYTES as u64 + u64::from(header.stored);
@@ -392,7 +389,6 @@ impl Assembler {
         self.end = Some(facts.trust);
     }
 
-    /// Returns the trace of a file of `bytes` bytes.
     pub(super) fn finish(mut self, bytes: u64, was_cut: bool) -> Trace {
         if !self.has_header {
             self.note(Problem::new("the origin of the recording is lost: the file has no readable header section"));

@@ -145,7 +145,6 @@ fn binary(bytes: &[u8]) -> Option<Foreign> {
     None
 }
 
-/// Describes an HTML page that contains no snapshot.
 fn page(text: &str) -> Foreign {
     const DRAWN: &str = "which contains a picture but no snapshot";
     if text.contains("let alloc_data = ") {
@@ -171,7 +170,6 @@ fn page(text: &str) -> Foreign {
     }
 }
 
-/// Recognizes JSON written by other programs.
 fn json(text: &str) -> Option<Foreign> {
     let has = |key: &str| text.contains(&format!("\"{key}\""));
     let inside = text[1..].trim_start();

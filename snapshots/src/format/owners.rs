@@ -10,7 +10,6 @@ use crate::error::Problem;
 use crate::ids::{BlockId, EventId, SegmentId, StringId};
 use crate::trace::{Annotation, Attribute, Owner};
 
-/// Annotations and attributes whose owners have not been mapped to rows of the trace yet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Owners {
     /// The event sections that were read; adjacent ones are merged.
@@ -61,7 +60,6 @@ impl<T> Kept<T> {
     }
 }
 
-/// The reason a row is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
     /// The row refers to another row that does not exist in the file.

@@ -29,12 +29,10 @@ pub(super) enum Part {
     Sources(Vec<SourceText>),
     /// A footer, summary, checkpoint or step activity, which repeat facts of other sections.
     Repeated,
-    /// A section of a kind that this version does not know.
     Unknown,
 }
 
 impl Part {
-    /// Decodes the content of `section`, or returns the reason it is invalid.
     pub(super) fn from_section(unpacker: &mut Unpacker, section: &Section<'_>) -> Result<Self, String> {
         let Some(kind) = section.header.kind() else {
             return Ok(Self::Unknown);

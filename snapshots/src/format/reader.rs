@@ -34,7 +34,6 @@ const BATCH_BYTES_PER_THREAD: usize = 1 << 20;
 /// Decompressed bytes below which a batch is decoded by the calling thread alone.
 const SMALL_BATCH_BYTES: usize = 256 << 10;
 
-/// Maximum number of sections in a batch.
 const BATCH_SECTIONS: usize = 1024;
 
 /// Reads a recording. Damaged or missing parts are skipped and listed in [`problems`](crate::trace::TraceParts::problems).
@@ -96,7 +95,6 @@ struct Batch<'a> {
     raw_bytes: usize,
 }
 
-/// The content of the file at an offset, decoded if it is a section.
 type Decoded<'a> = (WalkItem<'a>, Option<Result<Part, String>>);
 
 impl<'a> Batch<'a> {

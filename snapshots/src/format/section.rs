@@ -180,7 +180,6 @@ impl Packer {
 /// Unpacks the payloads of sections. Use one per thread.
 #[derive(Default)]
 pub(super) struct Unpacker {
-    /// The decompressor, created when the first compressed section is unpacked.
     zstd: Option<Decompressor>,
     raw: Vec<u8>,
 }

@@ -103,7 +103,6 @@ pub struct Summarizer {
     stage: Stage,
     /// The current row. Includes the time of the latest events and the largest step number.
     pub(super) row: Summary,
-    /// The steps of the current row in which any device is active.
     active_steps: ActiveSteps,
     /// Number of changes of step in the current row, and number of changes that begin a step.
     step_changes: u32,
@@ -250,7 +249,6 @@ impl Summarizer {
         self.states().map(|(_, live)| live.block_count() as u64).sum()
     }
 
-    /// Adds the blocks and segments that are live on a device before the first event.
     pub(crate) fn begin(&mut self, state: &StartingState) {
         let Some(device) = device(&mut self.devices, state.device) else { return };
         device.live.begin(state);
@@ -270,7 +268,6 @@ impl Summarizer {
         }
     }
 
-    /// Adds events that all fit into the current row.
     fn take_into_row(&mut self, run: &[Event]) {
         let first = self.events();
         let mut times = if self.row.events == 0 { NO_TIMES } else { self.row.times_ns };

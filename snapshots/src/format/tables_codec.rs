@@ -93,17 +93,14 @@ pub(super) fn put_row<T: Serialize + ?Sized>(out: &mut Vec<u8>, row: &T) -> Resu
         .map_err(|error| crate::Error::Encode { what: format!("a row of a table cannot be encoded: {error}") })
 }
 
-/// Decodes the only row in `bytes`, or returns the reason it is invalid.
 pub(super) fn row_from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     rows_from_bytes(bytes, 1)?.pop().ok_or_else(|| "it contains no row".to_owned())
 }
 
-/// Decodes the `count` rows in `bytes`, or returns the reason they are invalid.
 pub(super) fn rows_from_bytes<T: DeserializeOwned>(bytes: &[u8], count: u32) -> Result<Vec<T>, String> {
     take_rows(bytes, count, |rest| bincode::serde::decode_from_slice(rest, CONFIG))
 }
 
-/// Decodes the `count` strings in `bytes`, or returns the reason they are invalid.
 pub(super) fn strings_from_bytes(bytes: &[u8], count: u32) -> Result<Vec<String>, String> {
     take_rows(bytes, count, |rest| {
         let (text, used): (&str, usize) = bincode::serde::borrow_decode_from_slice(rest, CONFIG)?;

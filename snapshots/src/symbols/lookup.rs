@@ -135,7 +135,6 @@ pub fn look_up(tables: &Tables, asked: Asked, symbolizer: &mut Symbolizer) -> Lo
     found
 }
 
-/// The state of symbolization of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// The frame has no symbols.
@@ -176,7 +175,6 @@ fn request(tables: &Tables, module: &ModuleOutcome, frames: &[FrameId]) -> Reque
     Request { binary: Binary { path: module.path.clone().into(), build_id }, addresses }
 }
 
-/// The string table with new texts appended.
 struct Texts<'a> {
     known: HashMap<&'a str, StringId>,
     /// Number of texts in the table before the look-up.

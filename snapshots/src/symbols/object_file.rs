@@ -15,7 +15,6 @@ pub(super) struct Facts {
     pub(super) debug_link: Option<(PathBuf, u32)>,
 }
 
-/// The reason a file's build id and format could not be read.
 #[derive(Debug)]
 pub(super) enum Unread {
     /// The file does not exist or cannot be opened.
@@ -24,7 +23,6 @@ pub(super) enum Unread {
     Unparsed(String),
 }
 
-/// Reads the identity of the file at `path`.
 pub(super) fn inspect(path: &Path) -> Result<Facts, Unread> {
     let file = open(path).map_err(|why| Unread::Unopened(format!("cannot open {}: {why}", path.display())))?;
     let cache = object::ReadCache::new(file);
@@ -46,7 +44,7 @@ fn open(path: &Path) -> io::Result<File> {
     if std::fs::metadata(path)?.is_file() { File::open(path) } else { Err(io::Error::other("not a regular file")) }
 }
 
-/// The checksum of a file, as stored in debug links.
+/// The checksum of a file, as stored in debug links; `None` if the file cannot be read.
 pub(super) fn checksum(path: &Path) -> Option<u32> {
     let mut file = open(path).ok()?;
     let mut sum = crc32fast::Hasher::new();

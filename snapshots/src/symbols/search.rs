@@ -12,7 +12,6 @@ use super::object_file::{Facts, Unread, checksum, hex, inspect};
 /// The folder of separate debug files in Linux distributions.
 pub const SYSTEM_DEBUG_FOLDER: &str = "/usr/lib/debug";
 
-/// The folders and files searched for symbols, in addition to the binaries themselves.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     /// Folders that contain debug files under names such as `.build-id/ab/cdef.debug`, or the name in a debug link.
@@ -24,7 +23,6 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Opens the best file for `binary`, or returns the reason there is none.
     pub(super) fn open(&self, binary: &Binary) -> Result<(DebugInfo, Found), Missing> {
         let mut tried = Vec::new();
         let mut cause = Cause::NotThere;

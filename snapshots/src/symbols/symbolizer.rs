@@ -19,7 +19,6 @@ pub struct Symbolizer {
     places: Places,
     modules: HashMap<Binary, Opened>,
     problems: Vec<SymbolProblem>,
-    /// A function that each worker thread calls first.
     at_start: Option<fn()>,
 }
 
@@ -107,7 +106,6 @@ impl Symbolizer {
     }
 }
 
-/// The part of a look-up that concerns one module.
 struct Job<'a> {
     request: &'a Request,
     is_new: bool,

@@ -58,7 +58,6 @@ pub struct TraceParts {
     pub problems: Vec<Problem>,
     /// The state before the first event; empty unless the trace is a window of a longer recording.
     pub start: Start,
-    /// Facts about each device, computed once when the trace is built.
     pub(crate) device_uses: Vec<DeviceUse>,
     /// The result of the sum rule on each device: whether blocks exceed the segments.
     pub(crate) sums: Vec<(DeviceId, SumRule)>,

@@ -53,7 +53,6 @@ pub struct Spans {
     has_stages: bool,
 }
 
-/// An annotation that denotes a step.
 #[derive(Clone, Copy, Debug)]
 struct StepRange {
     step: u32,
@@ -69,7 +68,6 @@ enum Source {
     Tag,
 }
 
-/// An annotation that denotes a phase.
 #[derive(Clone, Copy, Debug)]
 struct PhaseRange {
     phase: Phase,

@@ -18,12 +18,9 @@
 
 use crate::Phase;
 
-/// The step or phase that a name denotes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Meaning {
-    /// The step that the name denotes, if any.
     pub(super) step: Option<StepName>,
-    /// The phase that the name denotes, if any.
     pub(super) phase: Option<Phase>,
     /// Whether the name was derived from allocation tags.
     pub(super) is_tag: bool,

@@ -5,7 +5,6 @@ use hashbrown::HashMap;
 use highwater_snapshots::ids::{DeviceId, EventId, StringId};
 use highwater_snapshots::trace::{Annotation, Events};
 
-/// The start or the end of an annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) name: StringId,

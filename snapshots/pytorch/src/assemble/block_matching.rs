@@ -10,7 +10,6 @@ use super::super::raw::{Action, RawEvent};
 /// set, its row among the blocks allocated before the trace begins.
 type BlockRef = u32;
 
-/// Flag for blocks of the baseline.
 const BASELINE: BlockRef = 1 << 31;
 
 /// The event does not refer to a block, or frees a block that cannot exist.
@@ -19,7 +18,6 @@ const NO_LIFE: BlockRef = BlockRef::MAX;
 /// Means "not a block of the final state".
 pub(super) const NOT_FINAL: u32 = u32::MAX;
 
-/// A block allocated before the trace begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Baseline {
     pub(super) address: u64,
@@ -33,10 +31,8 @@ pub(super) struct Baseline {
     pub(super) of_final: u32,
 }
 
-/// An active block of the snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SnapshotBlock {
-    /// The row among the snapshot's blocks.
     pub(super) row: u32,
     pub(super) address: u64,
     pub(super) requested: u64,
@@ -45,7 +41,6 @@ pub(super) struct SnapshotBlock {
     pub(super) is_waiting: bool,
 }
 
-/// The kind of free event that is missing from a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Skipped {
     /// Requested and completed frees are recorded.
@@ -72,7 +67,6 @@ struct LatestAtAddress {
     is_in_final: bool,
 }
 
-/// An allocation at the address of a block that was not freed.
 #[derive(Clone, Copy, Debug)]
 struct Repeated {
     former: BlockRef,
@@ -91,10 +85,8 @@ pub(super) struct Differences {
     pub(super) waiting: u64,
 }
 
-/// The blocks of a device.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MatchedBlocks {
-    /// The block of each event.
     of_event: Vec<BlockRef>,
     /// The blocks allocated before the trace begins. Those freed in the trace come first, in order of their frees,
     /// followed by those never freed, by descending address.

@@ -12,7 +12,6 @@ use highwater_snapshots::trace::PINNED_DEVICE;
 use highwater_snapshots::units::{count_of, format_bytes, format_count};
 use highwater_snapshots::yielding::tick;
 
-/// The id of the device that represents pinned host memory.
 pub(super) const HOST: DeviceId = PINNED_DEVICE;
 
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +72,6 @@ impl Device {
         }
     }
 
-    /// Copies the sizes of the blocks that have been computed.
     pub(super) fn set_sizes(&mut self, layout: &Layout<'_>) {
         self.sizes_inferred = layout.inferred;
         self.sizes = Some(layout.bytes.clone());

@@ -25,12 +25,10 @@ const UNKNOWN: Segment = u32::MAX;
 pub(super) struct Layout<'a> {
     rules: &'a AllocRules,
     free: Ranges<Segment>,
-    /// The end and identifier of segments other than mapped pages, by address.
     reserved: BTreeMap<u64, (u64, Segment)>,
     segments: Segment,
     /// Rounded size of each block, by index. The baseline comes first, then the allocations in order.
     pub(super) bytes: Vec<u64>,
-    /// Segment of each block, by index.
     segment: Vec<Segment>,
     /// Live baseline blocks with only a rounded request size, by end address. If a later block does not begin at the
     /// start of the free range that follows such a block, the block is larger.
@@ -53,7 +51,7 @@ pub(super) struct Request {
 }
 
 impl<'a> Layout<'a> {
-    /// Creates the state before the first event. `baseline` is sorted by block index.
+    /// `baseline` is sorted by block index.
     pub(super) fn new<'b>(
         rules: &'a AllocRules,
         start: &Start,
@@ -150,7 +148,6 @@ impl<'a> Layout<'a> {
         self.doubtful.is_empty()
     }
 
-    /// Allocates the next block and returns its rounded size.
     pub(super) fn alloc(&mut self, request: &Request) -> u64 {
         let Request { address, requested, is_private, exact } = *request;
         let rounded = self.rules.round(requested);
@@ -201,7 +198,6 @@ impl<'a> Layout<'a> {
         self.free.starting_at(address)
     }
 
-    /// Frees the block with index `place`.
     pub(super) fn free_block(&mut self, place: u64, address: u64) {
         let row = place as usize;
         let (Some(&bytes), Some(&segment)) = (self.bytes.get(row), self.segment.get(row)) else { return };

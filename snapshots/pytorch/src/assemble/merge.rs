@@ -8,9 +8,7 @@ use super::super::raw::RawEvent;
 /// An event in the merged order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Next {
-    /// Index of the trace.
     pub(super) trace: usize,
-    /// Index of the event in the trace.
     pub(super) position: usize,
     /// Time in microseconds, or the preceding event's time if that is later.
     pub(super) time_us: u64,

@@ -51,7 +51,6 @@ impl Ops {
         id
     }
 
-    /// Returns the range in `places` of the frames of a string.
     fn places_of(&mut self, tables: &mut Tables, rows: &mut Rows, text: u32) -> Range<usize> {
         if let Some(places) = self.of_text.get(&text) {
             return places.clone();

@@ -18,7 +18,6 @@ pub(super) struct Positions {
 }
 
 impl Positions {
-    /// Creates the positions of `device`; `total` is the position of the recording's end.
     fn of(trace: &TraceParts, device: DeviceId, total: u64) -> Self {
         let is_alloc = |row: &usize| trace.events.kind[*row] == EventKind::Alloc && trace.events.device[*row] == device;
         let allocs: Vec<EventId> = (0..trace.events.len()).filter(is_alloc).map(EventId::from_index).collect();
@@ -35,7 +34,6 @@ impl Positions {
         Some(Self::of(trace, DeviceId(device), run.number(&format!("device.{device}.allocations"))?))
     }
 
-    /// Whether a position is before the recording.
     pub(super) fn is_before(&self, position: Option<u64>) -> bool {
         position.is_some_and(|position| position < self.first)
     }

@@ -103,7 +103,6 @@ impl Positions {
     }
 }
 
-/// A line of the Python package's text.
 struct Line<'a> {
     kind: &'a str,
     device: u16,
@@ -121,7 +120,6 @@ impl<'a> Line<'a> {
         Some(Self { kind, device, address, bytes, rest: parts.next()? })
     }
 
-    /// Returns the first position, if it is a number.
     fn first(&self) -> Option<u64> {
         self.rest.split(' ').next()?.parse().ok()
     }

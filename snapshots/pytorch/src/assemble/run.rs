@@ -51,7 +51,6 @@ pub(super) fn header(run: &RunFacts) -> Header {
     }
 }
 
-/// Adds the name and the memory of a device.
 pub(super) fn with_facts(facts: DeviceFacts, run: &RunFacts) -> DeviceFacts {
     let of_device = |what: &str| format!("{DEVICE}{}.{what}", facts.device.0);
     let name = run.value(&of_device("name")).map_or_else(|| facts.name.clone(), str::to_owned);

@@ -8,14 +8,12 @@ const PORTION: usize = 1 << 14;
 /// Number of portions that may wait to be received.
 const WAITING: usize = 16;
 
-/// Sends the sizes of allocations in their order.
 #[derive(Debug)]
 pub(super) struct SizeSender {
     sender: SyncSender<Vec<u64>>,
     portion: Vec<u64>,
 }
 
-/// Receives the sizes of allocations in their order.
 #[derive(Debug)]
 pub(super) struct SizeReceiver {
     receiver: Receiver<Vec<u64>>,
@@ -28,7 +26,6 @@ pub(super) fn sizes() -> (SizeSender, SizeReceiver) {
 }
 
 impl SizeSender {
-    /// Sends the size of the next allocation.
     #[inline]
     pub(super) fn send(&mut self, bytes: u64) {
         self.portion.push(bytes);

@@ -6,7 +6,6 @@ use crate::rows::{MAX_FRAMES, Rows};
 use highwater_snapshots::ids::{FrameId, ModuleId, StackId, StringId};
 use highwater_snapshots::tables::{Frame, SourceLine, Tables};
 
-/// Tree nodes of the lists of frames.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stacks {
     /// Innermost node of each list, by the list's index.
@@ -78,7 +77,7 @@ impl Stacks {
         self.ids.get(number as usize).copied().unwrap_or(StackId::NONE)
     }
 
-    /// Returns whether there are no stacks.
+    /// Returns whether there are no stacks besides the empty one.
     pub(super) fn is_empty(&self) -> bool {
         self.ids.len() < 2
     }

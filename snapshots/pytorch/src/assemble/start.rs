@@ -9,7 +9,6 @@ use highwater_snapshots::event::Range;
 use highwater_snapshots::ids::StreamId;
 use highwater_snapshots::ranges::Ranges;
 
-/// Stream and pool that a range of memory belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     pub(super) stream: u64,
@@ -17,7 +16,6 @@ pub(super) struct Owner {
     pub(super) pool_id: (u64, u64),
 }
 
-/// A range of memory reserved from the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReservedRange {
     pub(super) address: u64,
@@ -39,7 +37,6 @@ impl ReservedRange {
 /// The memory that a device had reserved when its trace began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Start {
-    /// Whole segments, by address.
     pub(super) segments: Vec<ReservedRange>,
     /// Mapped pages of expandable segments, by address.
     pub(super) mappings: Vec<ReservedRange>,

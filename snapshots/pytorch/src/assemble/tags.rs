@@ -15,7 +15,6 @@ use highwater_snapshots::ids::{DeviceId, EventId, ScopeId, StringId};
 use highwater_snapshots::tables::Tables;
 use highwater_snapshots::trace::{Annotation, Events, TAGGED_PHASE, TAGGED_STEP};
 
-/// The step, the phase and the module of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tag {
     pub(super) step: u32,
@@ -49,14 +48,12 @@ pub(super) struct Tags {
 }
 
 impl Tags {
-    /// Creates an empty list of tags. The package counted the first `extra_steps` step ends before the program marked
-    /// the end of a step, and nothing was allocated after `last_step`, so these ends do not separate steps. `is_whole`
-    /// states whether the recording began together with the tags.
     pub(super) fn new(extra_steps: u32, last_step: u32, is_whole: bool) -> Self {
         Self { extra_steps, last_step, is_whole, ..Self::default() }
     }
 
-    /// Returns the tag with this text, or `None` if the text is not a tag.
+    /// Returns the tag with this text, or `None` if the text is not a tag. Steps are numbered without those that the
+    /// package counted by itself, and none is above `last_step`.
     pub(super) fn read(&mut self, tables: &mut Tables, rows: &mut Rows, text: StringId) -> Option<Tag> {
         if let Some(known) = self.by_text.get(&text) {
             return *known;
@@ -147,7 +144,6 @@ pub(super) struct TagRanges {
 }
 
 impl TagRanges {
-    /// Creates the ranges from the ends of annotations.
     pub(super) fn of(mut marks: Vec<(Mark, Tag)>) -> Self {
         // Those of one microsecond remain in the order in which they were recorded.
         marks.sort_by_key(|(mark, _)| mark.time_ns);

@@ -48,7 +48,6 @@ pub(super) struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Converts a time to nanoseconds since the recording's origin.
     pub(super) fn time_ns(&self, time_us: u64) -> u64 {
         time_us.saturating_sub(self.origin_us).saturating_mul(1000)
     }
@@ -106,7 +105,6 @@ impl Writer<'_> {
         self.builder.set_starting_state(&state);
     }
 
-    /// Writes the event at `position` of a device's trace.
     pub(super) fn write(&mut self, device: &Device, position: usize, event: &RawEvent, time_us: u64) {
         let mut extras = if event.extras == 0 { Extras::default() } else { self.source.extras(event) };
         let id = EventId::from_index(self.builder.event_count());
@@ -210,7 +208,6 @@ impl Writer<'_> {
         self.tags.read(self.builder.tables(), &mut self.rows, extras.user_metadata).or(of_range)
     }
 
-    /// Writes the attributes of an event that have no column.
     fn write_extras(&mut self, event: &RawEvent, extras: &Extras, id: EventId, what: What) {
         let owner = Owner::Event(id);
         let is_mark = matches!(what, What::Mark(_));

@@ -23,7 +23,6 @@ pub(super) enum Shared {
     Pair(u64, u64),
 }
 
-/// A value that is not text.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Plain {
     /// A non-negative integer.
@@ -57,7 +56,6 @@ pub(super) trait Document {
     fn again(&mut self, value: Shared) -> Result<bool>;
     /// Remembers the last value written as `value`.
     fn keep(&mut self, value: Shared) -> Result<()>;
-    /// Writes a string that consists of `prefix` and of `bytes` in base64.
     fn base64(&mut self, prefix: &str, bytes: &[u8]) -> Result<()>;
     fn finish(&mut self) -> Result<()>;
 
@@ -81,7 +79,6 @@ pub(super) struct Output<W: Write> {
     gathered: Vec<u8>,
 }
 
-/// Number of bytes written to the stream at once.
 const PORTION: usize = 64 << 10;
 
 impl<W: Write> Output<W> {
@@ -102,7 +99,6 @@ impl<W: Write> Output<W> {
         Ok(filled)
     }
 
-    /// Writes out the buffer and flushes the stream.
     pub(super) fn flush(&mut self) -> Result<()> {
         self.pass_on()?;
         self.out.flush().map_err(io_error)

@@ -15,7 +15,6 @@ use super::facts::Facts;
 
 pub(super) const HOST: DeviceId = PINNED_DEVICE;
 
-/// An event to be written to the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     /// Action, address, size, stream and time. `stack` is a [`StackId`]; `extras` is unused.
@@ -25,9 +24,7 @@ pub(super) struct Entry {
     pub(super) note: Option<Name>,
     /// Category of the block; `None` for events other than allocations.
     pub(super) category: Option<Category>,
-    /// Operation that allocated the block.
     pub(super) op: OpId,
-    /// The attributes of the event that have no column in a trace.
     pub(super) facts: Facts,
 }
 

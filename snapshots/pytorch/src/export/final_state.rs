@@ -10,7 +10,6 @@ use highwater_snapshots::ranges::Ranges;
 use highwater_snapshots::trace::{SegmentRole, Trace};
 use highwater_snapshots::transition::Transition;
 
-/// The segments and active blocks of one device after the last event.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FinalState {
     /// Segments by address, without overlaps.
@@ -32,13 +31,10 @@ pub(super) struct FinalState {
 pub(super) struct FinalSegment {
     /// From the segment's first byte to one past its last.
     pub(super) addresses: Span<u64>,
-    /// Stream of its blocks.
     pub(super) stream: StreamId,
-    /// Pool of its blocks.
     pub(super) pool: Pool,
     /// Row of the segment, or of the first range of the run; `NONE` if the segment is invented.
     pub(super) row: SegmentId,
-    /// Whether this is a run of mapped ranges.
     pub(super) is_expandable: bool,
     /// Range of its blocks in [`FinalState::blocks`].
     pub(super) blocks: Span<usize>,
@@ -52,7 +48,6 @@ impl FinalSegment {
 }
 
 impl FinalState {
-    /// Computes the final state of `device` by replaying its events.
     pub(super) fn of(trace: &Trace, device: DeviceId) -> Self {
         let mut walk = Walk { trace, segments: Ranges::default(), unplaced: BTreeMap::new() };
         walk.run(device);
@@ -130,7 +125,6 @@ fn end_of(trace: &Trace, id: BlockId) -> u64 {
     trace.blocks.address[row].saturating_add(trace.blocks.allocated[row])
 }
 
-/// A range of reserved memory, with its stream, pool and segment.
 #[derive(Clone, Copy, Debug)]
 struct Reserved {
     stream: StreamId,

@@ -19,7 +19,6 @@ impl Stacks {
         Self { seen: vec![0; words], shared: vec![0; words] }
     }
 
-    /// Counts a use of `stack`.
     pub(super) fn count(&mut self, stack: StackId) {
         let Some(row) = stack.index() else { return };
         let bit = 1 << (row % 64);
@@ -29,7 +28,6 @@ impl Stacks {
         }
     }
 
-    /// Returns whether `stack` is used more than once.
     pub(super) fn is_shared(&self, stack: StackId) -> bool {
         stack.index().and_then(|row| self.shared.get(row / 64).map(|word| word >> (row % 64) & 1 == 1)).unwrap_or(false)
     }

@@ -18,7 +18,6 @@ pub(super) struct Lost {
 }
 
 impl Lost {
-    /// Sums up the deviations in the final states.
     pub(super) fn of<'a>(states: impl Iterator<Item = &'a FinalState>) -> Self {
         states.fold(Self::default(), |sum, holdings| Self {
             made_up: sum.made_up + holdings.made_up,
@@ -29,7 +28,6 @@ impl Lost {
         })
     }
 
-    /// Returns a sentence for each kind of loss.
     pub(super) fn sentences(&self) -> Vec<String> {
         let bytes = format_bytes(self.made_up_bytes);
         let counted = [

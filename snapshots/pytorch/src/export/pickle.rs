@@ -50,7 +50,6 @@ pub(super) struct PickleWriter<W: Write> {
     kept: HashMap<Shared, u32>,
 }
 
-/// A dict or list being written.
 #[derive(Clone, Copy, Debug)]
 struct Container {
     is_dict: bool,

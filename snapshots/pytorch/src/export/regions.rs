@@ -19,7 +19,6 @@ struct Region {
 pub(super) enum RegionName {
     /// A training step, named as in torch.profiler.
     Step(u32),
-    /// A phase of a step.
     Phase(Phase),
     /// A name chosen by the program.
     Text(StringId),
@@ -35,7 +34,6 @@ impl RegionName {
     }
 }
 
-/// The start or the end of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RegionEnd {
     pub(super) name: RegionName,
@@ -106,7 +104,6 @@ fn marks(trace: &Trace, home: DeviceId, unix: impl Fn(u64) -> u64) -> Vec<Region
     trace.events.ids().filter(is_mark).filter_map(mark).collect()
 }
 
-/// Returns the steps and phases of the trace.
 fn own_regions(trace: &Trace, device: DeviceId, unix: impl Fn(u64) -> u64) -> Vec<Region> {
     let spans = trace.spans.rows();
     let time_us = |event: EventId| {

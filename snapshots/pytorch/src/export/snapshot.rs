@@ -24,7 +24,6 @@ pub type Progress<'a> = &'a mut dyn FnMut(u64) -> ControlFlow<()>;
 /// Number of events between two calls of [`Progress`].
 const PROGRESS_EVENTS: usize = 16_384;
 
-/// Writes `trace` to `document`.
 pub(super) fn write<D: Document>(mut document: D, trace: &Trace, progress: Progress<'_>) -> Result<Exported> {
     let entries = Entries::new(trace);
     let mut devices = trace.device_ids();
@@ -54,7 +53,6 @@ pub(super) fn write<D: Document>(mut document: D, trace: &Trace, progress: Progr
     Ok(Exported { events, lost: lost.sentences() })
 }
 
-/// Returns whether any event will have a category.
 fn has_categories(trace: &Trace) -> bool {
     let is_name = |id: StringId| trace.tables.string(id) == "category";
     trace.blocks.category.iter().any(|category| *category != Category::Unknown)

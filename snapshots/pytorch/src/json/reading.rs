@@ -30,7 +30,6 @@ pub(super) struct Reading<'w> {
 /// Maximum number of characters of a parser error that are shown, since it may quote a string of the file.
 const SHOWN_OF_WHY: usize = 240;
 
-/// Number of strings that are remembered.
 const RECENT: usize = 256;
 
 /// Number of bytes between two progress reports.
@@ -76,7 +75,6 @@ impl<'w> Reading<'w> {
         flow
     }
 
-    /// Interns a string.
     #[inline]
     pub(super) fn text(&mut self, text: &str) -> StringId {
         let bytes = text.as_bytes();

@@ -5,10 +5,8 @@ use std::collections::HashMap;
 use super::store::{Dict, List, Store};
 use super::value::Value;
 
-/// Maximum number of settings kept.
 const MAX_SETTINGS: usize = 4096;
 
-/// Maximum nesting depth of settings.
 const MAX_DEPTH: usize = 16;
 
 /// Maximum length of a setting's name in bytes, including the names of the enclosing dicts.
@@ -25,7 +23,6 @@ struct Settings {
 }
 
 impl Store {
-    /// Adds the allocator settings, a dict.
     pub(super) fn take_settings(&mut self, dict: Value) {
         let mut settings = Settings::default();
         match dict {

@@ -10,7 +10,6 @@ const LONGEST_SOURCE: usize = 8 << 20;
 /// Maximum length of the paths and texts of all source files in bytes, since many paths may name the same text.
 const MAX_SOURCES: usize = 64 << 20;
 
-/// Maximum number of dimensions of a tensor.
 const MAX_DIMENSIONS: usize = 64;
 
 /// Operators that return a view of an argument.

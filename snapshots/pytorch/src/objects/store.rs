@@ -86,7 +86,6 @@ pub(crate) struct OpenSegment {
     pub(crate) blocks: Value,
 }
 
-/// All lists and dicts of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     pub(crate) intake: Intake,
@@ -106,7 +105,6 @@ pub(crate) struct Store {
     handles: Vec<u32>,
 }
 
-/// The number of lists and dicts at a point in time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     lists: usize,
@@ -315,7 +313,6 @@ impl Store {
         self.open_lists.len() as u32 - 1
     }
 
-    /// Creates a dict that is a row.
     #[inline]
     pub(crate) fn closed_dict(&mut self, dict: Dict) -> Value {
         self.dicts.push(dict);

@@ -33,7 +33,6 @@ impl Value {
         }
     }
 
-    /// Returns the type's name for messages.
     pub(crate) fn kind(self) -> &'static str {
         match self {
             Self::None => "None",

@@ -14,7 +14,6 @@ use highwater_snapshots::ids::DeviceId;
 /// Maximum number of keys named in an error.
 const KEYS_NAMED: usize = 4;
 
-/// Maximum number of devices with traces.
 const MAX_DEVICES: usize = DeviceId::END as usize;
 
 /// A result whose error has no offset, since the whole file was already read.
@@ -118,7 +117,6 @@ impl Store {
         })
     }
 
-    /// Whether a value is a dict with the keys of a snapshot.
     fn is_snapshot(&self, value: Value) -> bool {
         let Value::Dict(row) = value else { return false };
         let Some(Dict::Open(open)) = self.dicts.get(row as usize) else { return false };
@@ -171,7 +169,6 @@ impl Store {
         Ok(())
     }
 
-    /// Takes the events out of a list.
     fn take_events(&mut self, list: Value, take: Take<RawEvent>) -> Taken<Vec<RawEvent>> {
         if !matches!(list, Value::List(_) | Value::None) {
             self.intake.problem(Problem::new(format!("a trace was ignored: expected a list, got {}", list.kind())));
@@ -179,7 +176,6 @@ impl Store {
         self.take_rows(list, RowKind::Event, take)
     }
 
-    /// Takes rows of `kind` out of a list.
     fn take_rows<T>(&mut self, list: Value, kind: RowKind, take: Take<T>) -> Taken<Vec<T>> {
         let Value::List(number) = list else { return Ok(Vec::new()) };
         let [shared, stray] = match kind {

@@ -55,7 +55,6 @@ pub const FREE_EXPANSION: u64 = 64 << 20;
 /// a tenth.
 pub const MAX_EXPANSION: u64 = 64;
 
-/// Size of the read buffer for streams, in bytes.
 const BUFFER: usize = 256 << 10;
 
 /// Maximum number of bytes of gzip data decompressed after a snapshot's end, in order to verify the checksum.

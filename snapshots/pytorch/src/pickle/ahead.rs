@@ -28,7 +28,6 @@ use highwater_snapshots::ids::StringId;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Division {
-    /// Number of bytes in a portion.
     pub(super) portion: usize,
     /// Number of portions that are decoded at a time.
     pub(super) portions: usize,
@@ -376,7 +375,6 @@ impl Machine<InMemory<'_>> {
         true
     }
 
-    /// Puts the pending events on the stack.
     fn put_on_stack(&mut self, lookup: &mut Lookup) {
         let events = self.store.events.len();
         for event in events - std::mem::take(&mut lookup.pending)..events {

@@ -297,7 +297,6 @@ impl<'a> EventReader<'a> {
         Action::known().get(self.known.text(number)?.index()?).copied()
     }
 
-    /// Decodes a non-negative integer.
     #[inline]
     fn number(&mut self) -> Option<u64> {
         let code = self.code()?;
@@ -329,7 +328,6 @@ impl<'a> EventReader<'a> {
         }
     }
 
-    /// Decodes a string or `None`.
     #[inline]
     fn text(&mut self) -> Option<TextOf> {
         let code = self.code()?;
@@ -351,7 +349,6 @@ impl<'a> EventReader<'a> {
         self.store(Stored::Text(row))?.then_some(TextOf::New(row))
     }
 
-    /// Decodes a pair of non-negative integers.
     #[inline]
     fn pair(&mut self) -> Option<(u64, u64)> {
         let code = self.code()?;

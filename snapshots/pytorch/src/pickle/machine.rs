@@ -398,7 +398,6 @@ impl<S: Source> Machine<S> {
         Ok(())
     }
 
-    /// Pushes the next `length` bytes as a string.
     #[inline]
     fn text(&mut self, length: u64) -> Step {
         if length > MAX_TEXT_BYTES {

@@ -48,14 +48,12 @@ impl Memos {
         self.rows.push(row);
     }
 
-    /// Stores an event's dict under the next index.
     #[inline]
     pub(super) fn push_event(&mut self, event: u32) {
         let row = if event <= MOST { EVENT << TAG | event } else { 0 };
         self.rows.push(row);
     }
 
-    /// Stores the list of a stack under the next index.
     #[inline]
     pub(super) fn push_stack(&mut self, stack: u32) {
         let row = if stack <= MOST { STACK << TAG | stack } else { 0 };

@@ -95,7 +95,6 @@ pub(super) struct Chunk {
     pub(super) rows: Vec<Row>,
     pub(super) stored: Vec<Stored>,
     pub(super) pairs: Vec<(u64, u64)>,
-    /// Distinct combinations of rare fields.
     pub(super) extras: Vec<ExtrasOf>,
     extras_index: HashMap<ExtrasOf, u32>,
     /// Distinct runs of memo lookups that are not known to be stacks yet.

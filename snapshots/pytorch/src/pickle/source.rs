@@ -13,7 +13,6 @@ pub(super) trait Source {
 
     fn begins_with(&mut self, text: &[u8]) -> bool;
 
-    /// Consumes `count` of the buffered bytes.
     fn take(&mut self, count: usize);
 
     /// Returns the number of bytes consumed.
@@ -76,7 +75,6 @@ impl Source for InMemory<'_> {
 pub(super) struct Stream<R> {
     input: R,
     buffer: Vec<u8>,
-    /// Position of the next byte in the buffer.
     next: usize,
     /// Number of bytes consumed before those in the buffer.
     before: u64,

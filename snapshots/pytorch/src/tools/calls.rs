@@ -49,7 +49,6 @@ pub(super) struct Calls {
     pub(super) calls: Vec<Call>,
 }
 
-/// A block that is live at this point of the list.
 #[derive(Clone, Copy, Debug)]
 struct Live {
     key: u64,
@@ -69,7 +68,6 @@ fn range_of(call: &Call) -> Range {
 }
 
 impl Calls {
-    /// Returns the scope called `name` within `parent`, adding it if there is none.
     pub(super) fn scope(&mut self, parent: ScopeId, name: &str) -> ScopeId {
         self.rows.scope(self.builder.tables(), parent, name)
     }

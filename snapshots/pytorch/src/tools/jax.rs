@@ -51,7 +51,6 @@ const MAX_BLOCKS: u64 = 1 << 20;
 /// Start of the artificial addresses of blocks: far from all addresses of devices.
 const FIRST_ADDRESS: u64 = 1 << 62;
 
-/// Alignment of artificial addresses.
 const ALIGNMENT: u64 = 512;
 
 /// Returns whether a file begins like a pprof profile: with a message of at most two small string indices (the sample
@@ -162,7 +161,6 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// The tables of a profile.
 #[derive(Default)]
 struct Profile<'a> {
     bytes: &'a [u8],
@@ -234,7 +232,6 @@ impl<'a> Profile<'a> {
     }
 }
 
-/// Converts the samples of a profile to blocks.
 #[derive(Default)]
 struct Writer {
     builder: TraceBuilder,

@@ -11,14 +11,13 @@ const MAX_LINE: usize = 4096;
 pub(super) struct Lines<R> {
     input: R,
     line: Vec<u8>,
-    /// Number of lines read so far.
     number: u64,
     /// Byte offsets of the current line and of the next one.
     offset: u64,
     next: u64,
     /// Byte offset and line number of the first omitted line, and the number of omitted lines.
     left_out: Option<(u64, u64, u64)>,
-    /// The position at which compressed input is damaged.
+    /// The damage that ended compressed input.
     damage: Option<Problem>,
 }
 
@@ -62,12 +61,10 @@ impl<R: BufRead> Lines<R> {
         Ok(Some(valid.trim_end_matches('\r')))
     }
 
-    /// Records that the current line is omitted.
     pub(super) fn leave_out(&mut self) {
         self.left_out.get_or_insert((self.offset, self.number, 0)).2 += 1;
     }
 
-    /// Returns the problems found in the log of `tool`.
     pub(super) fn problems(self, tool: &str) -> impl Iterator<Item = Problem> {
         let left_out = self.left_out.map(|(offset, number, count)| {
             let more = if count > 1 { format!(", and so were {} more", count - 1) } else { String::new() };

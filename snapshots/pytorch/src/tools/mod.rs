@@ -13,7 +13,6 @@ pub(crate) mod nccl;
 /// Maximum length of a text in bytes. Longer texts are cut.
 const MAX_TEXT: usize = 64 << 10;
 
-/// Returns the start of `text`, at most [`MAX_TEXT`] bytes.
 fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_TEXT)]
 }

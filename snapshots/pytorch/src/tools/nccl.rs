@@ -122,7 +122,6 @@ impl<'l> Allocation<'l> {
     }
 }
 
-/// The allocations and frees read from a log so far.
 #[derive(Default)]
 struct Log {
     calls: Calls,

@@ -21,7 +21,6 @@ use highwater_snapshots::ids::{DeviceId, ScopeId, StackId, StreamId};
 use highwater_snapshots::trace::{DeviceFacts, Header, NOTE, PINNED_DEVICE, Trace};
 use highwater_snapshots::units::count_of;
 
-/// Returns whether a file begins like an SQLite database.
 pub(crate) fn is_database(bytes: &[u8]) -> bool {
     bytes.starts_with(super::sqlite::MAGIC)
 }
@@ -73,7 +72,6 @@ struct MemoryEvent {
     name: Option<Box<str>>,
 }
 
-/// The API calls that caused the events.
 #[derive(Default)]
 struct Causes {
     /// The row of the function's name and the call chain of each call, by process and correlation id.
@@ -279,7 +277,6 @@ impl Export<'_, '_> {
     }
 }
 
-/// Converts the events of an export to calls.
 struct Recording<'e> {
     calls: Calls,
     /// Scopes of functions, by the row of the function's name.

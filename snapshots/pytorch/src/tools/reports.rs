@@ -10,7 +10,6 @@ const BYTES_BETWEEN: u64 = 1 << 20;
 
 pub(super) struct Reports<'w> {
     watch: &'w mut dyn FnMut(Progress) -> ControlFlow<()>,
-    /// Bytes of the file.
     bytes: u64,
     /// Number of events read so far, or 0 if not counted.
     pub(super) events: u64,

@@ -13,7 +13,6 @@ use highwater_snapshots::error::{Error, Result};
 use highwater_snapshots::ids::{DeviceId, ScopeId, StackId, StreamId};
 use highwater_snapshots::trace::{Header, NOTE, Trace};
 
-/// The first line of a log.
 const COLUMNS: &str = "Thread,Time,Action,Pointer,Size,Stream";
 
 const SECOND: u64 = 1_000_000_000;
@@ -21,7 +20,6 @@ const DAY: u64 = 86_400 * SECOND;
 /// Maximum time span of a log in days. RMM logs are shorter.
 const MAX_DAYS: u64 = 36_500;
 
-/// Returns whether a text begins like an RMM log.
 pub(crate) fn is_log(text: &[u8]) -> bool {
     text.starts_with(COLUMNS.as_bytes())
 }

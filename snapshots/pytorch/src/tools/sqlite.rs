@@ -8,7 +8,6 @@ use std::cell::Cell;
 
 use highwater_snapshots::error::{Error, Result};
 
-/// The first bytes of an SQLite database.
 pub(crate) const MAGIC: &[u8] = b"SQLite format 3\0";
 
 const HEADER_BYTES: usize = 100;
@@ -39,7 +38,6 @@ pub(super) struct Table {
     row_id: Option<usize>,
 }
 
-/// A value in a column of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Value<'r> {
     #[default]

@@ -13,7 +13,6 @@ use crate::live_state::LiveBlock;
 use crate::live_state::LiveState;
 use crate::metric::Totals;
 
-/// The checkpoints of a recording, in order.
 #[derive(Debug, Default)]
 pub(super) struct Checkpoints {
     places: Vec<Place>,
@@ -79,7 +78,6 @@ impl Checkpoints {
         })
     }
 
-    /// Adds a checkpoint of the current state of `summarizer`.
     pub(super) fn add(&mut self, summarizer: &Summarizer, deaths: &[EndedBlock], packer: &mut Packer) -> Result<()> {
         let (mut parts, mut raw) = (Vec::new(), Vec::new());
         for part in Checkpoint::of(summarizer, deaths) {

@@ -38,7 +38,6 @@ impl ComputedStore for () {
 /// Maximum number of summary rows in one section.
 const SECTION_ROWS: usize = 4096;
 
-/// The summaries and checkpoints of a range of events.
 #[derive(Debug)]
 pub(super) struct Computed {
     pub(super) summaries: Vec<Summary>,

@@ -17,7 +17,6 @@ const BATCH_EVENTS: u64 = 1 << 18;
 #[derive(Debug)]
 pub(super) struct EventSections {
     rows: Vec<EventSection>,
-    /// Number of events.
     pub(super) count: u64,
 }
 

@@ -33,7 +33,6 @@ const MAX_REPEATED: u32 = 2;
 #[derive(Debug)]
 pub(super) struct Files {
     parts: Vec<FilePart>,
-    /// The total number of events.
     pub(super) count: u64,
 }
 
@@ -55,26 +54,21 @@ pub(super) struct FilePart {
 
 #[derive(Debug)]
 struct Later {
-    /// The events at the start of the file that repeat the step and the phase.
     repeated: Vec<Event>,
     /// The text of the mark that replaces the repeated events.
     begins: StringId,
     /// The live blocks of each device according to the file.
     live: Vec<LiveCount>,
-    /// The state at the end of the previous file.
     boundary: OnceLock<Boundary>,
 }
 
-/// The state at the start of a file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Boundary {
-    /// The step and phase in which the file starts.
     pub(super) stage: Stage,
     /// The allocation of each live block that was allocated within the recording.
     pub(super) births: HashMap<(DeviceId, BlockKey), Outside>,
     /// The last sample of the memory in use on each device; devices without samples are omitted.
     pub(super) device_used: HashMap<DeviceId, u64>,
-    /// The live blocks of each device.
     pub(super) live: Vec<LiveCount>,
 }
 
@@ -240,7 +234,6 @@ impl FilePart {
         Outside { event: at.event.saturating_add(self.first), stage: self.renumber_stage(at.stage, boundary), ..at }
     }
 
-    /// Converts the event indices of a summary to those in the whole recording.
     pub(super) fn renumber_summary(&self, row: &mut Summary, boundary: Option<&Boundary>) {
         row.stage = self.renumber_stage(row.stage, boundary);
         row.first = row.first.saturating_add(self.first);
@@ -266,7 +259,6 @@ impl FilePart {
     }
 }
 
-/// The number of rows of operations.
 fn operations(sections: &Sections) -> Result<u64> {
     let last = sections.of_kind(SectionKind::Ops).last();
     let header = last.map(|row| sections.header(row.offset)).transpose()?;

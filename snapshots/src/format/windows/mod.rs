@@ -68,7 +68,6 @@ pub struct Windows {
     device_uses: Vec<DeviceUse>,
 }
 
-/// Callback that receives the progress of a long pass over the file and can stop the pass.
 type Watch<'a> = &'a mut (dyn FnMut(Progress) -> ControlFlow<()> + Send);
 
 impl Windows {
@@ -273,7 +272,6 @@ impl Windows {
         Ok(summarizer.end_part().0)
     }
 
-    /// A summarizer in the state before the first event.
     fn at_start(&self) -> Summarizer {
         let mut summarizer = Summarizer::default();
         self.starting.iter().for_each(|state| summarizer.begin(state));

@@ -23,7 +23,6 @@ pub(super) struct OpSections {
 struct OpSection {
     /// The index, in the recording, of the section's first row.
     first: u64,
-    /// The index of the file that contains the section.
     file: usize,
     offset: u64,
 }

@@ -23,7 +23,6 @@ pub(super) struct Sections {
     pub(super) rows: Vec<IndexRow>,
     /// The offset of the end of the last section.
     pub(super) end: u64,
-    /// Whether the file has an index.
     pub(super) has_index: bool,
     /// The length of the file in bytes.
     pub(super) length: u64,

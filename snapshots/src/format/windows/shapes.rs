@@ -41,13 +41,11 @@ pub(super) fn shape_rows(base: &Trace, states: &[StartingState], attributes: &[A
     rows.ok_or_else(|| Error::NotAPart { name: "the file".to_owned() })
 }
 
-/// The blocks of starting states, in order.
 fn start_keys(states: &[StartingState]) -> impl Iterator<Item = (DeviceId, BlockKey)> {
     states.iter().flat_map(|state| state.blocks.iter().map(|block| (state.device, block.alloc.block)))
 }
 
 impl Windows {
-    /// Reads the shapes from all files.
     pub(super) fn take_shapes(&mut self) -> Result<()> {
         let mut rows = ShapeRows::new();
         for (file, part) in self.files.parts().iter().enumerate().filter(|(_, part)| !part.shapes.is_empty()) {

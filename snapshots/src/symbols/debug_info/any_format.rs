@@ -24,7 +24,6 @@ impl DebugFile {
         }
     }
 
-    /// The linker's name of the symbol at an address.
     pub(super) fn symbol(&self, address: u64) -> Option<&str> {
         self.loader.find_symbol(address)
     }

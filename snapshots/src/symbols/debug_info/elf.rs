@@ -70,7 +70,6 @@ impl DebugFile {
         }
     }
 
-    /// The linker's name of the symbol at an address.
     pub(super) fn symbol(&self, address: u64) -> Option<&str> {
         let after = self.symbols.partition_point(|symbol| symbol.address <= address);
         let symbol = &self.symbols[after.checked_sub(1)?];
