@@ -428,11 +428,11 @@ impl TraceBuilder {
     pub fn finish(mut self) -> Trace {
         if self.impossible_sizes > MAX_LISTED_SIZES {
             let more = self.impossible_sizes - MAX_LISTED_SIZES;
-            self.add_problem(Problem::new(format!("… and {more} more impossible sizes, each counted as 0")));
+            self.add_problem(Problem::new(format!("further impossible sizes, each counted as 0: {more}")));
         }
         if self.refused > 0 {
             let (refused, end) = (self.refused, DeviceId::END);
-            let what = format!("{refused} events and states of devices from {end} up are skipped");
+            let what = format!("skipped events and states of devices from {end} up: {refused}");
             self.trace.trust.events_lost += self.refused;
             self.add_problem(Problem::new(what));
         }

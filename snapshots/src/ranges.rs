@@ -61,7 +61,7 @@ impl<T: Copy + Eq> Ranges<T> {
         }
     }
 
-    /// Returns the end and tag of the range that begins at `start`.
+    /// Returns the end and tag of the range that begins at `start`; `None` if none does.
     #[inline]
     pub fn starting_at(&self, start: u64) -> Option<(u64, T)> {
         self.rows.get(&start).copied()
@@ -78,7 +78,7 @@ impl<T: Copy + Eq> Ranges<T> {
         }
     }
 
-    /// Returns the start, end and tag of the range that contains the byte at `at`.
+    /// Returns the start, end and tag of the range that contains the byte at `at`; `None` if none does.
     pub fn holding(&self, at: u64) -> Option<(u64, u64, T)> {
         let (&start, &(end, tag)) = self.rows.range(..=at).next_back()?;
         (at < end).then_some((start, end, tag))

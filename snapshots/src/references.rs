@@ -19,7 +19,7 @@ pub const ATTRIBUTE: &str = "references";
 /// The references to one block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct References {
-    /// The position in forward from which only the graph refers to the block.
+    /// The position in forward from which only the graph refers to the block; `None` if it was not recorded.
     pub end: Option<u64>,
     /// Calls of modules that receive the block as an argument, each with its position and module path.
     pub inputs: Vec<(u64, String)>,
@@ -32,11 +32,12 @@ pub struct References {
 pub struct Saved {
     /// The position at which the block is saved.
     pub packed: u64,
-    /// The position at which backward reads the block.
+    /// The position at which backward reads the block; `None` if it was not recorded.
     pub unpacked: Option<u64>,
-    /// The position after which the autograd node no longer needs the block, although the graph still refers to it.
+    /// The position after which the autograd node no longer needs the block, although the graph still refers to it;
+    /// `None` if unknown.
     pub dropped: Option<u64>,
-    /// The position at which the graph drops the block.
+    /// The position at which the graph drops the block; `None` if it was not recorded.
     pub released: Option<u64>,
     /// The path of the module that created the node.
     pub module: String,

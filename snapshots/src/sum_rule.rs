@@ -14,9 +14,11 @@ pub struct SumRule {
     before: u64,
     /// Whether a segment or mapping was recorded; some recorders do not record them.
     has_segments: bool,
-    /// Number of events after which active bytes first exceeded reserved bytes, and the largest excess.
+    /// Number of events after which active bytes first exceeded reserved bytes, and the largest excess; `None` if they
+    /// never did.
     exceeded: Option<(u64, Excess)>,
-    /// The first two segments that overlap, and the number of overlapping pairs of neighbouring segments.
+    /// The first two segments that overlap, and the number of overlapping pairs of neighbouring segments; `None`
+    /// if no segments overlap.
     overlap: Option<([Range; 2], u64)>,
 }
 

@@ -128,6 +128,9 @@ pub fn format_duration(nanos: u64) -> String {
 
 /// Parses a size in bytes: an integer or decimal number and an optional unit. `KiB`, `MiB`, `GiB`, `TiB` (and the short
 /// `K`, `M`, `G`, `T`) are powers of 1024; `kB`, `MB`, `GB`, `TB` are powers of 1000; a number without a unit is bytes.
+///
+/// # Errors
+/// Fails if the text is not a size, or if the size is 2^64 bytes or more.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(text.len());
@@ -172,7 +175,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
-/// Parses a non-empty half-open range, such as `10..13` for 10, 11 and 12.
+/// Parses a non-empty half-open range, such as `10..13` for 10, 11 and 12; `None` for any other text.
 pub fn parse_range<T: FromStr + PartialOrd>(text: &str) -> Option<Range<T>> {
     let (from, to) = text.split_once("..")?;
     let range = from.parse().ok()?..to.parse().ok()?;

@@ -33,7 +33,7 @@ pub struct EventDraft {
     pub action: StringId,
     /// The field `addr` of the snapshot.
     pub address: u64,
-    /// The field `device_free` of the snapshot.
+    /// The field `device_free` of the snapshot, if present.
     pub device_free: Option<u64>,
     /// The field `size` of the snapshot.
     pub size: u64,
@@ -50,11 +50,11 @@ pub struct EventDraft {
 /// The fields of a block. Fields missing from the file keep their defaults.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BlockDraft {
-    /// The field `address` of the snapshot.
+    /// The field `address` of the snapshot, if present.
     pub address: Option<u64>,
     /// The field `size` of the snapshot.
     pub size: u64,
-    /// `requested_size`, or `real_size` of the newest `history` entry.
+    /// `requested_size`, or `real_size` of the newest `history` entry, if present.
     pub requested_size: Option<u64>,
     /// The field `state` of the snapshot.
     pub state: BlockState,

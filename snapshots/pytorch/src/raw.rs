@@ -41,7 +41,8 @@ pub struct RawSnapshot {
     pub annotations: Vec<RawAnnotation>,
     /// The field `allocator_settings`, with nested keys joined by dots.
     pub settings: Vec<(String, String)>,
-    /// The string under the key `highwater`, written by this program when it exported the snapshot.
+    /// The string under the key `highwater`, written by this program when it exported the snapshot; `None`
+    /// in any other snapshot.
     pub highwater: Option<String>,
     /// The facts that Highwater's Python package added under the key `highwater_run`.
     pub run: RunFacts,

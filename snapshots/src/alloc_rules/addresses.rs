@@ -25,7 +25,7 @@ impl AddressOrder {
     /// All address orders, with their names.
     pub const ALL: [(&'static str, Self); 2] = [("linux", Self::Linux), ("windows", Self::Windows)];
 
-    /// Returns the order with this name.
+    /// Returns the order with this name; `None` if there is none.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|(known, _)| *known == name).map(|(_, order)| order)
     }

@@ -124,7 +124,8 @@ fn shifted(symbols: &Symbols, known: usize, lost: u64) -> Result<Symbols> {
     Ok(Symbols { frame: symbols.frame, lines })
 }
 
-/// Calls `use_it` with the recording at `path`, which must be a regular file that is not empty.
+/// Calls `use_it` with the recording at `path`, which must be a regular file that is not empty. Fails if the file
+/// cannot be opened, is not a recording, or `use_it` fails.
 pub fn amend_file<T>(path: &Path, use_it: impl FnOnce(&Amendment<'_>) -> Result<T>) -> Result<T> {
     match Mapped::open(path)? {
         Mapped::Bytes(map) => use_it(&Amendment::new(&map)?),

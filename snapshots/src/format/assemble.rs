@@ -172,7 +172,7 @@ impl Assembler {
             WalkItem::Stray { offset, .. } if self.is_index(None) => self.note_index(offset),
             WalkItem::Stray { offset, bytes } => {
                 self.bytes_lost += bytes;
-                self.note(Problem::at(offset, format!("{bytes} bytes are in no readable section")));
+                self.note(Problem::at(offset, format!("bytes in no readable section: {bytes}")));
             }
             WalkItem::Cut { offset, bytes, header } if self.is_index(header.as_ref()) => {
                 self.note_index(offset + bytes);
@@ -244,7 +244,7 @@ impl Assembler {
                 self.take_events(header, &decoded.events)?;
                 if decoded.unknown > 0 {
                     let count = decoded.unknown;
-                    self.note(Problem::at(offset, format!("{count} events of unknown kinds are skipped")));
+                    self.note(Problem::at(offset, format!("skipped events of unknown kinds: {count}")));
                 }
             }
             Part::Annotations(_) | Part::Attributes(_) if self.passing.is_some() => {}
@@ -328,7 +328,7 @@ impl Assembler {
             tables.lines.extend_from_slice(&row.lines);
         }
         if missing > 0 {
-            self.note(Problem::at(offset, format!("source lines of {missing} frames that do not exist")));
+            self.note(Problem::at(offset, format!("source lines of frames that do not exist: {missing}")));
         }
     }
 
@@ -405,7 +405,7 @@ impl Assembler {
         let problems = owners.finish(&mut self.builder, self.next_event);
         problems.into_iter().for_each(|problem| self.note(problem));
         if let Some(more) = self.problems.checked_sub(MAX_PROBLEMS).filter(|more| *more > 0) {
-            self.builder.add_problem(Problem::new(format!("{more} more problems like these")));
+            self.builder.add_problem(Problem::new(format!("further problems like these: {more}")));
         }
         *self.builder.trust() = self.trust();
         self.builder.finish()

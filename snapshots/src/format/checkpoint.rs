@@ -22,7 +22,7 @@ pub struct Checkpoint {
     pub time_ns: u64,
     /// The step and phase after these events.
     pub stage: Stage,
-    /// The largest step number so far.
+    /// The largest step number so far; `None` before the first step.
     pub largest_step: Option<u32>,
     /// Number of further parts of the same checkpoint.
     pub more: u32,

@@ -121,7 +121,7 @@ impl<'a> ColumnCursors<'a> {
         &mut self.cursors[column as usize]
     }
 
-    /// The first column that was not read to its end, and the number of bytes left.
+    /// The first column that was not read to its end, and the number of bytes left; `None` if all columns were.
     pub(super) fn left_over(&self) -> Option<(Column, usize)> {
         let left = Column::ALL.iter().zip(&self.cursors).find(|(_, cursor)| cursor.left() > 0);
         left.map(|(column, cursor)| (*column, cursor.left()))

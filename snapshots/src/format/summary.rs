@@ -28,7 +28,7 @@ pub struct Summary {
     pub steps: u32,
     /// Number of other steps that begin.
     pub repeated_steps: u32,
-    /// The largest step number so far.
+    /// The largest step number so far; `None` before the first step.
     pub largest_step: Option<u32>,
     /// Step and phase after these events.
     pub stage: Stage,
@@ -150,7 +150,8 @@ impl Device {
         is_active
     }
 
-    /// Applies the event with index `number`, which is the `after`th event of the row.
+    /// Applies the event with index `number`, which is the `after`th event of the row. Returns the block
+    /// that is no longer live, if any.
     #[inline]
     fn take(&mut self, event: &Event, number: u64, stage: &Stage, after: u32) -> Option<Ended> {
         let kind = event.what.kind();

@@ -106,7 +106,7 @@ impl<'a> Walker<'a> {
         SectionHeader::parse(rest).is_some() || read_tail(rest).is_some()
     }
 
-    /// The first offset at or after `from` at which a section or the tail starts.
+    /// The first offset at or after `from` at which a section or the tail starts; `None` if there is none.
     fn next_start(&self, from: usize) -> Option<usize> {
         let mut at = from;
         while at < self.bytes.len() {

@@ -42,8 +42,8 @@ const STARTING_SECTION_ROWS: usize = 65_536;
 /// Writes a recording incrementally. Every call writes complete sections, each with one `write_all`, so that everything
 /// written before a crash can be read.
 ///
-/// Append table rows before the events that refer to them. After an error the writer rejects further calls; everything
-/// written before stays readable.
+/// Append table rows before the events that refer to them. Methods that write fail if the output cannot be written, or
+/// if a row cannot be encoded. After a failed write, further calls fail too; everything written before stays readable.
 pub struct SnapWriter<W: Write> {
     stream: Stream<W>,
     packer: Packer,
@@ -98,7 +98,8 @@ impl<W: Write> Stream<W> {
 }
 
 impl SnapWriter<File> {
-    /// Creates or truncates the file at `path` and writes the start of a recording.
+    /// Creates or truncates the file at `path` and writes the start of a recording. Fails if the file cannot be created or
+    /// written.
     pub fn create(path: &Path, header: &Header) -> Result<Self> {
         let file = File::create(path).map_err(|source| Error::Io {
             doing: "create the recording",

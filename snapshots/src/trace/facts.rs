@@ -19,7 +19,7 @@ pub struct Header {
     pub pid: u32,
     /// The rank of this process in its process group; `None` if unknown.
     pub rank: Option<u32>,
-    /// The world size, which is the number of processes that train together.
+    /// The world size, which is the number of processes that train together; `None` if unknown.
     pub world_size: Option<u32>,
     /// The origin of all times: Unix time in microseconds at which recording began.
     pub started_unix_us: u64,

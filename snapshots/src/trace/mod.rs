@@ -145,7 +145,8 @@ impl Trace {
         transition(kind, named)
     }
 
-    /// Returns the block that event `id`, an allocation, shows to be free, because the event reuses the block's key.
+    /// Returns the block that event `id`, an allocation, shows to be free, because the event reuses the block's key;
+    /// `None` if it reuses no key of a block whose free is missing.
     #[inline]
     pub fn replaced_by(&self, id: EventId) -> Option<BlockId> {
         if self.replaced.is_empty() {

@@ -243,7 +243,8 @@ impl Spans {
 }
 
 impl Steps {
-    /// Returns the steps from annotations, using only the most reliable kind of name that occurs.
+    /// Returns the steps from annotations, using only the most reliable kind of name that occurs; `None` if none
+    /// occurs.
     fn from_names(named: &[(bool, StepName, StepRange)]) -> Option<Self> {
         // From the most reliable kind to the least.
         let kind = |is_guessed: bool, name: StepName| match name {

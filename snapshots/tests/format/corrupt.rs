@@ -236,7 +236,7 @@ fn bytes_lost_from_or_put_into_the_middle_cost_only_the_sections_they_touch() {
     between.splice(victim.start..victim.start, *b"stray");
     let trace = read_bytes(&between).unwrap();
     assert_eq!(trace.events.len(), all_events());
-    assert_eq!(trace.problems[0].to_string(), format!("at byte {}: 5 bytes are in no readable section", victim.start));
+    assert_eq!(trace.problems[0].to_string(), format!("at byte {}: bytes in no readable section: 5", victim.start));
 }
 
 #[test]

@@ -268,7 +268,7 @@ impl MatchedBlocks {
     }
 
     /// Returns the key of an event's block, which is its index, unless an earlier block at its address was never freed.
-    /// In that case, the two share the earlier block's key.
+    /// In that case, the two share the earlier block's key. `None` for an event without a block.
     #[inline]
     pub(super) fn key(&self, position: usize) -> Option<u64> {
         if self.repeated.is_empty() {

@@ -40,7 +40,7 @@ pub(super) struct Device {
     /// Number of blocks whose rounded size is not in the file.
     pub(super) sizes_inferred: u64,
     pub(super) problems: Vec<Problem>,
-    /// A note about rounded sizes that do not follow the allocator's rules.
+    /// A note about rounded sizes that do not follow the allocator's rules; `None` if all do.
     pub(super) note: Option<String>,
 }
 

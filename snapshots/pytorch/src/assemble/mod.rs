@@ -203,7 +203,7 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
     };
     for (device, count) in devices.iter().zip(backwards).filter(|(_, count)| *count > 0) {
         let what = format!(
-            "device {}: {count} events are earlier than those before them: they get the time of those",
+            "device {}: events that are earlier than the events before them, whose time they get: {count}",
             device.id.0
         );
         writer.builder.add_problem(Problem::new(what));

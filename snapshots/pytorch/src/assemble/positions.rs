@@ -45,7 +45,7 @@ impl Positions {
     }
 
     /// Returns the block of `bytes` that is live at `address` after `count` allocations, and the number of allocations
-    /// up to its own.
+    /// up to its own; `None` if there is no such block.
     pub(super) fn block(&self, trace: &TraceParts, count: u64, address: u64, bytes: u64) -> Option<(BlockId, u64)> {
         let before = count.checked_sub(1).map(|last| self.allocs[last as usize]);
         let blocks = &trace.blocks;

@@ -63,7 +63,7 @@ pub(super) fn missing_events(run: &RunFacts, device: DeviceId) -> u64 {
     run.number(&format!("{DEVICE}{}.events_missing", device.0)).unwrap_or(0)
 }
 
-/// Returns a note about a ring of `run`'s capacity that `events` of a device have filled.
+/// Returns a note about a ring of `run`'s capacity that `events` of a device have filled; `None` if they have not.
 pub(super) fn full_ring(run: &RunFacts, device: DeviceId, events: usize) -> Option<String> {
     let most: usize = run.number("max_entries").filter(|most| *most <= events)?;
     let what = format!(

@@ -42,6 +42,7 @@ impl Beginning {
     }
 
     /// Finds the start of an event within `range`. The event must follow another event or the start of a batch.
+    /// `None` if there is none.
     pub(super) fn find(&self, bytes: &[u8], range: Range<usize>) -> Option<usize> {
         let mut from = range.start.max(1);
         while from < range.end {

@@ -109,7 +109,7 @@ impl Windows {
             return Err(why);
         }
         if summarizer.events() != count {
-            let what = format!("its events are {}, but {count} are claimed", summarizer.events());
+            let what = format!("its sections contain {} events, but its index declares {count}", summarizer.events());
             return Err(Error::Damaged { offset: length, what });
         }
         if summarizer.events() > first {
