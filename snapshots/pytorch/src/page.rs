@@ -55,7 +55,7 @@ pub(crate) fn read_page(
         if others.count == 0 {
             return Err(Foreign::or_unknown(&start).error());
         }
-        let advice = "a page saved by PyTorch's trace_plot or segment_plot contains the snapshot as base64";
+        let advice = "save the page with PyTorch's trace_plot or segment_plot, which embed the snapshot as base64";
         return Err(Error::NotRecording { found: format!("a page with {}", others.words("a snapshot")), advice });
     };
     if others.count > 0 {

@@ -11,12 +11,11 @@ pub struct Foreign {
     pub advice: &'static str,
 }
 
-const SUPPORTED: &str = "supported are .snap files (written by `highwater record`), PyTorch memory snapshots as \
-                         pickle, as JSON or as a page saved by trace_plot, memory profiles of JAX, SQLite exports of \
-                         Nsight \
-                         Systems, and logs of RMM and NCCL, each optionally gzipped";
-/// The definition of a snapshot, for messages.
-pub const SNAPSHOT: &str = "a memory snapshot, as torch.cuda.memory._dump_snapshot writes it, is a dict with the keys \
+const SUPPORTED: &str = "open a .snap file (written by `highwater record`), a PyTorch memory snapshot as pickle, as \
+                         JSON or as a page saved by trace_plot, a memory profile of JAX, an SQLite export of Nsight \
+                         Systems, or a log of RMM or NCCL, each optionally gzipped";
+/// The advice for a file with another structure than a memory snapshot.
+pub const SNAPSHOT: &str = "open a file written by torch.cuda.memory._dump_snapshot, which is a dict with the keys \
                             'segments' and 'device_traces', or a list of segments";
 const RECORD: &str = "call torch.cuda.memory._record_memory_history() at the start of the program, and after some \
                       steps torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")";
@@ -36,7 +35,7 @@ const STARTS: [(&[u8], &str, &str); 18] = [
     (b"\x89PNG", "a PNG picture", SUPPORTED),
     (b"\xff\xd8\xff", "a JPEG picture", SUPPORTED),
     (b"%PDF", "a PDF document", SUPPORTED),
-    (b"\x7fELF", "an ELF program or library", "`highwater run -- PROGRAM` records the memory of a CUDA program"),
+    (b"\x7fELF", "an ELF program or library", "record a CUDA program with `highwater run -- PROGRAM`"),
     (b"\x1f\x8b", "gzip-compressed data", DECOMPRESS),
     (b"\x28\xb5\x2f\xfd", "zstd-compressed data", DECOMPRESS),
     (b"\x04\x22\x4d\x18", "LZ4-compressed data", DECOMPRESS),
@@ -161,8 +160,8 @@ fn page(text: &str) -> Foreign {
         let advice = "open the snapshot that was dropped on it";
         return Foreign::new("the page of PyTorch's viewer, without a snapshot", advice);
     }
-    let advice = "a page saved by PyTorch's trace_plot or segment_plot contains the snapshot as base64; from a web \
-                  site, download the raw file";
+    let advice = "from a web site, download the raw file; otherwise open a page saved by PyTorch's trace_plot or \
+                  segment_plot, which contains the snapshot as base64";
     let title = text.split_once("<title>").and_then(|(_, rest)| rest.split_once("</title>"));
     match title.map(|(title, _)| title.split_whitespace().collect::<Vec<_>>().join(" ")) {
         Some(title) if !title.is_empty() => Foreign::new(format!("a web page titled '{title:.60}'"), advice),

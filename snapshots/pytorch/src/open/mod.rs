@@ -178,7 +178,7 @@ fn open_gzip(input: Input<'_>, watch: &Watch<'_>) -> Result<Opened> {
 
 /// Returns the error for gzip data without contents, such as the compressed copy of an empty file.
 fn empty_gzip() -> Error {
-    let advice = "was the recording finished, and was the disk full?";
+    let advice = "record again, and compress the file after the recording is finished";
     Error::NotRecording { found: "empty gzip data".to_owned(), advice }
 }
 
