@@ -91,7 +91,7 @@ impl SumRule {
     pub fn problems(&self, device: DeviceId) -> Vec<Problem> {
         let exceeded = self.exceeded.map(|(events, excess)| excess.problem(device, events));
         let overlap = self.overlap.map(|([one, other], count)| {
-            let more = if count > 1 { format!(", and {} more do", format_count(count - 1)) } else { String::new() };
+            let more = if count > 1 { format!(" (further pairs: {})", format_count(count - 1)) } else { String::new() };
             let [at, also] = [one, other].map(|range| format!("{:#x} ({})", range.address, format_bytes(range.bytes)));
             let what = format!("device {}: segments at {at} and {also} overlap{more}: reserved is too high", device.0);
             Problem::of_sums(what)

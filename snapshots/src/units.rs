@@ -154,7 +154,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     };
     let bad = || format!("invalid size '{text}': expected a size such as 512MiB, 24GiB or 1048576");
     if let Ok(whole) = number.parse::<u64>() {
-        return whole.checked_mul(scale).ok_or_else(|| format!("'{text}' is larger than 2^64 bytes"));
+        return whole.checked_mul(scale).ok_or_else(|| format!("'{text}' is 2^64 bytes or more"));
     }
     let value: f64 = number.parse().map_err(|_| bad())?;
     let bytes = value * scale as f64;

@@ -219,7 +219,7 @@ impl Store {
     fn maybe_number(&mut self, key: Key, value: Value) -> Option<u64> {
         let number = value.unsigned();
         if number.is_none() && value != Value::None {
-            self.wrong(key, value, "an integer from 0 to 2^64");
+            self.wrong(key, value, "a non-negative integer below 2^64");
             return Some(0);
         }
         number
@@ -228,7 +228,7 @@ impl Store {
     fn line(&mut self, value: Value) -> u32 {
         let number = self.number(Key::Line, value);
         u32::try_from(number).unwrap_or_else(|_| {
-            self.wrong(Key::Line, value, "an integer from 0 to 2^32");
+            self.wrong(Key::Line, value, "a non-negative integer below 2^32");
             0
         })
     }

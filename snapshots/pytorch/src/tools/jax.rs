@@ -346,7 +346,7 @@ impl Writer {
         facts.push((NOTE.to_owned(), note.to_owned()));
         if self.merged > 0 {
             let what = format!(
-                "{} groups of buffers are one block each: the profile has more than {} blocks",
+                "groups of buffers that are one block each, because the profile has more than {1} blocks: {0}",
                 format_count(self.merged),
                 format_count(MAX_BLOCKS)
             );

@@ -67,7 +67,7 @@ impl<R: BufRead> Lines<R> {
 
     pub(super) fn problems(self, tool: &str) -> impl Iterator<Item = Problem> {
         let left_out = self.left_out.map(|(offset, number, count)| {
-            let more = if count > 1 { format!(", and so were {} more", count - 1) } else { String::new() };
+            let more = if count > 1 { format!("; further such lines: {}", count - 1) } else { String::new() };
             Problem::at(offset, format!("line {number} does not have the format of {tool}'s log and was skipped{more}"))
         });
         left_out.into_iter().chain(self.damage)

@@ -95,7 +95,7 @@ fn samples_with_impossible_numbers_of_blocks_are_one_block_each() {
     let profile = Profile { sample_type: types, sample: samples, string_table: strings, ..Profile::default() };
     let trace = open(&profile.encode_to_vec());
     assert_eq!(trace.blocks.requested, [4, 3, 3, 0], "sizes that cannot be are 0");
-    assert!(trace.problems.iter().any(|problem| problem.what.contains("1 groups of buffers are one block each")));
+    assert!(trace.problems.iter().any(|problem| problem.what.contains("groups of buffers that are one block each")));
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn lines_that_are_no_lines_of_a_log_are_counted_and_named() {
     assert_eq!(events(&trace).len(), whole + 1);
     let problem = trace.problems[0].to_string();
     assert!(
-        problem.ends_with("line 9 does not have the format of RMM's log and was skipped, and so were 1 more"),
+        problem.ends_with("line 9 does not have the format of RMM's log and was skipped; further such lines: 1"),
         "{problem}"
     );
     assert!(trace.is_partial());
