@@ -46,7 +46,7 @@ pub struct Frame {
     /// The module that contains the address; [`ModuleId::NONE`] for an imported frame or code outside of all modules.
     pub module: ModuleId,
     /// The address of the call minus the module's load bias. It is the return address minus one, so that it lies within
-    /// the call instruction.
+    /// the call instruction. Always 0 in an imported frame.
     pub address: u64,
     /// Index of its first source line in [`Tables::lines`].
     pub first_line: u32,
@@ -86,7 +86,7 @@ pub struct Scope {
 /// A forward operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Op {
-    /// The name of the operation, such as `linear`, `layer_norm` …
+    /// The name of the operation, such as `linear` or `layer_norm`.
     pub name: StringId,
     /// The module in which the operation ran.
     pub scope: ScopeId,

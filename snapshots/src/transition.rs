@@ -42,7 +42,8 @@ pub enum Transition {
     Reserved,
     /// A segment is released, or pages are unmapped.
     Released {
-        /// Whether the reservation was recorded. If not, its bytes were never counted as reserved.
+        /// Whether the reservation was recorded. If not, its bytes were never counted as reserved. Always true for
+        /// unmapped pages.
         is_known: bool,
     },
     /// The driver reports the memory in use on the device.

@@ -92,7 +92,8 @@ pub struct EndedBlock {
     pub block: BlockKey,
     /// The block's last category.
     pub category: Category,
-    /// The event that requested the block's free.
+    /// The event at which the block stopped being live: its requested free, or without one, its completed free or the
+    /// allocation that reused its key.
     pub at: Outside,
 }
 

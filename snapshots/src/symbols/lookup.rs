@@ -30,7 +30,7 @@ pub struct LookUp {
     pub modules: Vec<ModuleOutcome>,
     /// Number of frames without lines that are outside of all modules, such as code generated at run time.
     pub outside: u64,
-    /// Number of frames that have lines but no address, such as imported frames.
+    /// Number of frames that have lines but no module, such as imported frames.
     pub imported: u64,
 }
 

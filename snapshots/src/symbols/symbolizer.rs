@@ -22,7 +22,6 @@ pub struct Symbolizer {
     at_start: Option<fn()>,
 }
 
-/// The result for a module: the opened file, or the reason there is none.
 type Opened = Result<(DebugInfo, Found), Missing>;
 
 impl fmt::Debug for Symbolizer {

@@ -68,7 +68,7 @@ impl Block {
         self.is_baseline() && self.birth.is_none()
     }
 
-    /// Returns whether the block's free was requested in the recording.
+    /// Returns whether the block's free was requested in the recording or before it.
     pub fn is_freed(&self) -> bool {
         self.free_requested.is_some() || self.death.is_some()
     }

@@ -90,7 +90,7 @@ pub struct DeviceFacts {
     pub name: String,
     /// The memory in bytes; 0 if unknown.
     pub capacity_bytes: u64,
-    /// The driver behind the allocator, such as `cpu`, `accounting` or `cuda 13.0`, [`PINNED_DRIVER`] …
+    /// The driver behind the allocator, such as `cuda 13.0`, `cpu`, `accounting` or [`PINNED_DRIVER`].
     pub driver: String,
     /// The allocator's settings, as name and value.
     pub settings: Vec<(String, String)>,

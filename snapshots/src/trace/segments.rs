@@ -8,11 +8,11 @@ use super::columns::columns;
 /// The meaning of a row of [`Segments`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentRole {
-    /// A whole segment, from its allocation to its free.
+    /// A whole segment, from its reservation to its release.
     Segment,
     /// Pages mapped into an expandable segment.
     Mapping,
-    /// Pages unmapped from an expandable segment.
+    /// Pages unmapped from an expandable segment, or a released segment whose reservation was not recorded.
     Unmapping,
 }
 
@@ -29,7 +29,8 @@ columns!(
         role: SegmentRole,
         /// The event that reserved, mapped or unmapped the range; [`EventId::NONE`] for the baseline.
         alloc: EventId,
-        /// The event that released the segment; [`EventId::NONE`] if it is still reserved, and for mappings.
+        /// The event that released the segment; [`EventId::NONE`] if it is still reserved, and for pages that were
+        /// mapped or unmapped.
         free: EventId,
     }
     beside {}

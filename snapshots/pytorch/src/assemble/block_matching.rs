@@ -59,7 +59,6 @@ enum State {
     Free,
 }
 
-/// The latest block at an address.
 #[derive(Clone, Copy, Debug)]
 struct LatestAtAddress {
     life: BlockRef,

@@ -66,7 +66,6 @@ impl Ops {
     }
 }
 
-/// A source location as printed by `traceback`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TracebackLine<'a> {
     function: &'a str,

@@ -48,7 +48,6 @@ impl Drop for SizeSender {
 }
 
 impl SizeReceiver {
-    /// Returns the size of the next allocation, or `None` after the last.
     #[inline]
     pub(super) fn next(&mut self) -> Option<u64> {
         loop {

@@ -38,7 +38,6 @@ impl ReservedRange {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Start {
     pub(super) segments: Vec<ReservedRange>,
-    /// Mapped pages of expandable segments, by address.
     pub(super) mappings: Vec<ReservedRange>,
     /// Reserved bytes at the end according to the trace, minus those of the snapshot.
     pub(super) excess_bytes: i128,

@@ -43,7 +43,6 @@ pub(super) struct Tags {
     /// Whether the recording and the tags began together, so that events before the first tag belong to the same step.
     is_whole: bool,
     by_text: HashMap<StringId, Option<Tag>>,
-    /// The tagged events, in order.
     rows: Vec<(EventId, Tag)>,
 }
 

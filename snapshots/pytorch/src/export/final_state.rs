@@ -143,7 +143,6 @@ impl PartialEq for Reserved {
 
 impl Eq for Reserved {}
 
-/// The state between two events.
 struct Walk<'a> {
     trace: &'a Trace,
     /// Reserved memory, in which adjacent mapped ranges of the same stream and pool are merged.

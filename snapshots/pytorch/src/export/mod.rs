@@ -35,7 +35,7 @@ use highwater_snapshots::trace::Trace;
 /// Summary of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exported {
-    /// Number of events in the file.
+    /// Number of events in the file: all events of the trace if the recording is embedded, otherwise the trace entries.
     pub events: u64,
     /// The facts that the format could not represent, with one sentence each.
     pub lost: Vec<String>,

@@ -113,7 +113,6 @@ pub(crate) struct Mark {
     open_dicts: usize,
 }
 
-/// The reason that a container cannot be changed.
 pub(crate) type Refusal = &'static str;
 
 const CHANGED: Refusal = "a list or dict changes after it was complete, which does not occur in snapshots";

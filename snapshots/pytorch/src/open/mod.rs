@@ -191,7 +191,6 @@ fn look_at(input: &mut dyn Read) -> Result<(Vec<u8>, Input<'_>)> {
     Ok((start.clone(), Cursor::new(start).chain(rest)))
 }
 
-/// Returns the kind of recording in a file, or an error that explains why it is not one.
 fn kind_of(start: Start, bytes: &[u8]) -> Result<FileKind> {
     match start {
         Start::Kind(kind) => Ok(kind),

@@ -29,7 +29,6 @@ use highwater_snapshots::ids::StringId;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Division {
     pub(super) portion: usize,
-    /// Number of portions that are decoded at a time.
     pub(super) portions: usize,
 }
 
@@ -73,7 +72,6 @@ struct Lookup {
     frames: Vec<u32>,
 }
 
-/// The progress of the machine in a portion.
 enum Taken {
     /// The portion was taken to its end.
     All,
@@ -217,7 +215,6 @@ impl Machine<InMemory<'_>> {
         is_for_events.then_some((row, mark))
     }
 
-    /// Takes a portion that was decoded.
     fn take(&mut self, portion: &Chunk, news: &mut MemoDelta, lookup: &mut Lookup) -> Result<Taken> {
         if self.source.position() as usize != portion.range.start {
             return Ok(Taken::Part);

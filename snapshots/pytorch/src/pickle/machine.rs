@@ -36,7 +36,6 @@ pub(super) enum Next {
     End(Value),
 }
 
-/// The reason that an instruction could not be executed.
 enum Stop {
     /// The input ends within the instruction.
     End,

@@ -32,7 +32,6 @@ pub(super) struct Call {
     pub(super) scope: ScopeId,
 }
 
-/// The allocator or driver that was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Called {
     /// The CUDA driver: each allocation is a segment with one block, as in recordings of `highwater run`.
@@ -41,7 +40,6 @@ pub(super) enum Called {
     Allocator,
 }
 
-/// The calls of a recording, in order.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     pub(super) builder: TraceBuilder,
@@ -204,7 +202,6 @@ impl Writer {
         }
     }
 
-    /// Frees the live block at `address`, at the time of `call`.
     fn free(&mut self, call: &Call, address: u64, stack: StackId) {
         let Some(live) = self.live.remove(&(call.device, address)) else { return };
         self.push(call, stack, What::FreeRequested(live.key));

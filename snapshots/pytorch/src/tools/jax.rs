@@ -33,7 +33,6 @@ const LOCATION: u32 = 4;
 const FUNCTION: u32 = 5;
 const STRING_TABLE: u32 = 6;
 
-/// The type and unit of the values of each sample.
 const TYPES: [(&str, &str); 2] = [("allocations", "count"), ("space", "bytes")];
 
 /// Maximum decompressed size; larger profiles are not from JAX.
@@ -42,7 +41,6 @@ const MAX_BYTES: usize = 1 << 30;
 /// Maximum number of rows of a table, and of samples.
 const MAX_ROWS: usize = 1 << 20;
 
-/// Maximum number of inlined functions per location.
 const MAX_INLINED: usize = 8;
 
 /// Maximum number of blocks listed one by one; each further sample becomes one block.

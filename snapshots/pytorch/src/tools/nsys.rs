@@ -209,7 +209,6 @@ impl Export<'_, '_> {
         Ok(sorted.collect())
     }
 
-    /// Returns the strings referred to by `causes` and `stacks`.
     fn strings(&mut self, causes: &Causes, stacks: &HashMap<i64, Vec<ChainFrame>>) -> Result<HashMap<i64, String>> {
         let of_calls = causes.calls.values().map(|(name, _)| *name);
         let of_stacks = stacks.values().flatten().flat_map(|(symbol, module)| [*symbol, *module]);

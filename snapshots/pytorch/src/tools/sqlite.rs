@@ -25,7 +25,6 @@ pub(super) struct Database<'a> {
     /// Number of usable bytes per page, without the reserved bytes at its end.
     usable: usize,
     tables: Vec<Table>,
-    /// The number of pages visited so far.
     visited: Cell<u64>,
 }
 
@@ -139,7 +138,6 @@ impl<'a> Database<'a> {
 struct Scan<'s, 'a> {
     database: &'s Database<'a>,
     table: &'s Table,
-    /// Number of pages that may still be visited.
     pages_left: usize,
     take: &'s mut dyn FnMut(&Row<'_>) -> Result<()>,
 }

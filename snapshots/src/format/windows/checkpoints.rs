@@ -22,7 +22,6 @@ pub(super) struct Checkpoints {
 
 #[derive(Clone, Debug)]
 struct Place {
-    /// Number of events before the checkpoint.
     events: u64,
     /// The offsets of the parts of the checkpoint, in the file or in `computed`.
     parts: Vec<u64>,
