@@ -10,8 +10,8 @@
 //!   first begins with the first phase annotation if a forward comes before any optimizer, otherwise with the first
 //!   event, since the end of setup is unknown.
 //! - **Phase** at an event: the phase of the innermost annotation around it that is named as one. If two overlap, the
-//! later counts as the inner one. Tags take precedence over other annotations made by the program, and these over
-//! guessed ones.
+//!   later counts as the inner one. Tags take precedence over other annotations made by the program, and these over
+//!   guessed ones.
 //! - **Elsewhere** the phase is [`Phase::Other`], but [`Phase::Setup`] before the first step.
 //! - An event outside all step annotations has no step. The device of an annotation does not matter.
 //!
