@@ -98,8 +98,8 @@ impl<W: Write> Stream<W> {
 }
 
 impl SnapWriter<File> {
-    /// Creates or truncates the file at `path` and writes the start of a recording. Fails if the file cannot be created or
-    /// written.
+    /// Creates or truncates the file at `path` and writes the start of a recording. Fails if the file cannot be created
+    /// or written.
     pub fn create(path: &Path, header: &Header) -> Result<Self> {
         let file = File::create(path).map_err(|source| Error::Io {
             doing: "create the recording",
