@@ -14,9 +14,9 @@ highwater_snapshots::vocabulary!(
         Step = "start of the step",
         /// The starts of the phases that contain the compared moments.
         Phase = "start of the phase",
-        /// Aligned at the compared moments.
+        /// The compared moments.
         Moment = "compared moments",
-        /// Aligned at the first events of both devices.
+        /// The first events of both devices.
         Start = "first events",
     }
 );
@@ -26,12 +26,11 @@ highwater_snapshots::vocabulary!(
 pub(super) struct Alignment {
     /// The aligned moments of A and B.
     pub(super) origins: [usize; 2],
-    /// A description of the alignment, and of how far each side extends.
     pub(super) words: String,
 }
 
 impl Alignment {
-    /// Aligns two recordings as `align` requests; by their first events if the moments are outside of steps.
+    /// Aligns two recordings as `align` requests; at their first events if a compared moment is in no step or phase.
     pub(super) fn of(
         recordings: [&Recording; 2],
         selections: [&Selection; 2],

@@ -11,7 +11,6 @@ use super::flame::{Act, Flame};
 use super::job::Answer;
 use crate::gui::widgets::{SortedTable, place_ui};
 
-/// The tables, the flame graph and the selected group, which are shown below the timelines.
 #[derive(Debug, Default)]
 pub(super) struct Below {
     /// The tables of groups, phases, totals and settings.
@@ -26,9 +25,7 @@ pub(super) struct Below {
 
 /// Minimum width of the view at which the details are shown beside the groups, in points.
 const WITH_DETAILS: f32 = 1100.0;
-/// A text shown instead of phases if both sides are the same recording.
 const SAME_RECORDING: &str = "Both sides are the same recording, so every phase is the same.";
-/// The note on how steps are paired.
 const PAIRED_STEPS: &str = "Steps are paired by number, or the last steps if no number is shared.";
 
 /// Returns the index of the table for a form of display; `None` for the flame graph.
@@ -68,7 +65,7 @@ impl Below {
         self.chosen.take().is_some()
     }
 
-    /// Shows the answer. Returns search conditions to add, if the user selected any.
+    /// Returns search conditions to add, if the user selected any.
     pub(super) fn below_ui(&mut self, ui: &mut Ui, answer: &Arc<Answer>, look: DiffLook) -> Option<String> {
         let Some(row) = page_of(look) else {
             return match self.flame.flame_ui(ui, answer, self.chosen)? {

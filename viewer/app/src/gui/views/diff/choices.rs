@@ -29,7 +29,6 @@ highwater_snapshots::vocabulary!(
 );
 
 impl DiffLook {
-    /// The tooltip of the tab for this form.
     pub(crate) const fn tooltip(self) -> &'static str {
         match self {
             Self::Groups => "Groups by difference. Double click or Enter restricts both sides to a group.",
@@ -59,9 +58,10 @@ pub struct DiffChoices {
 }
 
 impl DiffChoices {
-    /// The default settings: the peaks of two recordings, grouped by the most informative key of both; or the ends of
-    /// the last two complete steps of one recording. If the peaks of `metric` are similar but those of reserved memory
-    /// are not, compares the latter by pool.
+    /// The default settings: the peaks of two recordings, or the ends of the last two complete steps of one, or its
+    /// peak and its end if it has fewer than two. Groups by the most informative key of both if it is the same,
+    /// otherwise by category. If the peaks of `metric` of two recordings are similar but those of reserved memory are
+    /// not, compares the latter by pool.
     pub fn usual(recordings: [&Recording; 2], metric: Metric) -> Self {
         let is_one = std::ptr::eq(recordings[0], recordings[1]);
         let of_one = || {
@@ -86,7 +86,7 @@ impl DiffChoices {
     }
 }
 
-/// Whether the peaks of the main devices differ by at least a hundredth.
+/// Whether the peaks of the main devices differ by more than a hundredth of the larger one.
 fn differs(recordings: [&Recording; 2], metric: Metric) -> bool {
     let peak = |recording: &Recording| {
         let main = recording.trace.main_device();
@@ -97,7 +97,6 @@ fn differs(recordings: [&Recording; 2], metric: Metric) -> bool {
     a.abs_diff(b) > a.max(b) / 100
 }
 
-/// The open files, and which of them are A and B.
 #[derive(Clone, Debug)]
 pub(crate) struct Files {
     /// The names of the open files, in the order of their tabs.
@@ -106,7 +105,6 @@ pub(crate) struct Files {
     pub rows: [usize; 2],
 }
 
-/// An action that the user requests from the app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DiffAction {
     /// Compare an open file, as side A or B.
@@ -118,13 +116,12 @@ pub(crate) enum DiffAction {
     },
     /// Choose a file, and compare it with A.
     Open,
-    /// Swap A and B.
     Swap,
     /// End the comparison, and return to the file.
     Close,
 }
 
-/// Shows the list of files for one side, for B with an entry to open another one. Returns the chosen action, if any.
+/// For B, the list has an entry to open another file.
 pub(super) fn file_ui(ui: &mut Ui, files: &Files, side: usize) -> Option<DiffAction> {
     /// The value of the entry for a file that is not open yet.
     const OPEN: usize = usize::MAX;
@@ -141,7 +138,6 @@ pub(super) fn file_ui(ui: &mut Ui, files: &Files, side: usize) -> Option<DiffAct
     }
 }
 
-/// Shows the controls for the compared moment of a side; returns another moment if the user selects one.
 pub(super) fn at_ui(ui: &mut Ui, side: usize, at: DiffAt, recording: &Recording) -> Option<DiffAt> {
     let side = ["A", "B"][side];
     let name = |at: &DiffAt| {
@@ -174,7 +170,6 @@ pub(super) fn absent_in_both(recordings: [&Arc<Recording>; 2], key: TreeKey) -> 
     a.and(b)
 }
 
-/// Shows lists for a first grouping key and a second one within it.
 pub(super) fn keys_ui(ui: &mut Ui, keys: &mut Vec<GroupKey>, recordings: [&Arc<Recording>; 2]) {
     let [a, b] = recordings.map(|recording| recording.deepest_scope);
     let all: Vec<GroupKey> = group_keys(a.max(b)).collect();

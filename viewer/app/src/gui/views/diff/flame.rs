@@ -17,7 +17,6 @@ use crate::gui::widgets::tile::Emphasis;
 use crate::gui::widgets::{Memo, flame, theme, tile};
 use crate::report::compared;
 
-/// The content of a bar.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum What {
     Node(u32),
@@ -28,18 +27,16 @@ enum What {
     },
 }
 
-/// The action that the user requests by clicking a bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
-    /// Select this group.
+    /// Select the group with this index.
     Choose(usize),
-    /// Filter both sides to this group.
+    /// Filter both sides to the group with this index.
     Filter(usize),
 }
 
 type Bars = Vec<Bar<What>>;
 
-/// The last layout, and the tree and focus for which it was computed.
 #[derive(Debug, Default)]
 pub(super) struct Flame {
     focus: u32,
@@ -89,7 +86,7 @@ impl Flame {
         (self.focus, self.at) = (DiffTree::ROOT, DiffTree::ROOT);
     }
 
-    /// Shows the answer's tree in the available space; `chosen` is the selected group.
+    /// `chosen` is the index of the selected group.
     pub(super) fn flame_ui(&mut self, ui: &mut Ui, answer: &Arc<Answer>, chosen: Option<usize>) -> Option<Act> {
         legend_ui(ui);
         let width = width_of(ui);
@@ -106,7 +103,6 @@ impl Flame {
         })
     }
 
-    /// Shows the visible bars; returns the one that was clicked.
     fn bars_ui(
         &self,
         ui: &Ui,
@@ -145,7 +141,7 @@ impl Flame {
         clicked
     }
 
-    /// Selects the group of a node, or zooms into a node without one.
+    /// Zooms into a node, or selects the group of a node without children.
     fn go(&mut self, tree: &DiffTree, id: u32) -> Option<Act> {
         self.at = id;
         let node = tree.node(id);
@@ -224,7 +220,6 @@ fn words_of(bytes: [u64; 2]) -> String {
     format!("A {a}, B {b}, {delta}")
 }
 
-/// Shows the meaning of colours and widths.
 fn legend_ui(ui: &mut Ui) {
     ui.horizontal_wrapped(|ui| {
         for &change in Change::ALL {

@@ -8,7 +8,7 @@ use highwater_snapshots::{format_bytes, format_share, format_signed_bytes};
 const MAX_GROUPS: usize = 3;
 /// Groups below this share of the largest difference are not named, in percent.
 const MIN_PERCENT: u128 = 5;
-/// Maximum length of a group's name.
+/// Maximum length of a value in a group's name, in characters.
 const MAX_NAME: usize = 40;
 
 /// Formats the difference between two totals, such as `after.snap peaks 2.07 GiB lower than before.snap (−37%)`.

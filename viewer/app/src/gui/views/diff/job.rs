@@ -48,7 +48,6 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// Returns whether the question is about these recordings.
     pub(super) fn is_about(&self, recordings: [&Arc<Recording>; 2]) -> bool {
         self.of.iter().zip(recordings).all(|((known, _), recording)| known.is(recording))
     }
@@ -81,7 +80,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Computes the answer to `question`; `None` if cancelled.
+    /// Computes the answer to `question`; `None` if cancelled, or if a recording was closed.
     pub(super) fn to(question: &Question, cancel: &Cancel) -> Option<Arc<Self>> {
         let [(a, _), (b, _)] = &question.of;
         let recordings = [a.get()?, b.get()?];

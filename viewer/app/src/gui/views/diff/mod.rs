@@ -40,7 +40,6 @@ type Of = [(Identity<Recording>, usize); 2];
 /// The compared moments, or the reason one does not exist.
 type Moments = Result<[Moment; 2], String>;
 
-/// The settings from which an alignment is computed.
 type AlignmentKey = (Of, Option<[Moment; 2]>, Align, Axis);
 
 /// The state of the comparison view.
@@ -82,7 +81,7 @@ impl DiffView {
         }
     }
 
-    /// Returns the default settings: the peaks, or the last steps of a single recording.
+    /// Creates a comparison with the settings of [`DiffChoices::usual`], of the total selected in A.
     pub fn usual(recordings: [&Arc<Recording>; 2], selections: [&Selection; 2]) -> Self {
         let [a, b] = recordings;
         let choices = DiffChoices::usual([&**a, &**b], selections[0].metric);
@@ -113,7 +112,7 @@ impl DiffView {
         [&a.timeline, &b.timeline]
     }
 
-    /// The groups as CSV, with exact figures.
+    /// The displayed table as CSV, with exact figures; for the flame graph, the groups.
     ///
     /// # Errors
     /// Fails with a message if the difference is still being computed.
@@ -131,12 +130,10 @@ impl DiffView {
         Metric::ALL.into_iter().filter(|metric| has(0, *metric) && has(1, *metric)).collect()
     }
 
-    /// The compared recordings and their devices.
     fn of(&self, recordings: [&Arc<Recording>; 2]) -> Of {
         [0, 1].map(|side| (Identity::of(recordings[side]), self.pair.sides[side].selection.device))
     }
 
-    /// The compared moments.
     fn moments(&mut self, recordings: [&Arc<Recording>; 2]) -> Moments {
         let (of, at, metric) = (self.of(recordings), self.choices.at, self.choices.metric);
         let sides = &self.pair.sides;
@@ -173,7 +170,7 @@ impl DiffView {
         moments
     }
 
-    /// Highlights the blocks of the chosen group that meet the conditions of both sides.
+    /// Highlights the blocks of the selected group that match the search.
     fn light(&mut self, ctx: &egui::Context, recordings: [&Arc<Recording>; 2]) {
         let text = self.pair.sides[0].search.text();
         let chosen = self.below.chosen.zip(self.query.answer());
@@ -214,7 +211,6 @@ impl DiffView {
         Arc::clone(self.alignment.get(key, make))
     }
 
-    /// Shows the comparison. Returns the user's actions for the app.
     pub(crate) fn diff_ui(
         &mut self,
         ui: &mut Ui,
@@ -268,7 +264,6 @@ impl DiffView {
         self.finish() && has_answer
     }
 
-    /// Shows the controls for files and moments A and B.
     fn sides_ui(&mut self, ui: &mut Ui, recordings: [&Arc<Recording>; 2], files: &Files) -> Option<DiffAction> {
         let mut action = None;
         ui.horizontal_wrapped(|ui| {
@@ -311,7 +306,6 @@ impl DiffView {
         }
     }
 
-    /// Shows the controls for total, axis, alignment and conditions.
     fn tools_ui(
         &mut self,
         ui: &mut Ui,
@@ -359,7 +353,7 @@ impl DiffView {
         self.pair.pair_ui(ui, &shown, &looks);
     }
 
-    /// Shows the difference. Returns conditions to add to the search.
+    /// Returns conditions to add to the search.
     fn below_ui(&mut self, ui: &mut Ui, recordings: [&Arc<Recording>; 2], moments: &Moments) -> Option<String> {
         ui.horizontal_wrapped(|ui| {
             for &look in DiffLook::ALL {
@@ -385,7 +379,6 @@ impl DiffView {
         self.below.below_ui(ui, &answer, self.choices.look)
     }
 
-    /// Shows the difference as a sentence with the groups that differ most, or the reason it is unknown.
     fn headline_ui(&self, ui: &mut Ui, recordings: [&Arc<Recording>; 2], moments: &Moments) {
         let moments = match (moments, self.query.failure()) {
             (Ok(moments), None) => moments,

@@ -17,7 +17,6 @@ use crate::report::compared;
 use crate::selection::{FLATTEST, MIN_ROOM, NARROWEST, within};
 use crate::{Pin, Recording, Selection, View};
 
-/// One side of a comparison: a recording, its selection and its timeline.
 #[derive(Debug)]
 pub(super) struct Side {
     of: Identity<Recording>,
@@ -66,7 +65,6 @@ pub(super) struct Pinned {
     pin: Pin,
 }
 
-/// The timelines of both sides, with a common axis.
 #[derive(Debug)]
 pub(super) struct Pair {
     pub(super) sides: [Side; 2],
@@ -79,7 +77,6 @@ pub(super) struct Pair {
     pub(super) reading: f32,
 }
 
-/// The settings of the timelines.
 pub(super) struct Shown<'a> {
     pub(super) recordings: [&'a Arc<Recording>; 2],
     pub(super) alignment: &'a Alignment,
@@ -105,7 +102,6 @@ impl Pair {
         [0, 1].map(|side| self.sides[side].selection.x_of(&shown.recordings[side].trace, shown.alignment.origins[side]))
     }
 
-    /// Returns the view that shows the whole of both recordings on the common axis.
     fn whole(&self, shown: &Shown<'_>) -> View {
         let origins = self.origins(shown);
         let [a, b] = [0, 1].map(|side| {
@@ -125,7 +121,6 @@ impl Pair {
         View { x: whole.x, y: 0.0..whole.y.end.max(capacity(0).max(capacity(1)) * 1.12) }
     }
 
-    /// Returns the visible range on the common axis.
     pub(super) fn view(&self, shown: &Shown<'_>) -> View {
         self.shared.clone().unwrap_or_else(|| self.whole(shown))
     }
@@ -137,7 +132,7 @@ impl Pair {
         self.shared = Some(view);
     }
 
-    /// Shows the moments `at` of both sides, each within its phase.
+    /// Shows the moments `at` of both sides, with the phases that contain them.
     pub(super) fn show_moments(&mut self, shown: &Shown<'_>, at: [Moment; 2]) {
         let origins = self.origins(shown);
         let mut x = f64::MAX..f64::MIN;
@@ -177,7 +172,7 @@ impl Pair {
         self.hover.or(self.pinned.map(|pinned| (pinned.side, pinned.at)))
     }
 
-    /// Pins the moment that is `by` events later than the compared moment on side A.
+    /// Pins, on side A, the moment `by` events after the pinned one, or after the compared moment if none is pinned.
     pub(super) fn step_cursor(&mut self, shown: &Shown<'_>, by: isize) {
         let trace = &shown.recordings[0].trace;
         let origin = self.origins(shown)[0];
@@ -194,7 +189,7 @@ impl Pair {
         self.sides.iter_mut().for_each(|side| side.timeline.rest_pointer());
     }
 
-    /// The moments of both sides at the cursor; `None` for a side without events there.
+    /// The moments of both sides at the cursor, `None` for a side without events there; `None` without a cursor.
     pub(super) fn under_cursor(&self, shown: &Shown<'_>) -> Option<[Option<Moment>; 2]> {
         let (_, at) = self.cursor()?;
         let origins = self.origins(shown);
@@ -224,7 +219,6 @@ impl Pair {
         }
     }
 
-    /// Shows both timelines and handles input on them.
     pub(super) fn pair_ui(&mut self, ui: &mut Ui, shown: &Shown<'_>, looks: &[TimelineStyle; 2]) {
         self.sides.iter_mut().for_each(|side| side.timeline.receive(ui.ctx()));
         let room = ui.available_rect_before_wrap();
@@ -268,7 +262,6 @@ impl Pair {
         ui.advance_cursor_after_rect(room);
     }
 
-    /// Shows the name of the side, its bytes at the compared moment, and the legend.
     fn head_ui(&mut self, ui: &mut Ui, shown: &Shown<'_>, row: usize) {
         let recording = shown.recordings[row];
         let name = ["A", "B"][row];
@@ -294,8 +287,8 @@ impl Pair {
         }
     }
 
-    /// The legend at the compared moment, after the text `when`. A click on an entry selects its blocks on both sides, or all blocks if they
-    /// are already selected.
+    /// The legend at the compared moment, after the text `when`. A click on an entry searches for its blocks on both
+    /// sides, or clears the search if it is for them already.
     fn legend_ui(&mut self, ui: &mut Ui, shown: &Shown<'_>, row: usize, when: &str) {
         let (side, recording) = (&mut self.sides[row], shown.recordings[row]);
         let position = shown.moments.map_or(0, |moments| moments[row].position());
@@ -312,7 +305,6 @@ impl Pair {
         }
     }
 
-    /// Shows both totals at the cursor, and their difference.
     fn reading_ui(&self, ui: &mut Ui, shown: &Shown<'_>) {
         let metric = total_name(shown.metric);
         let words = match self.under_cursor(shown) {

@@ -22,7 +22,6 @@ const fn difference(tooltip: &'static str) -> Heading {
     Heading { has_bars: true, ..Heading::new(Unit::Difference, "B − A", tooltip, theme::DIFFERENCE_WIDTH) }
 }
 
-/// The column for the change of a row from A to B.
 const STATE: Heading = Heading { swatch: Some(colour_of_change), ..text("state", 104.0) };
 const A: Heading = number("A", "The bytes in A.");
 const B: Heading = number("B", "The bytes in B.");
@@ -81,7 +80,6 @@ pub(super) fn of_groups(diff: &Diff, keys: &[GroupKey], stacks: &[String], leak:
     Sheet { sums: usize::from(has_rest), ..Sheet::of_rows("Groups", columns, rows) }
 }
 
-/// Returns the phases of both sides, step by step.
 pub(super) fn of_phases(comparison: &Comparison) -> Sheet {
     let row = |pair: &PhasePair| {
         let peaks = [pair.a, pair.b].map(|side| side.map(|side| side.peak_bytes));

@@ -120,7 +120,6 @@ impl DiffView {
         }
     }
 
-    /// Switches to the axis by events or by time.
     pub(super) fn set_axis(&mut self, recordings: [&Arc<Recording>; 2], moments: Option<[Moment; 2]>, axis: Axis) {
         let alignment = self.alignment(recordings, moments);
         let shown = Shown { recordings, alignment: &alignment, moments, metric: self.choices.metric };

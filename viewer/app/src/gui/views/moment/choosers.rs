@@ -67,14 +67,15 @@ impl Choices {
         siblings: Siblings::Merged,
     };
 
-    /// Replaces the keys by the default keys if no block has a value for them.
+    /// Replaces the first key by the default key, and drops the second, if no block has a value for it.
     pub(super) fn possible(self, absent: &Absent) -> Self {
         let has = |key: &TreeKey| absent_reason(absent, *key).is_none();
         let first = if has(&self.first) { self.first } else { Self::default().first };
         Self { first, second: self.second.filter(has), ..self }
     }
 
-    /// Changes the form in which memory is shown. In a flame graph by one key, stacks become the second key.
+    /// Changes the form in which memory is shown. In a flame graph by one flat key, stacks become the second key; the
+    /// other forms drop stacks as the second key again.
     pub(crate) fn show_as(&mut self, look: MomentLook) {
         let stack = Some(TreeKey::By(GroupKey::Stack));
         let is_flat = |key: TreeKey| !matches!(key, TreeKey::Block | TreeKey::By(GroupKey::Stack | GroupKey::Scope));
@@ -100,7 +101,6 @@ impl Choices {
 /// Width of the panel below which the tabs and the keys are in separate rows, in points.
 const NARROW: f32 = 372.0;
 
-/// Shows the tabs of the forms and the grouping keys, and for stacks the frames to show and their order.
 pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices, recording: &Recording) {
     ui.horizontal_wrapped(|ui| {
         for &look in MomentLook::ALL {
@@ -108,7 +108,6 @@ pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices, recording: &Recordi
                 choices.show_as(look);
             }
         }
-        // In a narrow panel, both keys are in a row of their own.
         if ui.max_rect().width() < NARROW {
             ui.end_row();
         }
@@ -141,7 +140,7 @@ pub(super) fn source_ui(ui: &mut Ui, shows_range: &mut bool) {
     });
 }
 
-/// Shows the classes of blocks between the marks as questions, each with its answer in bytes; the answers add up.
+/// Shows the classes of blocks between the marks as buttons with their bytes, and how the bytes add up.
 pub(super) fn question_ui(ui: &mut Ui, question: &mut Question, balance: &Balance) {
     Grid::new("questions").num_columns(2).spacing([6.0, 1.0]).show(ui, |ui| {
         for pair in Question::ALL.chunks(2) {
@@ -166,7 +165,6 @@ pub(super) fn question_ui(ui: &mut Ui, question: &mut Question, balance: &Balanc
     ));
 }
 
-/// Shows the positions of the marks.
 pub(super) fn range_ui(ui: &mut Ui, context: &ViewContext<'_>, marks: &Range<usize>) {
     let trace = &context.recording.trace;
     let metric = context.moment.metric;

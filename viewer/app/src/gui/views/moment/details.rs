@@ -9,21 +9,16 @@ use super::{groups, names};
 use crate::gui::widgets::{Cell, ShownColumn, ShownTable, TableState, fit, table_ui, theme, title};
 use crate::report::Column;
 
-/// An action that the user requests for the selected node.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Ask {
-    /// Show this block.
     Block(BlockId),
-    /// Filter to the node's blocks.
     Filter,
-    /// Clear the selection.
     Close,
 }
 
 /// Width of the columns with figures and of the scroll bar, in points.
 const FIGURES_WIDTH: f32 = 146.0;
 
-/// Shows the selected group, if there is one, and the largest blocks; returns the user's request.
 pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) -> Option<Ask> {
     let source = &answer.request.source;
     let (recording, trace, blocks) = (&source.recording, &source.recording.trace, &answer.blocks);
@@ -62,7 +57,6 @@ pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) -
     block.map(|(block, _)| Ask::Block(*block)).or(ask)
 }
 
-/// Shows the name of the selected group, and its actions.
 fn chosen_ui(ui: &mut Ui, answer: &Answer, chosen: &Chosen) -> Option<Ask> {
     let recording = &answer.request.source.recording;
     let mut ask = None;

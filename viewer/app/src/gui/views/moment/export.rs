@@ -26,7 +26,8 @@ pub(super) fn rows_csv(answer: &Answer) -> String {
     Table::new(nodes.len() + 1, keys.chain(numbers)).csv()
 }
 
-/// Returns every node below the focus with its full path. Own bytes add up to the total; bytes include the nodes below.
+/// Returns the focus, unless it is the root, and every node below it, each with its full path, and a last line for the
+/// total. Own bytes add up to the total; bytes and blocks include the nodes below.
 pub(super) fn nodes_csv(answer: &Answer) -> String {
     let tree = &answer.tree;
     let (mut nodes, mut open) = (Vec::new(), vec![answer.focus]);

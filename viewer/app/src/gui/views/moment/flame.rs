@@ -12,7 +12,6 @@ use crate::gui::widgets::flame::{Bar, Part, flame_ui, width_of};
 use crate::gui::widgets::tile::{Emphasis, focus_frame, paint, walked, with_amount};
 use crate::gui::widgets::{Memo, flame, theme};
 
-/// The last layout, and the inputs for which it was computed.
 #[derive(Debug, Default)]
 pub(super) struct Flame {
     /// The bars by row, then from left to right.
@@ -36,7 +35,6 @@ pub(super) fn bars(tree: &Tree, focus: NodeId, width: f32) -> Vec<Bar<Item>> {
 }
 
 impl Flame {
-    /// Shows the answer's focus and its descendants in the available space.
     pub(super) fn flame_ui(&mut self, ui: &mut Ui, answer: &Answer) -> Option<Act> {
         let width = width_of(ui);
         let key = (Identity::of(&answer.tree), answer.focus, width);

@@ -21,7 +21,6 @@ pub(super) fn order_of(state: &TableState) -> (Order, bool) {
     }
 }
 
-/// Shows the rows of the answer, and their sum below.
 pub(super) fn groups_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) -> Option<Act> {
     let whole = ui.available_rect_before_wrap();
     // A few rows say more than their sum, unless they are those of a search, of which no other sum is shown.
@@ -29,7 +28,6 @@ pub(super) fn groups_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) ->
     let has_total = is_search || whole.height() + 1.0 > needed_height(answer).min(6.0 * theme::ROW_HEIGHT);
     let below = if has_total { theme::ROW_HEIGHT + 8.0 } else { 0.0 };
     let rows = &answer.rows;
-    // The sum is right below the rows.
     let place = whole.with_max_y(whole.bottom().min(whole.top() + needed_height(answer)) - below);
     // The order may have changed since the row was selected.
     let chosen = answer.chosen.as_ref().map(|chosen| chosen.node);
@@ -50,9 +48,9 @@ pub(super) fn groups_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) ->
     }
 }
 
-/// The part of a table with bars that names may take.
+/// Maximum share of the width for names in a table with bars.
 pub(super) const NAMES_PART: f32 = 0.4;
-/// Minimum width of the other columns with bars.
+/// Minimum width, in points, of the other columns of a table with bars.
 const FIGURES_WIDTH: f32 = 247.0;
 
 /// Returns the height of the rows and of their sum, in points.
@@ -69,7 +67,6 @@ fn name_width(ui: &Ui, answer: &Answer, width: f32) -> Option<f32> {
     Some(needed).filter(|needed| needed + FIGURES_WIDTH <= width)
 }
 
-/// Returns the rows, which are already sorted, for a table of `width` points.
 fn table_rows<'a>(ui: &Ui, answer: &'a Answer, width: f32) -> ShownTable<'a> {
     let own = |row: usize| answer.own(answer.rows[row]);
     let colour = move |row: usize| tile::row_colour(answer, answer.rows[row]);
@@ -104,7 +101,8 @@ fn table_rows<'a>(ui: &Ui, answer: &'a Answer, width: f32) -> ShownTable<'a> {
     ShownTable::new(answer.rows.len(), columns)
 }
 
-/// Returns the name of a row, including the size of each module for identical modules, and the origin of a block.
+/// Returns the name of a row, for identical modules with their number and the size of each, for a block with its
+/// origin.
 fn name(answer: &Answer, id: NodeId) -> String {
     let (recording, tree) = (&answer.request.source.recording, &answer.tree);
     let node = tree.node(id);

@@ -18,16 +18,13 @@ use crate::Recording;
 use crate::gui::colouring::Colouring;
 use crate::gui::widgets::theme;
 
-/// The blocks to group: those live at a moment, or a class of blocks between two moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
     /// The blocks live after this many events.
     Moment(usize),
-    /// The blocks of a class, between two moments.
     Between(usize, usize, Question),
 }
 
-/// A set of blocks of a recording, and the total to count.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     pub(super) recording: Arc<Recording>,
@@ -54,10 +51,8 @@ pub(super) enum Step {
     Block(BlockId),
 }
 
-/// The path from the root to a node.
 pub(super) type Place = Vec<Step>;
 
-/// The column by which rows are sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Order {
     Name,
@@ -76,7 +71,7 @@ impl PartialEq for OfTimeline {
     }
 }
 
-/// A request: the blocks, their grouping, and their display order. The key of the background query.
+/// The key of the background query: the blocks, their grouping, and the order of the rows.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Request {
     pub(super) source: Source,
@@ -87,17 +82,14 @@ pub(super) struct Request {
     pub(super) chosen: Option<Place>,
     /// The sort order of rows, and whether it is descending.
     pub(super) order: (Order, bool),
-    /// Whether identical modules are combined into one row.
     pub(super) siblings: Siblings,
-    /// The colours of blocks in the timeline.
     pub(super) colouring: OfTimeline,
 }
 
-/// The selected group.
 #[derive(Clone, Debug)]
 pub(super) struct Chosen {
     pub(super) node: NodeId,
-    /// The condition that selects the group's blocks; `None` if there is none.
+    /// The search condition that selects exactly the group's blocks; `None` if there is none.
     pub(super) condition: Option<String>,
     /// The stack of one of the group's blocks.
     pub(super) stack: Option<StackId>,
@@ -111,14 +103,16 @@ pub(super) struct Answer {
     pub(super) focus: NodeId,
     /// The nodes within the focus that have blocks, in the requested order; of identical modules, only the first.
     pub(super) rows: Arc<Vec<NodeId>>,
-    /// All identical modules that share a row, by the node of the first one.
+    /// The modules of each row that combines several, by the node of the first one.
     pub(super) members: Arc<HashMap<NodeId, Vec<NodeId>>>,
     /// Labels for rows of identical modules, and for rows whose labels would otherwise be equal.
     pub(super) labels: Arc<HashMap<NodeId, String>>,
     pub(super) chosen: Option<Chosen>,
-    /// The blocks of the selected group, or of the focus, largest first, each with the number of similar blocks.
+    /// The blocks of the selected group, or of the focus, each with the number of similar blocks, by their bytes in
+    /// all, largest first.
     pub(super) blocks: Arc<Vec<(BlockId, u64)>>,
-    /// For each node, the timeline colour of most of its bytes; empty until the timeline is drawn.
+    /// For each node, the timeline colour of most of its bytes; empty until the timeline is drawn, and for very large
+    /// trees.
     pub(super) colours: Arc<Vec<Color32>>,
     /// For a range, the sums of all classes of blocks.
     pub(super) balance: Option<Balance>,
@@ -246,10 +240,11 @@ fn tree_of(source: &Source, query: TreeQuery) -> Tree {
     Tree::of(trace, source.metric, blocks, &beside, query)
 }
 
-/// Maximum number of sums computed for colours; in larger trees, colours are derived from names.
+/// Maximum number of sums computed for colours; larger trees do without the timeline's colours.
 const MAX_SUMS: usize = 1 << 22;
 
-/// Returns, for each node, the colour of the legend entry with most of its bytes; the first one in a tie.
+/// Returns, for each node, the colour of the legend entry with most of its bytes, the first one in a tie; empty if the
+/// tree is too large.
 fn colours_of(tree: &Tree, source: &Source, colouring: &Colouring) -> Vec<Color32> {
     let count = colouring.entries.len();
     if tree.len() * count > MAX_SUMS {
@@ -277,7 +272,6 @@ fn colours_of(tree: &Tree, source: &Source, colouring: &Colouring) -> Vec<Color3
     tree.ids().map(colour).collect()
 }
 
-/// Returns the path from the root to node `id`, which identifies the node in another tree.
 pub(super) fn place_of(tree: &Tree, request: &Request, id: NodeId) -> Place {
     let step = |id: &NodeId| step_of(tree, request, *id);
     tree.path(id).iter().map(step).collect()
@@ -367,8 +361,8 @@ fn chosen_of(tree: &Tree, request: &Request, members: &HashMap<NodeId, Vec<NodeI
     Some(Chosen { node, condition, stack: tree.stack_of(node).filter(|stack| stack.is_some()) })
 }
 
-/// Returns the blocks of `nodes`, largest first. Blocks with equal size, category, operation and line or module are
-/// listed once, with their number.
+/// Returns the blocks of `nodes`. Blocks with equal size, category, operation and line (or module, if the line is
+/// unknown) are listed once, with their number, sorted by their bytes in all, largest first.
 fn blocks_of(tree: &Tree, source: &Source, nodes: &[NodeId]) -> Vec<(BlockId, u64)> {
     let trace = &source.recording.trace;
     let bytes = |id: &BlockId| bytes_of(trace, source.metric, *id);

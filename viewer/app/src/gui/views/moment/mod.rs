@@ -33,7 +33,7 @@ use job::{Answer, Answerer, OfTimeline, Place, Request, Source, When};
 use tile::Act;
 use treemap::Treemap;
 
-/// Share of the height for the largest blocks below many groups, and the minimum height for showing them in points.
+/// Minimum share of the height for the largest blocks, and minimum height, in points, at which they are shown.
 const LARGEST_PART: f32 = 0.3;
 const LARGEST_MIN: f32 = 130.0;
 
@@ -82,7 +82,6 @@ impl RecordingView for MomentPanel {
 }
 
 impl MomentPanel {
-    /// Creates a panel with these settings.
     pub(crate) fn new(choices: Choices) -> Self {
         let mut answerer = Answerer::default();
         Self {
@@ -100,13 +99,13 @@ impl MomentPanel {
         }
     }
 
-    /// Returns the condition for the blocks of the selected group, if there is one.
+    /// Returns the condition that selects exactly the blocks of the selected group, if there is one.
     pub(crate) fn chosen_condition(&self) -> Option<&str> {
         self.query.answer()?.chosen.as_ref()?.condition.as_deref().filter(|_| self.chosen.is_some())
     }
 
-    /// The panel's content as CSV, with a last line for the total: the rows of the table, or every node of
-    /// the tree with its full path.
+    /// The panel's content as CSV, with a last line for the total: the rows of the table, or for the other forms every
+    /// node of the tree with its full path.
     fn csv(&mut self, context: &ViewContext<'_>) -> String {
         self.follow(context.selection.range());
         let request = self.request(context);
@@ -118,7 +117,6 @@ impl MomentPanel {
         }
     }
 
-    /// Shows the panel in the available space.
     fn moment_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, is_low: bool) -> Vec<Action> {
         self.follow(context.selection.range());
         self.choices = self.choices.possible(&context.recording.absent);
@@ -194,7 +192,6 @@ impl MomentPanel {
         self.query.ask(ctx, &request);
     }
 
-    /// Requests the current answer, and takes answers that are ready.
     fn receive(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
         self.query.receive();
         // The last answer of another device must not be shown. That of the previous recording of the same
@@ -212,7 +209,6 @@ impl MomentPanel {
         self.ask(ui.ctx(), context);
     }
 
-    /// Shows the moment and the total.
     fn head_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, is_low: bool) {
         let big = |bytes: u64| RichText::new(format_bytes(bytes)).size(26.0).strong();
         if let Some(marks) = self.marks.clone() {
@@ -281,7 +277,7 @@ impl MomentPanel {
         if is_listed && room >= LARGEST_MIN { room } else { 0.0 }
     }
 
-    /// Shows the breadcrumbs and the current view. Also returns whether there is room for details below.
+    /// Also returns whether there is room for details below.
     fn look_ui(&mut self, ui: &mut Ui, answer: &Answer) -> (Option<Act>, bool) {
         let mut act = choosers::breadcrumb_ui(ui, answer);
         let is_for_stacks = self.choices.is_of_stacks() && self.choices.look != MomentLook::Table;

@@ -23,7 +23,8 @@ pub(super) fn short(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     }
 }
 
-/// Returns the name of the node without its ancestors. Blocks from before the recording often have no value.
+/// Returns the name of the node without its ancestors. Blocks without a category that are nearly all leaked have the
+/// name of the leaks.
 fn own(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     let (name, node) = (tree.name(&recording.trace.tables, id), tree.node(id));
     match tree.query().keys.get(usize::from(node.level)) {
@@ -56,7 +57,6 @@ fn label_with(recording: &Recording, tree: &Tree, id: NodeId, of_lines: impl Fn(
     levels.iter().map(name).collect::<Vec<String>>().join(" · ")
 }
 
-/// Returns the frames of a stack, innermost first.
 fn innermost_first(tree: &Tree, lines: &[NodeId]) -> Vec<NodeId> {
     let mut lines = lines.to_vec();
     if !tree.query().is_inverted {
@@ -65,7 +65,8 @@ fn innermost_first(tree: &Tree, lines: &[NodeId]) -> Vec<NodeId> {
     lines
 }
 
-/// Returns distinct labels for `rows` whose stacks have the same innermost frame, with the first caller that differs.
+/// Returns labels for those of `rows` whose labels would otherwise be equal: with the first caller that differs, if
+/// there is one.
 pub(super) fn labels_apart(recording: &Recording, tree: &Tree, rows: &[NodeId]) -> HashMap<NodeId, String> {
     let stack = TreeKey::By(GroupKey::Stack);
     // Single blocks, of which there may be millions, are distinguished by their facts.
@@ -148,7 +149,7 @@ pub(super) fn in_full(recording: &Recording, tree: &Tree, id: NodeId) -> Vec<Str
     levels(tree, id).iter().map(|nodes| joined(recording, tree, nodes)).collect()
 }
 
-/// Returns the name of the node without its ancestors, for rows and files with one column per key.
+/// Returns the name of the node without its ancestors, for rows.
 fn plain(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     match tree.node(id).part {
         Part::Block(_) | Part::Line(_) => short(recording, tree, id),
@@ -162,7 +163,7 @@ fn joined(recording: &Recording, tree: &Tree, nodes: &[NodeId]) -> String {
     names.join(if is_path { "." } else { "; " })
 }
 
-/// The ancestors of `id`, grouped by level.
+/// The nodes on the path to `id`, which is the last, grouped by level.
 fn levels(tree: &Tree, id: NodeId) -> Vec<Vec<NodeId>> {
     let mut levels: Vec<Vec<NodeId>> = Vec::new();
     for at in tree.path(id) {

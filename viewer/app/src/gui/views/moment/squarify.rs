@@ -6,7 +6,7 @@
 use eframe::egui::{Pos2, Rect, pos2, vec2};
 
 /// Returns a rectangle for each of `weights`, in order, with areas proportional to the weights. Weights should be
-/// descending; those that are not positive get an empty rectangle.
+/// descending; those that are not positive, or for which no room is left, get an empty rectangle.
 pub(super) fn squarify(weights: &[f64], within: Rect) -> Vec<Rect> {
     let total: f64 = weights.iter().filter(|weight| **weight > 0.0).sum();
     let mut out = vec![Rect::from_min_size(within.min, vec2(0.0, 0.0)); weights.len()];

@@ -10,7 +10,6 @@ use super::names;
 use crate::gui::colouring::fixed_colour;
 use crate::gui::widgets::theme;
 
-/// The content of a rectangle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     /// A node with its descendants.
@@ -25,7 +24,6 @@ pub(super) enum What {
     },
 }
 
-/// A part of a node's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Item {
     pub(super) what: What,
@@ -33,8 +31,8 @@ pub(super) struct Item {
     pub(super) blocks: u64,
 }
 
-/// Returns a node's children and own bytes, largest first, with all parts below `least` bytes merged. The parts add up
-/// to the node's bytes.
+/// Returns a node's children, those below `least` bytes merged, and its own bytes if it has children, largest first.
+/// The items of a node with children add up to its bytes.
 pub(super) fn items(tree: &Tree, id: NodeId, least: f64) -> Vec<Item> {
     let node = tree.node(id);
     let (mut bytes, mut blocks) = (node.bytes - node.own_bytes, u64::from(node.blocks - node.own_blocks));
@@ -61,12 +59,11 @@ pub(super) fn items(tree: &Tree, id: NodeId, least: f64) -> Vec<Item> {
     out
 }
 
-/// The action that the user requests on a tile, a bar or a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     /// Zoom into this node.
     Enter(NodeId),
-    /// Show the blocks of this node.
+    /// Select this node.
     Choose(NodeId),
     /// Filter to the blocks of this node.
     Filter(NodeId),
@@ -76,7 +73,6 @@ pub(super) enum Act {
     Up,
 }
 
-/// The name on a tile.
 pub(super) fn name(answer: &Answer, item: &Item) -> String {
     let (recording, tree) = (&answer.request.source.recording, &answer.tree);
     match item.what {
@@ -114,7 +110,6 @@ pub(super) fn colour(answer: &Answer, what: What) -> Color32 {
     }
 }
 
-/// Returns the colour of most of a node's bytes in the timeline, if there is one.
 fn of_timeline(answer: &Answer, id: NodeId) -> Option<Color32> {
     let is_of_blocks = !matches!(answer.tree.node(id).part, Part::All | Part::Beside(_) | Part::FreeIn(_));
     answer.colours.get(id.0 as usize).copied().filter(|_| is_of_blocks)
@@ -126,12 +121,11 @@ pub(super) fn row_colour(answer: &Answer, id: NodeId) -> Option<Color32> {
     of_timeline(answer, id).or_else(|| has_own.then(|| colour(answer, What::Node(id))))
 }
 
-/// The accessibility label of a tile.
 pub(super) fn label(answer: &Answer, item: &Item) -> String {
     format!("{}: {}", name(answer, item), format_bytes(item.bytes))
 }
 
-/// Adds hover highlight, label and tooltip to a painted tile.
+/// Adds interaction, an accessibility label and a tooltip to a tile.
 pub(super) fn respond(ui: &Ui, rect: Rect, salt: (eframe::egui::Id, usize), answer: &Answer, item: &Item) -> Response {
     let response = ui.interact(rect, salt.0.with(salt.1), Sense::CLICK);
     response.widget_info(|| WidgetInfo::labeled(Role::Button, true, label(answer, item)));

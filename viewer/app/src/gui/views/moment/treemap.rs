@@ -12,7 +12,6 @@ use crate::gui::identity::Identity;
 use crate::gui::widgets::tile::{Emphasis, fits, focus_frame, paint, walked, with_amount};
 use crate::gui::widgets::{Memo, theme};
 
-/// A tile and its position.
 #[derive(Clone, Debug)]
 pub(super) struct Tile {
     pub(super) rect: Rect,
@@ -25,13 +24,12 @@ pub(super) struct Tile {
     part_of: Option<NodeId>,
 }
 
-/// The last layout, and the inputs for which it was computed.
 #[derive(Debug, Default)]
 pub(super) struct Treemap {
     tiles: Memo<(Identity<Tree>, NodeId, Rect), Vec<Tile>>,
 }
 
-/// Returns the first node on the way down from `id`, including `id`, that has more than one part.
+/// Goes down from `id` as long as the node has nothing but a single child, which is no leaf.
 pub(super) fn first_fork(tree: &Tree, id: NodeId) -> NodeId {
     let mut at = id;
     loop {
@@ -69,7 +67,7 @@ pub(super) fn tiles(tree: &Tree, focus: NodeId, rect: Rect) -> Vec<Tile> {
     out
 }
 
-/// Lays out the parts of `id` inside a tile of the given depth and outermost tile.
+/// Lays out the parts of `id`; `within` is the depth and the outermost node of the surrounding tile.
 fn lay_out(tree: &Tree, id: NodeId, rect: Rect, within: Option<(u8, NodeId)>, out: &mut Vec<Tile>) {
     let area = f64::from(rect.width() * rect.height());
     let node = tree.node(id);
@@ -87,7 +85,6 @@ fn lay_out(tree: &Tree, id: NodeId, rect: Rect, within: Option<(u8, NodeId)>, ou
 }
 
 impl Treemap {
-    /// Shows the content of the answer's focus in the available space.
     pub(super) fn treemap_ui(&mut self, ui: &mut Ui, answer: &Answer) -> Option<Act> {
         let (rect, _) = ui.allocate_exact_size(ui.available_size(), Sense::hover());
         // Keeps the focus whatever widgets appear above.
@@ -115,7 +112,7 @@ impl Treemap {
                 let bytes = Some(bytes).filter(|bytes| fits(ui, tile.rect, bytes));
                 [name, bytes.unwrap_or_default()]
             };
-            // Inner tiles have the colour of their parent, so that every colour has one meaning.
+            // Inner tiles have the colour of the outermost tile, so that every colour has one meaning.
             let colour = match tile.item.what {
                 What::Node(id) | What::Own(id) if tile.depth > 0 => theme::instance(outer, id.0 as usize),
                 what => tile::colour(answer, what),
@@ -194,7 +191,7 @@ fn node_of(tile: &Tile) -> Option<NodeId> {
     }
 }
 
-/// The nearest tile in a direction.
+/// The nearest outermost tile in the direction `by`.
 fn neighbour(tiles: &[Tile], from: Rect, by: [i32; 2]) -> Option<NodeId> {
     let center = from.center();
     let way = |rect: &Rect| {

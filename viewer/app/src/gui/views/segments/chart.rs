@@ -47,7 +47,6 @@ impl Drawn {
     }
 }
 
-/// State of the chart.
 #[derive(Default)]
 pub(super) struct Chart {
     /// Whether every segment has a row of full width; otherwise all segments have the same scale.
@@ -60,7 +59,6 @@ pub(super) struct Chart {
     drawn: Option<(Drawn, TextureHandle)>,
     /// The focused address, for keyboard navigation.
     cursor: Option<u64>,
-    /// The block that was right-clicked.
     menu_target: Option<BlockId>,
 }
 
@@ -70,7 +68,6 @@ impl std::fmt::Debug for Chart {
     }
 }
 
-/// The marks in the chart.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Marked {
     /// The first address of the selected segment.
@@ -79,7 +76,6 @@ pub(super) struct Marked {
     pub(super) range: Option<Range<u64>>,
 }
 
-/// An action that the user requests on the chart.
 #[derive(Debug, Default)]
 pub(super) struct Chosen {
     /// The segment that was clicked or reached by keyboard, by its index in the map.
@@ -88,7 +84,7 @@ pub(super) struct Chosen {
 }
 
 impl Chart {
-    /// Scrolls to the row with `address`.
+    /// Moves the keyboard cursor to `address`, and scrolls to its row.
     pub(super) fn show(&mut self, address: u64) {
         self.cursor = Some(address);
         if let Some(strip) = self.layout.strips.iter().find(|strip| strip.addresses.contains(&address)) {
@@ -96,7 +92,6 @@ impl Chart {
         }
     }
 
-    /// Shows the chart in the available space.
     pub(super) fn chart_ui(
         &mut self,
         ui: &mut Ui,
@@ -156,7 +151,7 @@ impl Chart {
         chosen
     }
 
-    /// Computes the layout and the picture again if anything that they depend on has changed.
+    /// Scrolls, and computes the layout and the picture again if anything that they depend on has changed.
     fn lay_out(
         &mut self,
         state: &Arc<State>,
@@ -203,7 +198,6 @@ impl Chart {
         self.drawn = Some((now, texture));
     }
 
-    /// The visible rows as pixels.
     fn image(&self, map: &AddressMap, paint: &Paint<'_>, width: usize, in_view: usize) -> ColorImage {
         let tall = theme::MAP_ROW_HEIGHT as usize * paint.scale;
         let pitch = (theme::MAP_ROW_HEIGHT + theme::MAP_ROW_GAP) as usize * paint.scale;
@@ -230,7 +224,7 @@ impl Chart {
         ColorImage::new([width, pitch * in_view], pixels)
     }
 
-    /// Outlines the selected segment, the blocks that would have to be freed, and the focused piece.
+    /// Outlines the selected segment, the range to free, and the piece at the keyboard cursor.
     fn marks(
         &self,
         ui: &Ui,
@@ -267,8 +261,8 @@ impl Chart {
         }
     }
 
-    /// Handles keys while the chart has the focus: left and right for the next piece, up and down for the next segment,
-    /// plus and minus to zoom, Enter to select the block.
+    /// Handles keys while the chart has the focus: left and right move by a piece, up and down by a segment, plus and
+    /// minus zoom, Enter selects the block.
     fn walk(&mut self, ui: &Ui, response: &Response, state: &State, in_view: usize) -> Chosen {
         let map = &state.map;
         let mut chosen = Chosen::default();

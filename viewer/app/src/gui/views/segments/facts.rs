@@ -55,7 +55,6 @@ fn block_lines(trace: &Trace, id: BlockId, prefix: &str) -> Vec<String> {
     lines
 }
 
-/// The facts of a segment.
 pub(super) fn segment_lines(segment: &ReservedSegment) -> Vec<String> {
     let usage = &segment.usage;
     let kind = if segment.is_expandable { "expandable segment" } else { "segment" };
@@ -86,7 +85,6 @@ pub(super) fn segment_lines(segment: &ReservedSegment) -> Vec<String> {
     lines
 }
 
-/// The facts of a piece of a segment.
 pub(super) fn piece_lines(trace: &Trace, piece: &Piece, moment: usize) -> Vec<String> {
     let mut lines = content_lines(trace, Some(piece.content), Some(piece.addresses.start), moment);
     let bytes = piece.bytes();

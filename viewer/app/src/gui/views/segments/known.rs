@@ -16,7 +16,6 @@ use crate::gui::identity::Identity;
 /// The address axis of one device, computed by the first thread that needs it.
 #[derive(Debug)]
 pub(super) struct Known {
-    /// The recording whose addresses are indexed.
     pub(super) recording: Arc<Recording>,
     /// Index of the device.
     pub(super) device: usize,
@@ -42,7 +41,7 @@ impl Known {
 pub(super) struct Question {
     pub(super) known: Identity<Known>,
     pub(super) moment: usize,
-    /// Another failed request to analyse, in addition to one at the moment itself.
+    /// The failed request to analyse; `None` for one directly before or after the moment, if there is any.
     pub(super) oom: Option<EventId>,
 }
 
@@ -54,13 +53,11 @@ pub(super) struct State {
     pub(super) rooms: Vec<PoolFit>,
     /// The segments in display order: by pool and stream, then by address.
     pub(super) order: Vec<usize>,
-    /// The events of all failed requests on the device.
     pub(super) ooms: Vec<EventId>,
     pub(super) failed: Option<FailedRequest>,
 }
 
 impl State {
-    /// Computes the answer to `question`.
     pub(super) fn of(question: &Question) -> Option<Arc<Self>> {
         let Question { known, moment, oom } = question;
         let known = known.get()?;
@@ -83,7 +80,7 @@ impl State {
     }
 }
 
-/// Replays up to the failed request at an event.
+/// Analyses the failed request at an event by replaying the recording up to it.
 pub(super) fn analyse_request((known, event): &(Identity<Known>, EventId)) -> Option<Arc<OomAnalysis>> {
     let known = known.get()?;
     let trace = &known.recording.trace;

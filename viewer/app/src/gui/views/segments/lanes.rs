@@ -24,7 +24,6 @@ use crate::gui::views::timeline::PlotFrame;
 use crate::gui::views::view::{Action, Under, ViewContext};
 use crate::gui::widgets::{Query, Shades, computed, theme};
 
-/// The input of the worker that draws the picture.
 #[derive(Clone)]
 struct Request {
     known: Identity<Known>,
@@ -58,7 +57,6 @@ impl Request {
     }
 }
 
-/// A finished picture of the addresses over time.
 struct Painted {
     raster: Arc<LaneRaster>,
     places: Range<u64>,
@@ -67,11 +65,9 @@ struct Painted {
     homes: Vec<(String, Range<u64>)>,
 }
 
-/// The drawing of addresses over time, with the thread that draws it.
 pub(super) struct Lanes {
     query: Query<Request, Painted>,
     texture: Option<TextureHandle>,
-    /// The block that was right-clicked.
     menu_target: Option<BlockId>,
 }
 
@@ -187,7 +183,7 @@ impl Lanes {
     }
 }
 
-/// Returns the tooltip: the moment, the address under the pointer, and the content of the address.
+/// Returns the moment, the content and the address under the pointer; `None` outside the columns.
 fn spot_at(
     frame: &PlotFrame,
     (known, request, painted): (&Known, &Request, &Painted),
@@ -283,7 +279,6 @@ fn paint(request: &Request, last: &mut Option<(Request, Range<u64>, Arc<LaneRast
     Some(Painted { raster: spots, places, image: Some(image), homes })
 }
 
-/// Colours the raster, and transposes it from columns to rows.
 fn image_of(raster: &LaneRaster, paint: &Paint<'_>) -> ColorImage {
     let (width, height) = (raster.moments.len(), raster.height);
     let mut pixels = vec![Color32::TRANSPARENT; width * height];

@@ -9,11 +9,9 @@ use highwater_analysis::AddressMap;
 pub(super) struct Strip {
     /// Index of the segment in the map.
     pub(super) segment: usize,
-    /// The row, from the top.
     pub(super) row: usize,
     /// The left end, in bytes from the start of the row.
     pub(super) start: u64,
-    /// The range of addresses in the strip.
     pub(super) addresses: Range<u64>,
     /// Number of bytes that the full width of the row represents.
     pub(super) row_bytes: u64,
@@ -27,7 +25,6 @@ impl Strip {
         self.start as f64 / all..(self.start + bytes) as f64 / all
     }
 
-    /// Returns the pixels of the strip in a row of `width` pixels.
     pub(super) fn pixels(&self, width: usize) -> Range<usize> {
         let across = self.across();
         let first = (across.start * width as f64) as usize;
@@ -35,14 +32,14 @@ impl Strip {
         first.min(width)..last.min(width).max(first.min(width))
     }
 
-    /// Returns the address at a fraction of the row's width; `None` beside the addresses of the row.
+    /// Returns the address at a fraction of the row's width; `None` outside the strip.
     pub(super) fn address_at(&self, share: f64) -> Option<u64> {
         let at = (share * self.row_bytes as f64).max(0.0) as u64;
         let offset = at.checked_sub(self.start)?;
         (offset < self.addresses.end - self.addresses.start).then(|| self.addresses.start + offset)
     }
 
-    /// The fraction of the row's width at an address.
+    /// The fraction of the row's width at an address, or at the nearer end of the strip if the address is outside.
     pub(super) fn share_of(&self, address: u64) -> f64 {
         let within = address.clamp(self.addresses.start, self.addresses.end) - self.addresses.start;
         (self.start + within) as f64 / self.row_bytes.max(1) as f64
@@ -56,7 +53,6 @@ pub(super) struct Layout {
     pub(super) rows: usize,
 }
 
-/// The highest zoom level of a map.
 pub(super) const MAX_ZOOM: u32 = 12;
 
 impl Layout {
@@ -114,7 +110,6 @@ impl Layout {
         Self { strips, rows }
     }
 
-    /// The strips in these rows of the layout.
     pub(super) fn in_rows(&self, rows: Range<usize>) -> &[Strip] {
         let before = |row: usize| self.strips.partition_point(|strip| strip.row < row);
         &self.strips[before(rows.start)..before(rows.end.max(rows.start))]

@@ -11,7 +11,6 @@ use super::known::State;
 use crate::gui::widgets::{Cell, ShownTable, SortedTable, Touched};
 use crate::report::Column;
 
-/// The table's state, and the segments in its rows.
 #[derive(Debug, Default)]
 pub(super) struct List {
     table: SortedTable,
@@ -19,8 +18,8 @@ pub(super) struct List {
 }
 
 impl List {
-    /// Shows the table; `chosen` is the first address of the selected segment. Returns the action for a segment, given
-    /// by its index in the map.
+    /// Shows the table; `chosen` is the first address of the selected segment. The rows of the result are indices of
+    /// segments in the map.
     pub(super) fn list_ui(&mut self, ui: &mut Ui, state: &Arc<State>, chosen: Option<u64>) -> Touched {
         self.renew(state);
         let is_chosen = |row: &usize| state.map.segments.get(*row).map(|segment| segment.addresses.start) == chosen;
@@ -32,7 +31,7 @@ impl List {
         touched
     }
 
-    /// Scrolls to the segment with index `segment` in the map.
+    /// Selects the segment with index `segment` in the map, and scrolls to it.
     pub(super) fn show(&mut self, segment: usize) {
         let row = self.shown.as_ref().and_then(|state| state.order.iter().position(|row| *row == segment));
         if let Some(row) = row {

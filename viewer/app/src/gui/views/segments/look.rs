@@ -23,7 +23,7 @@ pub(super) struct Paint<'a> {
 }
 
 impl Paint<'_> {
-    /// Returns the colour of a block; a block drawn `tall` enough differs slightly from its neighbours.
+    /// Returns the colour of a block; if `is_tall`, it differs slightly from those of its neighbours.
     pub(super) fn block(&self, id: BlockId, is_tall: bool) -> Color32 {
         let plain = || {
             let row = id.0 as usize;
@@ -36,7 +36,7 @@ impl Paint<'_> {
         }
     }
 
-    /// Returns the colour of the pixel at `x`, `y` for `content`; `None` for memory that is not reserved.
+    /// Returns the colour of the pixel at `x`, `y`; `content` is `None` for memory that is not reserved.
     pub(super) fn pixel(&self, content: Option<Content>, x: usize, y: usize, is_tall: bool) -> Color32 {
         let (x, y) = (x / self.scale, y / self.scale);
         let Shades { canvas, bar, grid, faint, strong, .. } = self.shades;
@@ -79,7 +79,7 @@ impl Paint<'_> {
     }
 }
 
-/// The kinds of memory, with their names and meanings.
+/// The names and meanings of the kinds of memory, in the order of [`samples`].
 const KINDS: [(&str, &str); 6] = [
     ("block", "Bytes requested by a live block, in its colour of the timeline."),
     (
@@ -105,7 +105,6 @@ impl std::fmt::Debug for Legend {
 }
 
 impl Legend {
-    /// Shows the legend of patterns.
     pub(super) fn legend_ui(&mut self, ui: &mut Ui, paint: &Paint<'_>) {
         let side = theme::SWATCH as usize * paint.scale;
         let key = (ui.visuals().dark_mode, paint.scale);
@@ -149,7 +148,7 @@ fn samples(paint: &Paint<'_>, side: usize) -> ColorImage {
     ColorImage::new([width, side], (0..width * side).map(at).collect())
 }
 
-/// Whether two colourings are the same.
+/// Compares by identity.
 pub(super) fn is_same(one: Option<&Arc<Colouring>>, other: Option<&Arc<Colouring>>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => Arc::ptr_eq(one, other),

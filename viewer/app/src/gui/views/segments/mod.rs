@@ -107,7 +107,6 @@ impl SegmentsView {
         self.tested.answer().filter(|_| is_current).map(|analysis| (*event, analysis.verdict_text()))
     }
 
-    /// Whether the analysis of a failed request is shown.
     pub(crate) fn shows_failure(&self, context: &ViewContext<'_>) -> bool {
         let failed = self.state.answer().and_then(|state| state.failed.as_ref());
         failed.is_some_and(|failed| self.is_looked_at(context, failed.event))
@@ -250,7 +249,6 @@ impl SegmentsView {
         }
     }
 
-    /// Shows the controls of the map, and the buttons of the table.
     fn map_tools_ui(&mut self, ui: &mut Ui, state: &Arc<State>, actions: &mut Vec<Action>) {
         let tooltip = "Draw every segment in its own row at full width instead of to a common scale.";
         ui.toggle_value(&mut self.chart.is_normalised, "One row each").on_hover_text(tooltip);
@@ -306,7 +304,6 @@ fn is_beside(event: EventId, moment: usize) -> bool {
     (event.0 as usize..=event.0 as usize + 1).contains(&moment)
 }
 
-/// Shows the headline, with pools in its tooltip.
 fn headline_ui(ui: &mut Ui, state: &State, is_second: bool) {
     let text = headline(state);
     let is_small = is_second || ui.available_width() < theme::SEGMENTS_WIDE;

@@ -23,7 +23,6 @@ const FRAME: f32 = 14.0;
 /// Maximum number of free ranges with a bar.
 const SHOWN_HOLES: usize = 3;
 
-/// The actions that the user requests in the analysis.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     /// Show the range to free.
@@ -86,7 +85,6 @@ pub(super) fn failed_ui(
     asked
 }
 
-/// Shows the request, device memory, largest users, cause and possible fixes.
 fn words_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>, paint: &Paint<'_>) {
     let Some(analysis) = analysis else {
         ui.strong(format!("{} requested", format_bytes(failed.requested)));
@@ -116,7 +114,8 @@ fn words_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>,
     }
 }
 
-/// The sizes that the bars do not have, in one line; those of segments only if the allocator has segments.
+/// The sizes that the bars do not have, in one line; the rounded size, the stream and the memory needed from the driver
+/// only for PyTorch's caching allocator.
 fn facts(failed: &FailedRequest) -> String {
     let guessed = if failed.stream_is_guessed { " (guess)" } else { "" };
     let is_caching = failed.allocator.has_settings();
@@ -170,7 +169,6 @@ fn blocks_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>
     }
 }
 
-/// Shows groups of blocks, one per line.
 fn holders_ui(ui: &mut Ui, holders: &LiveGroups) {
     for group in &holders.groups {
         let named: Vec<String> = group.key.iter().filter(|part| *part != "(none)").cloned().collect();
@@ -189,7 +187,6 @@ fn holders_ui(ui: &mut Ui, holders: &LiveGroups) {
     }
 }
 
-/// Shows bars for the request and for each of the largest free ranges, to scale.
 fn bars_ui(ui: &mut Ui, failed: &FailedRequest, paint: &Paint<'_>) {
     let shades = &paint.shades;
     ui.weak("The request and the largest free ranges of its pool, to scale:");

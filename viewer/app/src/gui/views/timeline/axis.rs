@@ -1,4 +1,4 @@
-//! Positions and labels of ticks: bytes in binary units, events and times in steps of 1, 2 and 5.
+//! Positions and labels of ticks: bytes at powers of two, events and times at steps of 1, 2 or 5 times a power of ten.
 
 use std::ops::Range;
 
@@ -7,12 +7,10 @@ use highwater_snapshots::format_count;
 use crate::Axis;
 use crate::gui::widgets::theme;
 
-/// A tick: its position on the axis and its label.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tick {
-    /// The position on the axis, in the unit of the axis.
+    /// In the unit of the axis.
     pub value: f64,
-    /// The label of the tick.
     pub label: String,
 }
 
@@ -23,15 +21,15 @@ const MOST: usize = 1000;
 const UNITS: [(&str, f64); 4] =
     [("TiB", (1_u64 << 40) as f64), ("GiB", (1_u64 << 30) as f64), ("MiB", (1_u64 << 20) as f64), ("KiB", 1024.0)];
 
-/// Returns the ticks of a byte axis over `range` on `height` points: at most about a dozen.
+/// Returns the ticks of a byte axis over `range` on `height` points.
 pub(super) fn byte_ticks_in(range: &Range<f64>, height: f32) -> Vec<Tick> {
     let height = f64::from(height.max(1.0));
     let distance = (height / 10.0).clamp(theme::Y_TICK_DISTANCE, 1.6 * theme::Y_TICK_DISTANCE);
     byte_ticks(range, (range.end - range.start) / height * distance)
 }
 
-/// Returns the ticks of a byte axis over `range`, at least `step` bytes apart. They are at whole and half units, or at
-/// powers of two of the next smaller unit if there would be too few of the former.
+/// Returns the multiples, within `range`, of the smallest power of two that is at least `step` bytes and at least half
+/// the unit of the labels.
 fn byte_ticks(range: &Range<f64>, step: f64) -> Vec<Tick> {
     let step = step.max(1.0).log2().ceil().exp2();
     let has_halves = |unit: f64| step >= unit / 2.0 || range.end - range.start >= 1.5 * unit;
@@ -77,7 +75,7 @@ fn time_label(nanos: f64, step: f64) -> String {
     format!("{:.decimals$} {name}", nanos / unit)
 }
 
-/// Rounds `step` up to 1, 2, 5, 10, 20, 50 …
+/// Rounds `step` up to 1, 2 or 5 times a power of ten.
 fn round_up(step: f64) -> f64 {
     let decade = 10_f64.powf(step.log10().floor());
     let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * decade >= step * (1.0 - 1e-9)).unwrap_or(10.0);

@@ -20,12 +20,11 @@ type FailureKey = (Identity<Recording>, usize);
 /// A failed request, its cause, and the free memory.
 type LabelKey = (FailureKey, Option<(EventId, String)>, Option<String>);
 
-/// The text of the failed request that has a label.
 #[derive(Debug)]
 pub(super) struct FailureText {
-    /// The memory that was free, found in the background, since that indexes the device's addresses.
+    /// The free memory at the request, computed in the background because it needs the index of the device's addresses.
     free: Query<FailureKey, String>,
-    /// The title and the lines.
+    /// The title, and the lines below it.
     label: Memo<LabelKey, Option<[String; 2]>>,
 }
 
@@ -44,7 +43,7 @@ impl Default for FailureText {
 
 computed!(FailureText: free);
 
-/// The failed request at a moment, and the index of its device.
+/// Returns the request that failed in the last event before `moment`, and the index of its device.
 fn failure_at(recording: &Recording, moment: usize) -> Option<(RequestFailure, &DeviceIndex)> {
     let failure = RequestFailure::of(&recording.trace, EventId::from_index(moment.checked_sub(1)?))?;
     let index = recording.devices.iter().find(|index| index.device == failure.device)?;
@@ -57,14 +56,14 @@ fn failures(recording: &Recording, selection: &Selection) -> impl DoubleEndedIte
     recording.regions.ooms.iter().filter(move |(device, _)| *device == ours).map(|(_, moment)| *moment)
 }
 
-/// The moment of the failed request that has a label: the pinned one, otherwise the last.
+/// Returns the moment of the failed request that has a label: the pinned one, otherwise the last.
 pub(crate) fn labelled_failure(recording: &Recording, selection: &Selection) -> Option<usize> {
     let mut failures = failures(recording, selection);
     let pinned = failures.clone().find(|moment| selection.pin.is_some_and(|pin| pin.moment == *moment));
     pinned.or_else(|| failures.next_back())
 }
 
-/// Returns whether the failed request that has a label is at the moment `at`, or `at` is the peak before it.
+/// Returns whether `at` is the moment of the failed request that has a label, the moment before it, or an earlier peak.
 pub(crate) fn fails_at(recording: &Recording, selection: &Selection, at: &Moment) -> bool {
     let Some(moment) = labelled_failure(recording, selection) else { return false };
     let peak = recording.devices[selection.device].peak(&recording.trace, selection.metric);
@@ -72,13 +71,12 @@ pub(crate) fn fails_at(recording: &Recording, selection: &Selection, at: &Moment
 }
 
 impl Timeline {
-    /// Sets the cause of the failed request at an event, once it is known.
     pub(crate) fn set_failure_cause(&mut self, cause: Option<(EventId, String)>) {
         self.failure_cause = cause;
     }
 
-    /// Describes the failed request that has a label: its title, and below it what was being created and the cause, or
-    /// before that is known the memory that was free.
+    /// Describes the failed request that has a label: its title, and below it the unfinished optimizer state, if any,
+    /// and the cause or, until that is known, the free memory.
     pub(super) fn describe_failure(&mut self, ctx: &Context, recording: &Arc<Recording>, selection: &Selection) {
         let FailureText { free, label } = &mut self.failure;
         free.receive();
@@ -94,12 +92,12 @@ impl Timeline {
         });
     }
 
-    /// The title and the lines of the label of a failed request.
+    /// The title and the lines of the label of the failed request that has one.
     pub(crate) fn failure(&self) -> Option<&[String; 2]> {
         self.failure.label.known().and_then(Option::as_ref)
     }
 
-    /// Returns the marks of the selected device's failed requests. The pinned request, or the last, has a label.
+    /// Returns the marks of the selected device's failed requests; only that of [`labelled_failure`] has a label.
     pub(super) fn failed_marks(&self, recording: &Recording, selection: &Selection) -> Vec<FailedMark> {
         let (trace, index) = (&recording.trace, &recording.devices[selection.device]);
         let labelled = labelled_failure(recording, selection);

@@ -19,13 +19,13 @@ pub struct PlotFrame {
 }
 
 impl PlotFrame {
-    /// The screen's x for a position on the horizontal axis.
+    /// The screen's x, in points, for a position on the horizontal axis.
     pub fn screen_x(&self, x: f64) -> f32 {
         let share = (x - self.view.x.start) / (self.view.x.end - self.view.x.start);
         (f64::from(self.rect.left()) + share * f64::from(self.rect.width())) as f32
     }
 
-    /// The screen's y of a number of bytes.
+    /// The screen's y, in points, of a number of bytes.
     pub fn screen_y(&self, bytes: f64) -> f32 {
         let share = (bytes - self.view.y.start) / (self.view.y.end - self.view.y.start);
         (f64::from(self.rect.bottom()) - share * f64::from(self.rect.height())) as f32
@@ -37,7 +37,6 @@ impl PlotFrame {
         self.view.x.start + share * (self.view.x.end - self.view.x.start)
     }
 
-    /// The bytes for the screen's `y`.
     pub(crate) fn bytes_at(&self, y: f32) -> f64 {
         let share = f64::from(self.rect.bottom() - y) / f64::from(self.rect.height());
         self.view.y.start + share * (self.view.y.end - self.view.y.start)
@@ -51,8 +50,8 @@ impl PlotFrame {
         ]
     }
 
-    /// Draws a picture of the view `pictured` at its position in this frame, scaled and clipped to the frame and to
-    /// `within` on the horizontal axis.
+    /// Returns a picture of the view `pictured` at its position in this frame, clipped to the frame and to `within` on
+    /// the horizontal axis; empty if nothing of it is left.
     pub(crate) fn image(&self, texture: TextureId, pictured: &View, within: &Range<f64>) -> Shape {
         let cut = |outer: &Range<f64>, inner: &Range<f64>| outer.start.max(inner.start)..outer.end.min(inner.end);
         let x = cut(&cut(&self.view.x, &pictured.x), within);

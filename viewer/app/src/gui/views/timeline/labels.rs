@@ -2,24 +2,22 @@
 
 use eframe::egui::Rect;
 
-/// The rectangles of the labels of a plot.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Labels(Vec<Rect>);
 
 impl Labels {
-    /// Marks `rect` as occupied.
     pub(crate) fn add(&mut self, rect: Rect) {
         self.0.push(rect);
     }
 
-    /// Occupies the first of `places` that is within `plot` and overlaps no label; returns `None` if there is none.
+    /// Occupies and returns the first of `places` that is within `plot` and more than a point away from every label.
     pub(crate) fn claim(&mut self, plot: Rect, places: impl IntoIterator<Item = Rect>) -> Option<Rect> {
         let place = places.into_iter().find(|place| plot.contains_rect(*place) && !self.meets(*place))?;
         self.add(place);
         Some(place)
     }
 
-    /// Returns whether a label overlaps `rect`, or is too close to it.
+    /// Returns whether a label is at most a point away from `rect`.
     pub(super) fn meets(&self, rect: Rect) -> bool {
         self.0.iter().any(|label| label.intersects(rect.expand(1.0)))
     }

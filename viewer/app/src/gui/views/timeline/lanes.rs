@@ -1,4 +1,4 @@
-//! The lanes above the plot: steps, phases, regions and marks.
+//! The lanes above the plot: steps, phases, regions and notes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,14 +15,12 @@ use crate::{Recording, Selection, View};
 /// Font size in lanes, in points.
 const LETTERS: f32 = 11.5;
 
-/// One cell of a lane: a range of events.
 struct Cell<T> {
     events: Range<u32>,
     colour: Color32,
     what: T,
 }
 
-/// A lane on the screen.
 struct Lane<'a> {
     painter: Painter,
     rect: Rect,
@@ -40,7 +38,7 @@ pub(super) fn height(recording: &Recording) -> f32 {
     count as f32 * theme::LANE_HEIGHT
 }
 
-/// Paints the lanes into `rect`, aligned with the plot: steps, phases, annotated regions, marks.
+/// Paints the lanes into `rect`, aligned with the plot: steps, phases, regions, notes.
 pub(super) fn paint(
     painter: &Painter,
     rect: Rect,
@@ -87,7 +85,7 @@ pub(super) fn paint(
 }
 
 /// Returns the events and the name of the step, phase or region at a position on the screen; `rect` is the rectangle of
-/// all lanes.
+/// all lanes. Notes have none.
 pub(super) fn events_at(
     rect: Rect,
     at: Pos2,
@@ -125,12 +123,13 @@ fn has_steps(recording: &Recording) -> bool {
     !recording.steps.is_empty()
 }
 
-/// Whether there are steps or phases; without any, the single span carries no information.
+/// Without steps or phases there is a single span, which carries no information.
 fn has_phases(recording: &Recording) -> bool {
     recording.trace.spans.rows().len() > 1
 }
 
-/// The axis positions at which the visible steps begin, for vertical lines in the plot; empty if too dense.
+/// Returns the axis positions at which visible steps begin, without that of event 0; empty if they are less than 24
+/// points apart on average.
 pub(super) fn step_borders(frame: &PlotFrame, recording: &Recording, selection: &Selection) -> Vec<f64> {
     let shown = in_view(&recording.steps, |(_, events)| events.clone(), &frame.view, &recording.trace, selection);
     if shown.len() > (frame.rect.width() / 24.0) as usize {
@@ -141,7 +140,7 @@ pub(super) fn step_borders(frame: &PlotFrame, recording: &Recording, selection: 
     places.filter(|x| frame.view.x.contains(x)).collect()
 }
 
-/// The elements of the sorted `rows` that overlap the view.
+/// The elements of `rows` that overlap the view. `rows` must be sorted by position.
 fn in_view<'a, T>(
     rows: &'a [T],
     events: impl Fn(&T) -> Range<u32>,
@@ -155,12 +154,12 @@ fn in_view<'a, T>(
     &rows[first..after.max(first)]
 }
 
-/// Width of a step in pixels below which its phases cannot be distinguished.
+/// Width up to which a step (in pixels) or a cell (in points) is too narrow for details.
 const NARROW_STEP: usize = 4;
 
-/// The columns of a picture of `view` that is `width` pixels wide. Where steps are about as narrow as pixels, a column
-/// covers a whole step, because columns that miss the peak of a step would produce a pattern that the recording does
-/// not have.
+/// The columns of a picture of `view` that is `width` pixels wide. Where steps are at most [`NARROW_STEP`] pixels wide,
+/// a column covers about a whole step, because columns that miss the peak of a step would produce a pattern that the
+/// recording does not have.
 pub(super) fn columns(width: usize, view: &View, recording: &Recording, selection: &Selection) -> usize {
     let steps = in_view(&recording.steps, |(_, events)| events.clone(), view, &recording.trace, selection).len();
     match width.div_ceil(steps.max(1)) {
@@ -224,7 +223,8 @@ fn paint_regions(lane: &Lane<'_>, regions: &[Region]) {
     });
 }
 
-/// Paints marks as ticks, each with its text if it fits before the next tick and after the previous text.
+/// Paints notes as ticks, each with its text, truncated, if there is room before the next one. Notes within a point of
+/// the previous tick are skipped.
 fn paint_notes(lane: &Lane<'_>, notes: &[(usize, StringId)]) {
     let place = |moment: usize| lane.selection.x_of(lane.trace, moment);
     let shown = notes.partition_point(|(moment, _)| place(*moment) < lane.frame.view.x.start)
@@ -245,7 +245,7 @@ fn paint_notes(lane: &Lane<'_>, notes: &[(usize, StringId)]) {
     }
 }
 
-/// Returns the first of `rows` for which `is_before` is false, by binary search.
+/// Returns the first of `rows` for which `is_before` is false, by binary search; the end of `rows` if there is none.
 fn first_not(rows: Range<usize>, is_before: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (rows.start, rows.end.max(rows.start));
     while low < high {
@@ -255,7 +255,6 @@ fn first_not(rows: Range<usize>, is_before: impl Fn(usize) -> bool) -> usize {
     low
 }
 
-/// The short name of a phase.
 const fn short(phase: Phase) -> &'static str {
     match phase {
         Phase::Forward => "fwd",
@@ -273,15 +272,14 @@ impl Lane<'_> {
         self.painter.layout_no_wrap(text, font, self.shades.strong)
     }
 
-    /// Returns the text, truncated to `room` points.
     fn text_within(&self, text: &str, room: f32) -> Arc<Galley> {
         let format = TextFormat::simple(FontId::proportional(LETTERS), self.shades.strong);
         fit::line(&self.painter, text, format, room)
     }
 
     /// Paints `count` cells, which must be in order, with labels returned by `label` for a cell and the available
-    /// width; labels never touch. If no label fits and the cells, which have a noun, are too narrow to be seen, paints
-    /// their number instead. Cells that end within the same point as the previous one are skipped, which limits the
+    /// width; labels never touch. If no label fits and the cells are narrow, paints their number with `noun` instead,
+    /// if there is a noun. Cells that end within the same point as the previous one are skipped, which limits the
     /// number of cells visited to the width of the lane.
     fn paint<T>(
         &self,

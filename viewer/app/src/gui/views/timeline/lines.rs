@@ -7,18 +7,20 @@ use super::{Shown, Timeline, TimelineStyle};
 use crate::gui::widgets::Shades;
 use crate::{Recording, Selection, View, drawn_metric};
 
-/// A line is omitted if it is closer than this to the drawn total, in points, in all but a fiftieth of the columns; the
-/// line of the selected total only if it is so in all columns.
+/// A line is omitted if it is within this distance, in points, of the drawn total in all but a fiftieth of the columns,
+/// or, if it is the line of the selected total, in all columns. The line of active memory is also compared to that of
+/// allocated memory.
 const APART: f64 = 1.5;
 /// A line is steep where it rises or falls by more than this from one column to the next, in points.
 const STEEP: f64 = 4.0;
 /// Minimum number of columns between steep parts of a line; shorter pieces on a slope would look like noise.
 const SHORTEST: usize = 6;
-/// A line is drawn only if its pieces between steep parts have at least this many columns on average.
+/// A line is drawn only if it has at most one piece between steep parts per this many columns, and one more.
 const PIECE: usize = 40;
 
 impl Timeline {
-    /// Returns the lines of the totals, outermost first, so that the selected total is drawn on top.
+    /// Returns the lines of the totals, the largest total first, so that smaller ones are drawn on top, and of the
+    /// capacity.
     pub(super) fn lines(
         &self,
         recording: &Recording,
@@ -44,8 +46,8 @@ impl Timeline {
         lines
     }
 
-    /// Returns the points of a total's line. There are none if it was not recorded or is not requested, if it coincides
-    /// with the upper edge of the bands, or if it has many steep parts.
+    /// Returns the points of a total's line. There are none if there is no picture, if the total was not recorded or is
+    /// not requested, if the line nearly coincides with another one, or if it has many steep parts.
     fn line_points(
         &self,
         recording: &Recording,
@@ -94,7 +96,6 @@ impl Timeline {
             || !self.line_points(recording, selection, has_lines, metric).is_empty()
     }
 
-    /// Points per byte on the screen.
     fn points_per_byte(&self, selection: &Selection) -> f64 {
         let height = self.frame.as_ref().map_or(400.0, |frame| frame.rect.height());
         let View { y, .. } = selection.view();
@@ -102,7 +103,7 @@ impl Timeline {
     }
 }
 
-/// The points of a total's line: one in the middle of each column of a picture.
+/// Returns one point in the middle of each column of a picture.
 fn points_of(shown: &Shown, metric: Metric) -> Vec<[f64; 2]> {
     let totals = shown.picture.totals.iter().enumerate();
     let point = totals.map(|(column, totals)| {
@@ -112,8 +113,8 @@ fn points_of(shown: &Shown, metric: Metric) -> Vec<[f64; 2]> {
     point.collect()
 }
 
-/// Returns the parts of a line between steps larger than `steepest`, without short parts. A line drawn along both sides
-/// of a spike would hide the spike.
+/// Returns the parts of a line between steps of more than `steepest` bytes, without short parts. A line drawn along
+/// both sides of a spike would hide the spike.
 fn level_parts(points: &[[f64; 2]], steepest: f64) -> impl Iterator<Item = &[[f64; 2]]> {
     points.chunk_by(move |a, b| (a[1] - b[1]).abs() <= steepest).filter(|part| part.len() >= SHORTEST)
 }

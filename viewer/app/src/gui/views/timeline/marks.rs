@@ -1,4 +1,5 @@
-//! The marks on top of the bands: the peak, the moment under the pointer, and outlines of blocks.
+//! The marks on top of the bands: the peak, failed requests, marks A and B, the ruler, the pointer, outlines, and
+//! notes.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -17,9 +18,10 @@ pub(crate) fn peak_text(peak: &Moment, cause: Option<&str>) -> String {
     cause.into_iter().map(str::to_owned).chain([when(peak)]).collect::<Vec<_>>().join("\n")
 }
 
-/// Paints the peak's marker at `x` on the axis: a diamond at the total with a label above it, or, if the peak is
-/// outside the view, a label at that side. The label has the lines of `text`, and is placed where `is_clear` is true;
-/// if there is no such place, it is omitted. Returns the area of the label.
+/// Paints the peak's marker at `x` on the axis: a diamond at the total, and a label with the lines of `text`; nothing
+/// if a label is already in its place. The label is placed where `is_clear` is true, or otherwise above the diamond,
+/// and is omitted if there is no room. If the peak is outside the view, paints only its title, at that side. Returns
+/// the area of the label.
 pub(crate) fn paint_peak(
     painter: &Painter,
     frame: &PlotFrame,
@@ -77,10 +79,10 @@ fn is_over(place: Rect, point: Pos2) -> bool {
     place.bottom() < point.y
 }
 
-/// Paints a title and the lines of `text`, with a line to `point`, at a position that meets the first rule possible. If
-/// space is limited, paints only the first line of the text, a shorter form of it, or only the title; if the title does
-/// not fit either, paints nothing. The colours are those of the background, the edge, the title and the text. Returns
-/// the painted area.
+/// Paints a title and the lines of `text`, with a line to `point`, at a position that meets the first of `rules` for
+/// which there is one. If space is limited, paints only the first line of the text, a shorter form of it, or only the
+/// title; if the title does not fit either, paints nothing. The colours are those of the background, the edge, the
+/// title and the text. Returns the painted area.
 fn paint_flag(
     painter: &Painter,
     plot: Rect,
@@ -128,7 +130,8 @@ fn paint_flag(
 }
 
 /// Shortens the first line of a flag's text: to the amount and the text after the colon if it starts with a number, to
-/// the text after the colon if it states a cause, and otherwise to the text before the colon or the first comma.
+/// the text after the colon if it states a cause, and otherwise to the text before the colon or the first comma; empty
+/// if there is neither.
 fn brief(line: &str) -> String {
     let Some((lead, rest)) = line.split_once(": ") else {
         return line.split_once(", ").map_or("", |(first, _)| first).to_owned();
@@ -139,14 +142,14 @@ fn brief(line: &str) -> String {
     if lead.starts_with("Cause") || lead.starts_with("Probable cause") { rest } else { lead }.to_owned()
 }
 
-/// Returns positions along the line from a flag to its point, without those near the point.
+/// Returns small rectangles along the line from a flag to its point, except near the point.
 fn leader(from: Pos2, point: Pos2) -> impl Iterator<Item = Rect> {
     let steps = (from.distance(point) / 8.0) as usize;
     let at = move |step: usize| from.lerp(point, step as f32 / steps as f32);
     (1..steps.saturating_sub(2)).map(move |step| Rect::from_center_size(at(step), egui::Vec2::splat(2.0)))
 }
 
-/// Candidate positions of a flag of `size` around `point`, the nearest first.
+/// Candidate positions of a flag of `size`, at least 9 points away from `point`, the nearest first.
 fn places_near(point: Pos2, size: egui::Vec2) -> Vec<Rect> {
     let step = vec2((size.x / 2.0 + 12.0) / 4.0, NOTE_STEP / 2.0);
     let grid = (-8..=8).flat_map(|x| (-24..=24).map(move |y| vec2(x as f32, y as f32)));
@@ -158,8 +161,8 @@ fn places_near(point: Pos2, size: egui::Vec2) -> Vec<Rect> {
     places
 }
 
-/// Paints a diamond at `[x, bytes]` on the axes, and a title and `text` with a line to it where `is_clear` is true,
-/// unless there is no title; paints nothing if the point is outside the view.
+/// Paints a diamond at `[x, bytes]` on the axes, and near it, where `is_clear` is true, a title and lines of text with
+/// a line to the diamond; no text if the title is empty. Paints nothing if the point is outside the view.
 pub(crate) fn paint_tagged(
     painter: &Painter,
     frame: &PlotFrame,
@@ -215,14 +218,12 @@ pub(super) fn paint_between(painter: &Painter, frame: &PlotFrame, [from, to]: [f
     painter.rect_filled(rect, 0.0, shades.mark.gamma_multiply(0.09));
 }
 
-/// A failed request in a plot.
 #[derive(Clone, Debug)]
 pub(crate) struct FailedMark {
-    /// The position on the horizontal axis.
     pub(crate) x: f64,
     /// The requested bytes, as a range on top of the total at that moment; `None` if the plot has no stack.
     pub(crate) asked: Option<[f64; 2]>,
-    /// The title and the lines of the label; `None` without a label.
+    /// The title, and the lines below it.
     pub(crate) label: Option<(String, String)>,
 }
 
@@ -236,9 +237,9 @@ impl FailedMark {
 /// Minimum height of the bar of a failed request, in points.
 const MIN_FAILED: f32 = 4.0;
 
-/// Paints the failed requests: a line and a cross each, with a bar of the requested bytes on top of the stack, or near
-/// the bottom if there is no stack; requests that are close together share one. Labels are placed where `is_clear` is
-/// true. Returns the area of the last label.
+/// Paints the failed requests: a line and a cross each, with a bar of the requested bytes on top of the stack; without
+/// a stack, the cross is near the bottom. Requests within a point of the previous one are skipped unless they have a
+/// label. A label is placed where `is_clear` is true, or otherwise above the cross. Returns the area of the last label.
 pub(crate) fn paint_ooms(
     painter: &Painter,
     frame: &PlotFrame,
@@ -371,7 +372,7 @@ fn diamond(painter: &Painter, center: Pos2, radius: f32, fill: Color32, border: 
     painter.add(Shape::convex_polygon(corners, fill, Stroke::new(1.5, border)));
 }
 
-/// Paints the unit of the horizontal axis to the left of its ticks.
+/// Paints the name of the horizontal axis to the left of its ticks.
 pub(crate) fn paint_axis_name(painter: &Painter, frame: &PlotFrame, axis: Axis, shades: &Shades) {
     let name = if axis == Axis::Event { "event" } else { "time" };
     let place = frame.rect.left_bottom() + vec2(-8.0, 14.0);
@@ -399,7 +400,7 @@ pub(crate) fn paint_capacity(
     }
 }
 
-/// Paints a note about a value outside the view, at the upper edge of the plot.
+/// Paints a note at the upper edge of the plot.
 pub(crate) fn paint_note(
     painter: &Painter,
     frame: &PlotFrame,

@@ -48,7 +48,7 @@ pub struct Paint {
     pub stacking: Stacking,
     /// Whether totals are drawn as lines.
     pub has_lines: bool,
-    /// Whether blocks that do not meet the search conditions are hidden rather than dimmed.
+    /// Whether blocks that do not match the search are hidden rather than dimmed.
     pub is_hiding: bool,
 }
 
@@ -88,15 +88,12 @@ pub struct Timeline {
     of: Identity<Recording>,
     detail: Option<Shown>,
     whole: Option<Shown>,
-    /// The frame of the last drawn plot; `None` before the first.
     frame: Option<PlotFrame>,
     hover: Option<Hover>,
-    /// The moment and block under the pointer at the last right click; `None` if there were none.
     menu_target: Option<Hover>,
-    /// The stack last requested, with its total and moment.
+    /// The stack last requested, with its total and its moment.
     stack: Option<((Metric, usize), Arc<Stack>)>,
     flags: [Option<egui::Rect>; 2],
-    /// The cause of a failed request, if it is known.
     failure_cause: Option<(EventId, String)>,
     failure: failure::FailureText,
     /// The memory that steps leave allocated, for the overview.
@@ -105,7 +102,6 @@ pub struct Timeline {
     hold: Option<overview::Hold>,
     /// Start of a ruler, on the axes.
     ruler: Option<[f64; 2]>,
-    /// Whether the user moved the view in the last frame.
     is_moving: bool,
     /// Whether the pointer is ignored because it has not moved since the last command.
     is_resting: bool,
@@ -138,7 +134,7 @@ impl Shown {
 
 /// Maximum number of pixels of a picture's longer side, independent of the GPU's limit.
 const LONGEST_SIDE: usize = 8192;
-/// Number of events per point of width above which a timeline is labelled as an envelope.
+/// Number of events per column above which the timeline notes that a column shows the largest total of many events.
 const MANY_EVENTS: usize = 100;
 /// Size in pixels of the picture of the whole recording.
 const WHOLE_SIZE: [usize; 2] = [1024, 384];
@@ -181,7 +177,6 @@ impl Timeline {
         self.of.is(&shown.picture.request.recording)
     }
 
-    /// The picture shown at `x` on the axis, if any.
     fn shown_at(&self, x: f64) -> Option<&Shown> {
         let is_there = |shown: &&Shown| self.is_of(shown) && shown.view.x.contains(&x);
         self.detail.as_ref().filter(is_there).or(self.whole.as_ref().filter(is_there))
@@ -314,7 +309,7 @@ impl Timeline {
         images.into_iter().flatten().collect()
     }
 
-    /// Paints the marks. Returns the areas of the labels of a failed request and of the peak.
+    /// Returns the areas of the labels of a failed request and of the peak.
     fn marks(
         &self,
         ui: &Ui,
@@ -384,7 +379,7 @@ impl Timeline {
         [failure, peak]
     }
 
-    /// Returns the areas of the labels of a failed request and of the peak.
+    /// The areas of the labels of a failed request and of the peak in the last frame.
     pub(crate) fn flags(&self) -> [Option<egui::Rect>; 2] {
         self.flags
     }
@@ -398,7 +393,7 @@ impl Timeline {
         &totals[first..(column(place.right()).max(0.0) as usize + 1).clamp(first, totals.len())]
     }
 
-    /// Whether `place` is above the drawn total and not crossed by any total's line.
+    /// Whether `place` is above the active memory and not crossed by any total's line.
     fn is_above(&self, frame: &PlotFrame, place: egui::Rect) -> bool {
         let is_clear = |totals: &Totals| {
             let mut heights = Metric::ALL.into_iter().map(|metric| frame.screen_y(totals.get(metric) as f64));

@@ -31,7 +31,7 @@ const MIN_BRUSH: f64 = 0.002;
 const SWING: f32 = 0.22;
 const OUTSIDE: f32 = 0.65;
 
-/// Maximum number of steps after which the overview shows the memory that they leave allocated.
+/// Maximum number of steps for which the overview shows the memory that they leave allocated.
 const KEPT_STEPS: usize = 1024;
 
 /// Minimum average distance of the dots that mark the ends of steps, in points.
@@ -53,9 +53,9 @@ fn kept(recording: &Recording, selection: &Selection, ends: &[u64]) -> Vec<[f64;
 }
 
 impl Timeline {
-    /// Shows the whole recording at a small scale: the bands, and a line through the ends of whole steps at the memory
-    /// that these leave allocated, with its name; what steps need meanwhile, above the line, is paler. The visible range
-    /// can be moved, resized or drawn again.
+    /// Shows the whole recording at a small scale: the bands, and a named line through the ends of whole steps at the
+    /// memory that they leave allocated; memory above the line, which steps need only temporarily, is paler. The
+    /// visible range can be moved, resized or drawn again.
     pub(super) fn overview_ui(&mut self, ui: &mut Ui, recording: &Recording, selection: &mut Selection) {
         let Some(shown) = &self.whole else { return };
         let (shades, trace, metric) = (Shades::in_ui(ui), &recording.trace, drawn_metric(selection.metric));
@@ -125,8 +125,8 @@ impl Timeline {
     }
 }
 
-/// Determines what a drag that starts at `x` moves: an edge of the visible range, the range itself, or a new range. If
-/// everything is visible, the range cannot be moved, so a new one is drawn.
+/// Determines what a drag that starts at `x` moves: an edge of the visible range that is at most `near` away, the range
+/// itself, or a new range. If everything is visible, the range cannot be moved, so a new one is drawn.
 fn grip(x: f64, shown: &Range<f64>, whole: &Range<f64>, near: f64) -> Hold {
     let is_whole = shown.start <= whole.start && shown.end >= whole.end;
     if !is_whole && (x - shown.start).abs() <= near {

@@ -90,7 +90,7 @@ pub struct Picture {
     pub totals: Arc<Vec<Totals>>,
     /// The pixels, until they have become a texture.
     pub image: Option<ColorImage>,
-    /// The bytes that the outlined block covers in each column.
+    /// The bytes that the outlined block covers in each column; empty if no block is outlined.
     pub outline: Vec<Option<Range<u64>>>,
     /// The colours and their legend.
     pub colouring: Arc<Colouring>,
@@ -100,7 +100,8 @@ pub struct Picture {
 
 impl Picture {
     /// Looks up a position, given as fractions of the picture's width from the left and of its height from the bottom:
-    /// the column, with its exact moment and total, and the block of the pixel. Takes constant time.
+    /// the column, with its exact moment and total, and the block of the pixel. `None` if the picture has no columns.
+    /// Takes constant time.
     pub fn at(&self, across: f64, up: f64) -> Option<(Column, Option<BlockId>)> {
         let (width, height) = (self.raster.columns.len(), self.raster.height);
         // A share outside the picture is clamped horizontally; vertically there is no block.
@@ -120,7 +121,7 @@ impl Picture {
     }
 }
 
-/// The two pictures of a timeline, which are drawn independently; only the last request for each is answered.
+/// The two pictures of a timeline; only the last request for each is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// The whole recording at low resolution: for the overview, and until the detail is ready.
@@ -129,10 +130,9 @@ pub(super) enum Part {
     Detail,
 }
 
-/// Draws the pictures of a timeline in the background.
 #[derive(Debug)]
 pub(super) struct Painter {
-    /// One query per picture. Both share data that does not depend on the window.
+    /// One query per [`Part`]; both share a [`PictureCache`].
     queries: [Query<Request, Picture>; 2],
 }
 
@@ -159,7 +159,6 @@ impl Painter {
         self.queries[part as usize].ask(ctx, request);
     }
 
-    /// Returns the pictures that have become ready.
     pub(super) fn take(&mut self) -> Vec<(Part, Picture)> {
         let parts = [Part::Whole, Part::Detail].into_iter().zip(&mut self.queries);
         parts.filter_map(|(part, query)| query.take().map(|picture| (part, picture))).collect()
@@ -173,7 +172,6 @@ struct Drawn {
     totals: Arc<Vec<Totals>>,
 }
 
-/// Data that is cached between pictures.
 #[derive(Default)]
 struct PictureCache {
     colouring: Option<(Request, Arc<Colouring>)>,
@@ -268,11 +266,10 @@ fn image_of(raster: &Raster, colouring: &Colouring) -> ColorImage {
     ColorImage::new([width, height], pixels)
 }
 
-/// Minimum height in pixels of a band that is drawn separately.
+/// Minimum height, in pixels, of a band with its own lightness and an edge; thinner bands get the plain colour.
 const TALL: usize = 5;
 
-/// Colours a column's pixels, band by band. A band of sufficient height has its own lightness and, below another band,
-/// a darker line at the top; thinner bands get the plain colour.
+/// Colours a column's pixels, band by band. The edge is a darker line at the top of a band below another one.
 fn colour_column(column: &[BlockId], colouring: &Colouring, colours: &mut [Color32]) {
     let mut start = 0;
     for band in column.chunk_by(|below, above| below == above) {

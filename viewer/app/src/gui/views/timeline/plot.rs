@@ -126,14 +126,13 @@ pub(crate) fn ruled_within<'a>(
         ])
 }
 
-/// Converts ticks to the grid marks of the plot library.
 fn marks_of(ticks: &[Tick]) -> impl Fn(egui_plot::GridInput) -> Vec<GridMark> + 'static {
     let step_size = ticks.windows(2).map(|pair| pair[1].value - pair[0].value).next().unwrap_or(f64::MAX);
     let marks: Vec<GridMark> = ticks.iter().map(|tick| GridMark { value: tick.value, step_size }).collect();
     move |_| marks.clone()
 }
 
-/// The labels of the ticks within `labelled`.
+/// Formats marks: those of the ticks within `labelled` by their labels, others as empty strings.
 fn labels_of(
     ticks: &[Tick],
     labelled: &Range<f64>,

@@ -16,7 +16,6 @@ use crate::{Pin, Recording, Selection, drawn_metric};
 const WHEEL_OCTAVE: f32 = 160.0;
 
 impl Timeline {
-    /// Handles the pointer: hover, click, drag and wheel.
     pub(super) fn point(
         &mut self,
         ui: &Ui,
@@ -126,7 +125,8 @@ impl Timeline {
         marks::paint_ruler(ui.painter(), frame, [from, to], &words, &Shades::in_ui(ui));
     }
 
-    /// Returns the moment and the block at a position on the screen, from the displayed picture; `None` beside it.
+    /// Returns the moment and the block at a position on the screen, from the displayed picture; `None` outside the
+    /// picture.
     pub fn under(&self, at: egui::Pos2, frame: &PlotFrame) -> Option<Hover> {
         let (x, bytes) = (frame.x_at(at.x), frame.bytes_at(at.y));
         let shown = self.shown_at(x)?;
@@ -137,7 +137,7 @@ impl Timeline {
 }
 
 /// Zooms the axis around the pointer; with Alt, the bytes; with Ctrl, or by pinching, both. Horizontal scrolling moves
-/// along the axis. Returns whether the view changed.
+/// along the axis. Returns whether there was any such input.
 pub(crate) fn wheel(
     ui: &Ui,
     at: egui::Pos2,
@@ -161,7 +161,6 @@ pub(crate) fn wheel(
     pinched != 1.0 || turned != egui::Vec2::ZERO
 }
 
-/// Shows the tooltip about the moment and the block under the pointer.
 pub(super) fn hover_ui(ui: &mut Ui, recording: &Recording, selection: &Selection, hover: Hover, entry: Option<&Entry>) {
     let trace = &recording.trace;
     let metric = drawn_metric(selection.metric);
