@@ -10,7 +10,7 @@ use crate::session::absent::Absent;
 const MAX_DEPTHS: usize = 8;
 
 /// Returns all keys, for recordings whose longest module path has `deepest` parts: the key for the whole path is
-/// followed by one for each smaller depth.
+/// followed by one for each smaller depth up to [`MAX_DEPTHS`].
 pub(crate) fn group_keys(deepest: usize) -> impl Iterator<Item = GroupKey> {
     let depths = 1..deepest.min(MAX_DEPTHS + 1);
     GroupKey::ALL.iter().copied().flat_map(move |key| {
@@ -33,7 +33,6 @@ pub(crate) fn key_name(key: TreeKey) -> &'static str {
     }
 }
 
-/// The name of a key in menus.
 pub(crate) fn key_label(key: TreeKey) -> String {
     match key {
         TreeKey::By(GroupKey::ScopeTo(1)) => "module, 1 level (scope:1)".to_owned(),

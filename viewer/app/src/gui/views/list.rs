@@ -44,7 +44,6 @@ macro_rules! views {
                     match self { $(Self::$view => Command::$command,)+ }
                 }
 
-                /// Returns the view that `command` shows.
                 pub(crate) fn shown_by(command: Command) -> Option<Self> {
                     Self::ALL.iter().copied().find(|view| view.command() == command)
                 }

@@ -9,7 +9,7 @@ use highwater_analysis::extremes::peaks;
 use crate::gui::views::view::OfDevice;
 use crate::gui::widgets::{Query, computed};
 
-/// Minimum prominence of a local peak, as a fraction of the highest peak (one divided by this).
+/// The minimum prominence of a local peak is the highest peak divided by this.
 const MIN_FALL: u64 = 50;
 
 /// A device, and a total of it.

@@ -34,7 +34,6 @@ const MIN_STANDING: f32 = 340.0;
 const NOTES_SHARE: f32 = 0.3;
 
 impl FleetView {
-    /// Creates a view of the ranks in `fleet`.
     pub(crate) fn new(fleet: Arc<Fleet>) -> Self {
         let mut view = Self {
             headlines: Vec::new(),
@@ -50,7 +49,7 @@ impl FleetView {
         view
     }
 
-    /// Updates the ranks. The order and the selected rank are kept.
+    /// Updates the ranks, and keeps their order and the selected one.
     pub(crate) fn renew(&mut self, fleet: Arc<Fleet>) {
         let chosen = self.table.chosen().and_then(|row| self.fleet.ranks.get(row)).map(|rank| rank.path.clone());
         self.headlines = headlines(&fleet);
@@ -61,12 +60,11 @@ impl FleetView {
         self.table.mark(chosen.and_then(|path| self.fleet.ranks.iter().position(|rank| rank.path == path)));
     }
 
-    /// Returns the displayed ranks.
     pub(crate) fn fleet(&self) -> &Arc<Fleet> {
         &self.fleet
     }
 
-    /// Shows the ranks. Returns the row of a rank to open.
+    /// Returns the row of a rank to open.
     pub(crate) fn fleet_ui(&mut self, ui: &mut Ui) -> Option<usize> {
         let shades = Shades::in_ui(ui);
         ui.add_space(4.0);
@@ -148,7 +146,7 @@ fn rows<'a>(fleet: &'a Fleet, standings: &'a Standings, warning: Color32) -> Sho
     };
     let columns = [
         Column::count("rank", "rank", move |row| ranks[row].rank)
-            .wide(58.0, "The rank; with ? if it was taken from the file name.")
+            .wide(58.0, "The rank, from the recording or its file name; the file name if the rank is unknown.")
             .look(move |row, cell| Cell {
                 text: ranks[row].number().map_or_else(|| ranks[row].name.clone(), |_| cell.text.clone()),
                 swatch: is_out(row).then_some(warning),

@@ -20,10 +20,8 @@ use crate::session::run::{Run, RunColumn};
 /// Height of the columns, in points.
 const HEIGHT: f32 = 46.0;
 
-/// The overview of a long recording.
 #[derive(Debug)]
 pub(crate) struct RunView {
-    /// The columns, and the key for which they were computed.
     columns: Memo<Key, Vec<RunColumn>>,
     /// The event at which the user started to draw a new part.
     drag: Option<u64>,
@@ -57,7 +55,6 @@ impl PartialEq for PartKey {
     }
 }
 
-/// The part of a long recording to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// The part with these events, and the position to show in it.
@@ -117,7 +114,6 @@ pub(crate) enum Goal {
     Nothing,
 }
 
-/// Reads the requested part of the long recording `run`.
 fn read_part(run: &Arc<Run>, wanted: Wanted, cancel: &Cancel) -> Result<Part, String> {
     match wanted {
         Wanted::Part(events, goal) => Ok(Part { recording: Some(Recording::part(run, events)?), goal }),
@@ -171,7 +167,6 @@ impl RunView {
         }
     }
 
-    /// Cancels the reading of a part.
     pub(crate) fn cancel(&mut self) {
         self.part.forget();
     }
@@ -184,7 +179,7 @@ impl RunView {
         Some(part)
     }
 
-    /// Shows the overview; returns the part that the user selects.
+    /// Returns the part that the user selects.
     pub(crate) fn run_ui(
         &mut self,
         ui: &mut Ui,
@@ -227,7 +222,7 @@ impl RunView {
         if let Some(coming) = self.part.asked() {
             let middle = match &coming.wanted {
                 Wanted::Part(events, _) => Some(place.x(events.start + (events.end - events.start) / 2)),
-                // A file that grows is not to flicker.
+                // The overview of a file that grows must not flicker.
                 Wanted::End { .. } => None,
                 Wanted::Event(event) => Some(place.x(*event)),
                 Wanted::Peak(..) | Wanted::Step(..) | Wanted::FailedRequest { .. } => Some(rect.center().x),
@@ -277,7 +272,6 @@ impl RunView {
     }
 }
 
-/// The description of the overview for screen readers.
 fn label(run: &Run, shown: &Range<u64>) -> String {
     let [first, last, all] = [shown.start, shown.end.saturating_sub(1), run.events()].map(format_count);
     format!("The whole recording, of which events {first} to {last} of {all} are shown below")
@@ -300,7 +294,7 @@ impl Place {
     }
 }
 
-/// Shows above the overview what it and the timeline below it are about.
+/// Shows the size and the peak of the whole recording, and which events the timeline below shows.
 fn head_ui(ui: &mut Ui, run: &Run, shown: &Range<u64>, (peak, metric): (u64, Metric)) {
     let (events, size) = (count_of(run.events(), "event"), format_bytes(peak));
     let [first, last] = [shown.start, shown.end.saturating_sub(1)].map(format_count);

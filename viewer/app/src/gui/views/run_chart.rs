@@ -69,7 +69,6 @@ impl RunChart {
         Ok(Self { run, summary, peak, events, failed, cause, columns: Memo::default(), room: None })
     }
 
-    /// Shows the chart in the available space.
     pub(crate) fn chart_ui(&mut self, ui: &mut Ui) {
         let shades = Shades::in_ui(ui);
         let lane = ui.allocate_space(vec2(ui.available_width(), theme::LANE_HEIGHT)).1;
@@ -137,7 +136,6 @@ impl RunChart {
         lines
     }
 
-    /// Paints labels with step numbers above the chart.
     fn steps_ui(&self, ui: &Ui, lane: Rect, frame: &PlotFrame, shades: &Shades) {
         if !self.run.has_steps() {
             return;

@@ -9,7 +9,6 @@ use crate::report::{Column, Unit, Value};
 /// A column: its heading, and the type of its values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heading {
-    /// The heading's text.
     pub name: &'static str,
     pub(crate) tooltip: &'static str,
     pub(crate) width: f32,
@@ -27,10 +26,8 @@ impl Heading {
     }
 }
 
-/// A row of a table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Line {
-    /// One value per column.
     pub values: Vec<Value>,
     /// The action on double click and Enter.
     pub action: Option<Action>,
@@ -39,9 +36,7 @@ pub(crate) struct Line {
 /// A table of figures with sentences above it, as in Statistics and in comparisons.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sheet {
-    /// The sheet's name.
     pub name: &'static str,
-    /// The columns.
     pub columns: Vec<Heading>,
     /// The rows in their initial order.
     pub lines: Vec<Line>,

@@ -12,7 +12,6 @@ const MAX_BYTES: u64 = 8 << 20;
 /// Maximum number of characters shown per line.
 const MAX_SIGNS: usize = 240;
 
-/// An excerpt of a source file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Excerpt {
     /// The number of the first line, counted from 1.
@@ -74,7 +73,7 @@ pub(crate) fn excerpt_from(mut reader: impl BufRead, line: u32) -> Option<Excerp
     is_there.then_some(Excerpt { first, lines, changed_unix_us: None })
 }
 
-/// Whether `path` is an absolute path on this machine.
+/// Whether `path` is an absolute path on this machine, outside of network, device and kernel folders.
 fn is_local(path: &str) -> bool {
     let is_of_network = ["//", "\\\\", "/net/", "/proc/", "/sys/", "/dev/"].iter().any(|start| path.starts_with(start));
     Path::new(path).is_absolute() && !is_of_network && !path.contains('\0')

@@ -84,7 +84,7 @@ pub struct ViewContext<'a> {
     pub moment: Moment,
     /// Why this moment is shown, unless it is the moment under the pointer.
     pub reason: Reason,
-    /// The blocks that meet the search conditions.
+    /// The blocks that match the search.
     pub matches: &'a Arc<Matches>,
     /// The search conditions.
     pub filter: &'a Filter,
@@ -109,14 +109,12 @@ impl<'a> ViewContext<'a> {
 /// A device of a recording, for the keys of background queries.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct OfDevice {
-    /// The recording that contains the device.
     pub recording: Identity<Recording>,
     /// Index of the device in the recording.
     pub device: usize,
 }
 
 impl OfDevice {
-    /// The device that is selected in `context`.
     pub(crate) fn selected(context: &ViewContext<'_>) -> Self {
         Self { recording: Identity::of(context.recording), device: context.selection.device }
     }

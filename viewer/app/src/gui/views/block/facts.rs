@@ -19,19 +19,16 @@ use crate::{DeviceIndex, Recording};
 pub(super) struct Origin {
     /// The kind, such as `call site`, `operation` or `module`.
     pub kind: &'static str,
-    /// The name of the call site, operation or module.
     pub name: String,
-    /// The search condition for blocks of this origin.
     pub condition: String,
 }
 
-/// The displayed facts about a block.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     pub title: String,
     pub life: String,
     pub rows: Vec<(String, String)>,
-    /// The call stacks of the block's allocation, of its forward operation if different, and of its free.
+    /// The call stacks of the block's allocation, of its operation if different, and of its free.
     pub stacks: Vec<(&'static str, StackId)>,
     pub origins: Vec<Origin>,
     /// The moments after the block's allocation and after its requested free; `None` if not recorded.
@@ -68,7 +65,6 @@ impl Facts {
         }
     }
 
-    /// Returns the facts as text, one per line.
     pub(super) fn text(&self) -> String {
         let rows = self.rows.iter().map(|(name, value)| format!("{name}: {value}\n"));
         format!("{}\n{}\n{}", self.title, self.life, rows.collect::<String>())
@@ -183,7 +179,7 @@ fn weight(recording: &Recording, id: BlockId, block: &Block, metric: Metric) -> 
     rows
 }
 
-/// The ranges of moments at which a block is part of a total.
+/// The range of moments at which a block is part of a total.
 fn holding(trace: &Trace, id: BlockId, block: &Block, metric: Metric) -> std::ops::Range<usize> {
     let ends_at_request = matches!(metric, Metric::Requested | Metric::Allocated);
     if ends_at_request && trace.was_waiting_at_start(id) {
@@ -194,7 +190,8 @@ fn holding(trace: &Trace, id: BlockId, block: &Block, metric: Metric) -> std::op
     first..end.index().map_or(trace.events.len(), |index| index) + 1
 }
 
-/// Returns the largest total in a range of moments, and the event that reaches it; `None` before the first event.
+/// Returns the largest total in a range of moments, and the event that reaches it, which is `None` before the first
+/// event; `None` for an empty range.
 fn highest(
     trace: &Trace,
     index: &DeviceIndex,

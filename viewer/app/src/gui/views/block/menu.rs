@@ -53,7 +53,6 @@ pub(crate) fn block_menu_ui(
     chosen
 }
 
-/// The menu entries for a block.
 fn block_ui(ui: &mut Ui, recording: &Recording, metric: Metric, id: BlockId) -> Option<Action> {
     let trace = &recording.trace;
     let mut chosen = None;

@@ -1,4 +1,4 @@
-//! The side panel with the facts about one block.
+//! The side panel with the facts about one block, and the context menus of blocks.
 
 mod facts;
 mod stack;

@@ -26,7 +26,7 @@ const FACT_NAMES: f32 = 130.0;
 const MAX_PLACES: usize = 64;
 const MAX_KNOWN: usize = 4096;
 
-/// The part of the panel's state that is kept when the user selects another block.
+/// The state of the Block view: the displayed block, and the counts and source excerpts cached for others.
 #[derive(Debug)]
 pub struct BlockPanel {
     shown: Option<Shown>,
@@ -36,7 +36,6 @@ pub struct BlockPanel {
     sources: Sources,
 }
 
-/// The displayed block.
 #[derive(Debug)]
 struct Shown {
     of: Identity<Recording>,
@@ -90,7 +89,6 @@ impl RecordingView for BlockPanel {
 }
 
 impl BlockPanel {
-    /// Shows block `id`; returns the user's requests.
     fn block_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, id: BlockId) -> Vec<Action> {
         if id.index().is_none_or(|row| row >= context.recording.trace.blocks.len()) {
             ui.weak("unknown block");

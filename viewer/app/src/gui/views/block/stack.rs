@@ -21,7 +21,6 @@ pub(super) type Place = (String, u32);
 /// Source excerpts by location; `None` if the file is not available.
 pub(super) type Sources = HashMap<Place, Option<Excerpt>>;
 
-/// A displayed stack.
 #[derive(Debug)]
 pub(super) struct StackRows {
     name: &'static str,
@@ -53,20 +52,19 @@ impl StackRows {
         Self { name, rows, main, has_all: false, is_bare }
     }
 
-    /// The locations whose source code is shown.
+    /// The locations whose source code may be shown.
     pub(super) fn places(&self) -> impl Iterator<Item = &Place> {
         self.rows.iter().filter(|(line, _)| line.is_program).filter_map(|(_, place)| place.as_ref()).chain(&self.main)
     }
 
-    /// The stack as text, one line per frame.
     pub(super) fn text(&self) -> String {
         let lines: Vec<&str> = self.rows.iter().map(|(line, _)| line.text.as_str()).collect();
         lines.join("\n")
     }
 
-    /// Shows the stack, innermost first: frames of the user's program in normal text, internal frames in faint text.
-    /// Internal frames are collapsed if they are innermost or many. Files changed after `recorded_us` (Unix time in
-    /// microseconds) get a warning.
+    /// Shows the stack, innermost first: frames of the user's program in normal text, internal frames in faint text. In
+    /// a stack of the program, internal frames are collapsed if they are innermost or many. Files changed after
+    /// `recorded_us` (Unix time in microseconds) get a warning.
     pub(super) fn stack_ui(&mut self, ui: &mut Ui, sources: &Sources, recorded_us: u64) {
         ui.add_space(8.0);
         let has_source = self.places().filter(|place| sources.get(*place).is_some_and(Option::is_some)).count();
@@ -154,7 +152,6 @@ fn row_ui(ui: &mut Ui, shown: &str, text: &str, size: f32, colour: egui::Color32
     ui.add(label).on_hover_text(text)
 }
 
-/// Lines of source code, with the relevant line marked.
 fn excerpt_ui(ui: &mut Ui, line: u32, excerpt: &Excerpt, recorded_us: u64) {
     let shades = Shades::in_ui(ui);
     let frame = egui::Frame::new()

@@ -19,8 +19,8 @@ use crate::report::Column;
 /// The line of user code of each stack that has been displayed.
 pub(super) type Sites = RefCell<HashMap<StackId, String>>;
 
-/// Returns the rows of the listed events, with the columns that have a value anywhere in the recording. Events that are
-/// not in `found` are faint, and the pinned one is marked in the colour `mark`.
+/// Returns the rows of the listed events; operation, module and phase have columns only if the recording has any.
+/// Events that are not in `found` are faint, and the pinned one is marked in the colour `mark`.
 pub(super) fn rows<'a>(
     context: &ViewContext<'a>,
     listed: &'a Listed,

@@ -10,7 +10,6 @@ use super::words::Group;
 use crate::gui::views::view::OfDevice;
 use crate::gui::widgets::Cancel;
 
-/// The kinds of events to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kinds(u8);
 
@@ -21,39 +20,34 @@ impl Default for Kinds {
 }
 
 impl Kinds {
-    /// Returns whether a group is listed.
     pub(super) fn contains(self, group: Group) -> bool {
         self.0 & 1 << group as u8 != 0
     }
 
-    /// Sets whether a group is listed.
+    /// Toggles whether a group is listed.
     pub(super) fn toggle(&mut self, group: Group) {
         self.0 ^= 1 << group as u8;
     }
 }
 
-/// The criteria that select the listed events.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wanted {
-    /// The device whose events are listed.
     pub of: OfDevice,
-    /// The kinds of events that are listed.
     pub kinds: Kinds,
-    /// The blocks whose events are listed. Events without a block are always listed.
+    /// Events without a block are always listed.
     pub matches: Arc<Matches>,
 }
 
 /// The listed events, by row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Listed {
-    /// All events of the recording, given by their number.
+    /// All events of the recording, of which there are this many.
     All(usize),
     /// The events with these indices, in order.
     Some(Vec<u32>),
 }
 
 impl Listed {
-    /// Number of listed events.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::All(count) => *count,
@@ -81,7 +75,7 @@ impl Listed {
 /// Number of events per chunk of work.
 const RUN: usize = 1 << 16;
 
-/// Selects the events; `None` if cancelled.
+/// Selects the events; `None` if cancelled, or if the recording was closed.
 pub(super) fn list(wanted: &Wanted, cancel: &Cancel) -> Option<Arc<Listed>> {
     let recording = wanted.of.recording.get()?;
     let trace = &recording.trace;

@@ -115,7 +115,6 @@ impl RecordingView for EventsView {
 }
 
 impl EventsView {
-    /// Starts a query for the current list, and handles finished results.
     fn refresh(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
         if !self.of.is(context.recording) {
             // Nothing is kept of a recording that was read again.
@@ -144,7 +143,8 @@ impl EventsView {
         }
     }
 
-    /// Scrolls to the event at which the table is positioned, and selects its row if the event is listed.
+    /// Scrolls to the event at which the table is positioned, and selects its row if it is listed; without one, scrolls
+    /// to the displayed moment.
     fn stand(&mut self) {
         self.table.chosen = None;
         let Some(listed) = self.list.answer() else { return };
@@ -173,7 +173,6 @@ impl EventsView {
         self.search.keep_if(|found| *found == sought);
     }
 
-    /// Shows the buttons for kinds of events, and the options that narrow the list.
     fn kinds_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
         let has_uses = context.recording.trace.records_uses();
         for group in Group::ALL.iter().copied().filter(|group| has_uses || *group != Group::Uses) {
@@ -184,7 +183,7 @@ impl EventsView {
         }
         if !context.matches.is_all() {
             let mut is_narrowed = !self.has_all_blocks;
-            let label = ui.checkbox(&mut is_narrowed, "Only blocks that meet the search");
+            let label = ui.checkbox(&mut is_narrowed, "Only blocks that match the search");
             label.on_hover_text("Events without a block, such as segments and steps, are always listed.");
             self.has_all_blocks = !is_narrowed;
         }
@@ -196,7 +195,7 @@ impl EventsView {
         ui.add(Label::new(RichText::new(text).weak()).extend());
     }
 
-    /// Shows the search field. Returns an action if the user moves to an event.
+    /// Returns an action if the user moves to an event.
     fn search_ui(&mut self, ui: &mut Ui) -> Option<Action> {
         let field = TextEdit::singleline(&mut self.text)
             .desired_width(220.0)
@@ -250,7 +249,7 @@ impl EventsView {
         }
     }
 
-    /// Scrolls to an event and returns the action to pin it.
+    /// Positions the table at an event, and returns the action that pins it.
     fn go_to(&mut self, id: EventId) -> Action {
         let moment = id.0 as usize + 1;
         (self.at, self.in_view) = (Some(id), Some((moment, true)));
@@ -258,7 +257,7 @@ impl EventsView {
     }
 }
 
-/// The event before a moment.
+/// The event directly before a moment.
 fn event_of(moment: usize) -> Option<EventId> {
     moment.checked_sub(1).map(EventId::from_index)
 }

@@ -15,14 +15,11 @@ use crate::figures::events::EventFacts;
 use crate::gui::identity::Identity;
 use crate::gui::widgets::Cancel;
 
-/// A search in the list of events: the text, and the list.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sought {
-    /// The recording to search.
     pub recording: Identity<Recording>,
-    /// The list of events to search.
     pub listed: Identity<Listed>,
-    /// The text to find; case is ignored.
+    /// Case is ignored.
     pub text: String,
 }
 
@@ -30,17 +27,15 @@ pub(super) struct Sought {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     words: Vec<u64>,
-    /// Number of matching rows.
     pub(super) count: u64,
 }
 
 impl Found {
-    /// Whether a row matches.
     pub(super) fn contains(&self, row: usize) -> bool {
         self.words.get(row / 64).is_some_and(|word| word >> (row % 64) & 1 == 1)
     }
 
-    /// Returns the rank of a row among the matches, from 1.
+    /// Returns the rank of a matching row among the matches, from 1.
     pub(super) fn rank(&self, row: usize) -> Option<u64> {
         if !self.contains(row) {
             return None;
@@ -61,7 +56,7 @@ impl Found {
         here.or_else(|| first(from / 64 + 1, self.words.get(from / 64 + 1..)?)).or_else(|| first(0, &self.words))
     }
 
-    /// The last match before `row`, wrapping around.
+    /// Returns the last match before `row`, wrapping around, or from the end if `row` is `None`.
     pub(super) fn previous(&self, row: Option<usize>) -> Option<usize> {
         let last = |words: &[u64]| {
             let at = words.iter().rposition(|word| *word != 0)?;

@@ -98,7 +98,7 @@ fn kinds_and_conditions_narrow_the_list() {
     settle(&mut harness);
     harness.get_by_label("2 events");
     assert!(rows(&harness).iter().all(|row| row.contains("linear")));
-    harness.get_by_label("Only blocks that meet the search").click();
+    harness.get_by_label("Only blocks that match the search").click();
     settle(&mut harness);
     harness.get_by_label("3 events");
 }

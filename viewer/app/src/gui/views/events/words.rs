@@ -24,7 +24,6 @@ highwater_snapshots::vocabulary!(
 );
 
 impl Group {
-    /// Returns the group of a kind.
     pub(super) const fn of(kind: EventKind) -> Self {
         match kind {
             EventKind::Alloc => Self::Allocs,
@@ -52,7 +51,6 @@ impl Group {
     }
 }
 
-/// The display name of a kind.
 pub(super) fn kind_name(kind: EventKind) -> String {
     match kind {
         EventKind::Tag => "category".to_owned(),
@@ -67,7 +65,8 @@ pub(super) fn begins_with(trace: &Trace, id: EventId) -> &[Annotation] {
     &trace.annotations[first..first + count]
 }
 
-/// Returns additional text of an event: the text of a mark, missing facts, or annotations that begin at the event.
+/// Returns additional text of an event: that of a mark, the step or phase that begins, a missing block, the free memory
+/// at a failed request, and the annotations that begin at the event.
 pub(super) fn note(trace: &Trace, id: EventId) -> String {
     let mut parts = match trace.subject(id) {
         Subject::Mark(text) => vec![trace.tables.string(text).to_owned()],

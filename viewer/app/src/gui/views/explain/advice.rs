@@ -16,7 +16,7 @@ use crate::report::{Column, column_of};
 
 /// Minimum width of a card, in points.
 const CARD_WIDTH: f32 = 320.0;
-/// Minimum width at which the table of removals shows all columns, in points.
+/// Minimum width, in points, at which the table of removals shows all columns.
 const ROOM_FOR_ALL: f32 = 540.0;
 
 /// The caption of the removals, with the reason parts are missing there.
@@ -25,7 +25,7 @@ const REMOVED: &str = "One removed after another; parameters, optimizer state, b
 /// Maximum number of cards side by side.
 const CARDS: usize = 3;
 
-/// Shows the items of advice as cards in rows of similar length, the largest savings first.
+/// Shows the items of advice, in their order, as cards in rows of similar length.
 pub(super) fn cards_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_click: bool) -> Option<Action> {
     let explanation = &explained.explanation;
     if explanation.advice.is_empty() {

@@ -18,12 +18,11 @@ const FIGURES: usize = 6;
 /// Number of columns after the keys for a recording without events, which has no peak.
 const OF_STATE: usize = 3;
 
-/// The table of the peak's groups.
 #[derive(Debug, Default)]
 pub(super) struct Groups(SortedTable);
 
 impl Groups {
-    /// Replaces the rows by those of another explanation.
+    /// Replaces the rows by those of another explanation. With other keys, also resets the table.
     pub(super) fn renew(&mut self, explained: &Explained, has_same_keys: bool) {
         if !has_same_keys {
             self.0 = SortedTable::default();
@@ -31,7 +30,6 @@ impl Groups {
         self.0.renew(&rows(explained, Looks { colouring: None, leak: None }));
     }
 
-    /// Shows the table, actions for the selected row, and the total.
     pub(super) fn groups_ui(
         &mut self,
         ui: &mut Ui,
@@ -188,7 +186,6 @@ fn total_ui(ui: &mut Ui, explained: &Explained) {
     });
 }
 
-/// Shows the actions for the selected group.
 fn chosen_ui(ui: &mut Ui, row: &Row) -> Option<Action> {
     let mut action = None;
     ui.allocate_ui(vec2(ui.available_width(), theme::ROW_HEIGHT), |ui| {

@@ -11,7 +11,6 @@ use crate::gui::views::group_keys::{self, absent_reason, group_keys};
 use crate::gui::views::view::{Action, ViewContext};
 use crate::gui::widgets::{Shades, failed_requests, labelled_button_ui, theme, when};
 
-/// Shows the size and the moment of the peak.
 pub(super) fn head_ui(
     ui: &mut Ui,
     context: &ViewContext<'_>,
@@ -95,7 +94,6 @@ pub(super) fn filtered_ui(ui: &mut Ui, explained: &Explained, can_click: bool) -
     action
 }
 
-/// Shows the lists for choosing the grouping keys.
 pub(super) fn keys_ui(ui: &mut Ui, keys: &mut Keys, recording: &Recording) {
     ui.horizontal_wrapped(|ui| {
         ui.label("Groups");

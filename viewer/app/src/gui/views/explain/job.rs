@@ -28,7 +28,6 @@ const MAX_GROUPS: usize = 10_000;
 /// by this.
 const GROWTH: u64 = 8;
 
-/// The keys by which the peak is grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Keys {
     pub(super) first: GroupKey,
@@ -42,7 +41,7 @@ impl Default for Keys {
 }
 
 impl Keys {
-    /// Replaces the keys by the default keys if no block has a value for them.
+    /// Replaces the first key by the default key, and drops the second, if no block has a value for it.
     pub(super) fn possible(self, absent: &Absent) -> Self {
         let has = |key: &GroupKey| absent.reason(*key).is_none();
         let first = if has(&self.first) { self.first } else { Self::default().first };
@@ -66,7 +65,7 @@ enum Of {
 pub(super) struct Key {
     of: Of,
     device: DeviceId,
-    /// Number of events of a long recording, which may grow.
+    /// Number of events of a long recording, which may grow; 0 otherwise.
     events: u64,
     pub(super) metric: Metric,
     pub(super) filter: Filter,
@@ -82,17 +81,18 @@ impl Key {
         Self { of, device: context.index().device, events, metric, filter: context.filter.clone(), keys }
     }
 
-    /// Whether both keys concern the same device of the same recording, which may have grown since `other`.
+    /// Whether both keys concern the same device of the same recording, which may have grown in between.
     pub(super) fn is_about(&self, other: &Self) -> bool {
         (&self.of, self.device) == (&other.of, other.device)
     }
 
-    /// Returns whether the recording has grown enough since `other` to justify another pass over all events.
+    /// Returns whether the recording of `other` has grown enough since this key to justify another pass over all
+    /// events.
     pub(super) fn is_outgrown_by(&self, other: &Self) -> bool {
         other.events > self.events + self.events / GROWTH
     }
 
-    /// Whether both keys request the same explanation, of a recording that may have grown since `other` was computed.
+    /// Whether both keys request the same explanation, of a recording that may have grown in between.
     pub(super) fn is(&self, other: &Self) -> bool {
         self.is_about(other) && (self.metric, self.keys) == (other.metric, other.keys) && self.filter == other.filter
     }
@@ -105,19 +105,16 @@ impl Key {
     }
 }
 
-/// A group of blocks, as a row of the table.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
-    /// The values of the keys, each as a single line.
+    /// The values of the keys, each as a single line; of a group of identical modules, their pattern.
     pub(super) names: Vec<String>,
-    /// The values of the keys in full, for tooltips.
+    /// The values of the keys in full, for tooltips; of a group of identical modules, one line for each.
     pub(super) in_full: Vec<String>,
-    /// The `--where` condition for the group; `None` if there is none.
+    /// The search condition for the group; `None` if there is none.
     pub(super) condition: Option<String>,
-    /// Bytes of the group at the peak.
     pub(super) bytes: u64,
     pub(super) blocks: u64,
-    /// The peak without this group.
     pub(super) without: Moment,
     /// The difference between the peak and `without`, in bytes.
     pub(super) saved: u64,
@@ -162,21 +159,20 @@ impl Row {
 #[derive(Clone, Debug)]
 pub(super) struct Explained {
     pub(super) keys: Keys,
-    /// The peak, filtered blocks, removals and advice; the groups are in `rows`.
+    /// The peak, filtered blocks, removals and advice; its groups are moved to `rows`.
     pub(super) explanation: Explanation,
-    /// The pieces of memory at the peak.
     pub(super) composition: Composition,
     pub(super) rows: Vec<Row>,
     /// Sum of the rows and of the groups that are not listed.
     pub(super) bytes: u64,
-    /// A note on other points with the same peak.
+    /// A note on other phases that reach the same peak.
     pub(super) elsewhere: Option<String>,
     /// Number of failed requests on the device.
     pub(super) failed: u64,
 }
 
 impl Explained {
-    /// Computes the explanation, or returns why the recording cannot be read; `None` if cancelled.
+    /// Computes the explanation, or returns why the recording cannot be read; `None` if cancelled or closed.
     pub(super) fn of(key: &Key, cancel: &Cancel) -> Option<Result<Arc<Self>, String>> {
         let mut watch = |_: u64| if cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
         match Self::explain(&key.source()?, key, &mut watch) {

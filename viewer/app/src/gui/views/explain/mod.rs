@@ -44,7 +44,7 @@ fn is_in_force(condition: &str, filter: &Filter) -> bool {
 #[derive(Clone, Copy, Debug)]
 struct Looks<'a> {
     colouring: Option<&'a Colouring>,
-    /// The name for blocks of unknown category, if nearly all of them are leaked.
+    /// The name for blocks of unknown category, if nearly all of their bytes at the peak are leaked.
     leak: Option<&'a str>,
 }
 
@@ -56,7 +56,7 @@ impl<'a> Looks<'a> {
         }
     }
 
-    /// Replaces the category at the start of a name if the blocks are leaked.
+    /// Replaces the category at the start of a name by the name of the leaks.
     fn name(&self, name: String) -> String {
         match (self.leak, name.strip_prefix(Category::Unknown.name())) {
             (Some(leak), Some(rest)) => format!("{leak}{rest}"),
@@ -72,7 +72,6 @@ impl<'a> Looks<'a> {
     }
 }
 
-/// The state of the Explain view.
 #[derive(Debug)]
 pub struct ExplainView {
     keys: Keys,
@@ -179,7 +178,6 @@ impl ExplainView {
         removal.into_iter().chain(group).collect()
     }
 
-    /// Shows the size of the peak, its composition and the advice, which are above the columns.
     fn above_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, explained: &Explained) -> Vec<Action> {
         let mut actions = Vec::new();
         let can_click = can_click(context);
@@ -201,7 +199,7 @@ impl ExplainView {
         self.groups.groups_ui(ui, explained, Looks::new(context), !context.is_picture)
     }
 
-    /// Starts a query for the current explanation, and handles finished queries.
+    /// Starts a query if the explanation has changed or its recording has grown enough, and handles finished queries.
     fn refresh(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
         self.keys = self.keys.possible(&context.recording.absent);
         let key = Key::new(context, drawn_metric(context.selection.metric), self.keys);
@@ -223,7 +221,7 @@ impl ExplainView {
     }
 }
 
-/// Whether moments can be clicked. They cannot in an exported picture, or for a recording without events.
+/// Whether moments and blocks can be clicked. They cannot in an exported picture, or for a recording without events.
 fn can_click(context: &ViewContext<'_>) -> bool {
     !context.is_picture && !context.recording.trace.is_state()
 }

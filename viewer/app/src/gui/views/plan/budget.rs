@@ -11,14 +11,15 @@ use crate::figures::planned::Budget;
 use crate::gui::views::view::ViewContext;
 use crate::gui::widgets::{theme, value_menu_ui, warning_ui};
 
-/// A device is the default budget only if the recording needs at least this share of its memory.
+/// Share of its memory that the recording must need for a device to be the default budget, unless a request failed on
+/// it.
 const NEAR: [u64; 2] = [9, 10];
 /// Width of a field, in points.
 const FIELD_WIDTH: f32 = 84.0;
 
 /// Returns the default budget and its source: a memory limit or the device's memory, if a request failed there or the
-/// recording needs nearly all of it; otherwise a common device size below the peak of reserved memory, or nine tenths
-/// of that peak.
+/// recording needs nearly all of it; otherwise the largest common device size between half of the peak of reserved
+/// memory and that peak, or nine tenths of it.
 pub(super) fn default_budget(context: &ViewContext<'_>) -> (u64, &'static str) {
     let (trace, index) = (&context.recording.trace, context.index());
     let DeviceSummary { capacity_bytes: capacity, capacity_is_inferred, oom_events, .. } = index.summary;
@@ -56,19 +57,19 @@ pub(super) fn default_reserve(context: &ViewContext<'_>, is_suggested: bool) -> 
     used_outside(&context.recording.source, index.device).unwrap_or(0)
 }
 
-/// Rounds `bytes` down to a multiple of 256 MiB, or of 1 MiB if it is small, so that the size can be written exactly.
+/// Rounds `bytes` down to a multiple of 256 MiB if it is at least 1 GiB, or of 1 MiB if it is at least 4 MiB, so that
+/// the size can be written exactly.
 fn rounded_down(bytes: u64) -> u64 {
     let whole = |shift: u32| Some(bytes >> shift << shift).filter(|whole| *whole >= 4 << shift);
     whole(28).or_else(|| whole(20)).unwrap_or(bytes)
 }
 
-/// Returns the next common device size above or below `bytes`; `None` if there is none.
+/// Returns the next common device size above or below `bytes`.
 pub(super) fn next_device(bytes: u64, is_larger: bool) -> Option<u64> {
     let mut sizes = DEVICE_SIZES.iter().filter_map(|(size, _)| parse_bytes(size).ok());
     if is_larger { sizes.find(|size| *size > bytes) } else { sizes.rfind(|size| *size < bytes) }
 }
 
-/// The input fields for the budget.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BudgetForm {
     budget: String,
@@ -79,19 +80,18 @@ pub(super) struct BudgetForm {
 }
 
 impl BudgetForm {
-    /// Writes `budget` into the fields.
     pub(super) fn set(&mut self, budget: Budget) {
         self.budget = format_exact_bytes(budget.bytes);
         self.reserve = if budget.reserve == 0 { String::new() } else { format_exact_bytes(budget.reserve) };
         self.mistake = None;
     }
 
-    /// Requests the keyboard focus for the first field.
     pub(super) fn focus(&mut self) {
         self.wants_focus = true;
     }
 
-    /// Shows the fields. Returns the budget if the user changed it.
+    /// Shows the fields. Returns the budget, if it is valid, when the user leaves a field or selects a value, changed
+    /// or not.
     pub(super) fn budget_ui(&mut self, ui: &mut Ui) -> Option<Budget> {
         let mut is_entered = false;
         let label = ui.label("Budget");
@@ -115,7 +115,6 @@ impl BudgetForm {
         is_entered.then(|| self.read()).flatten()
     }
 
-    /// Shows the error in a field, if there is one.
     pub(super) fn mistake_ui(&self, ui: &mut Ui) {
         if let Some(why) = &self.mistake {
             warning_ui(ui, why);

@@ -14,7 +14,6 @@ const HEIGHT: f32 = 18.0;
 /// Maximum distance from the budget's line at which the pointer can drag it, in points.
 const NEAR: f32 = 4.0;
 
-/// State of the slider.
 #[derive(Debug, Default)]
 pub(super) struct BudgetSlider {
     /// The upper end of the axis while the handle is dragged, so that the axis does not move with it.
@@ -88,7 +87,7 @@ impl BudgetSlider {
     }
 }
 
-/// The step in bytes: a power of two that corresponds to about one point.
+/// The step in bytes: the bytes of one point, rounded up to a power of two.
 fn step(frame: &PlotFrame) -> u64 {
     (frame.units_per_point()[1].max(1.0) as u64).next_power_of_two()
 }

@@ -18,7 +18,6 @@ use crate::gui::views::predicted::PredictedRun;
 use crate::gui::views::view::OfDevice;
 use crate::gui::widgets::Cancel;
 
-/// The inputs of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Key {
     pub(super) of: OfDevice,
@@ -27,17 +26,14 @@ pub(super) struct Key {
     pub(super) chosen: Option<Setup>,
 }
 
-/// The answer, or the reason no answer can be computed.
 pub(super) type Outcome = Result<Planned, String>;
 
-/// The result for a budget and the selected changes.
 #[derive(Clone, Debug)]
 pub(super) struct Planned {
     pub(super) found: Arc<Found>,
     pub(super) chosen: Arc<Chosen>,
 }
 
-/// The result for a budget.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) search: Search,
@@ -65,11 +61,10 @@ impl Found {
     }
 }
 
-/// The recording with the selected changes.
 #[derive(Debug)]
 pub(super) struct Chosen {
     pub(super) setup: Setup,
-    /// The changes of the plan in order, each with the resulting memory use.
+    /// The changes of the plan in order, each with the memory use of the step with it and the changes before it.
     pub(super) lines: Vec<PlanLine>,
     /// The run on a device with the budget's size if it fits, otherwise on a larger one.
     pub(super) trial: Trial,
@@ -79,7 +74,6 @@ pub(super) struct Chosen {
     pub(super) assumptions: Vec<String>,
 }
 
-/// Answers queries, and caches data that queries about the same recording and budget share.
 #[derive(Default)]
 pub(super) struct Planner {
     rerun: Option<RerunOf>,
@@ -102,7 +96,7 @@ impl Planner {
         Self { rerun, replays: Arc::clone(replays), ..Self::default() }
     }
 
-    /// Searches plans for `key`; `None` if cancelled.
+    /// Searches plans for `key`; `None` if cancelled, or if the recording was closed.
     pub(super) fn answer(&mut self, key: &Key, cancel: &Cancel) -> Option<Outcome> {
         let recording = key.of.recording.get()?;
         self.replays.store(0, Ordering::Relaxed);
@@ -152,7 +146,7 @@ fn found_in(trace: &Trace, step: &Watched<'_>, budget: Budget) -> Result<Found, 
     Ok(Found { search, at_minimum, shares, warnings, proof, can_rerun })
 }
 
-/// A recorded step whose replays are counted, and that stops when its query is cancelled.
+/// A step whose replays are counted, and that fails once its query is cancelled.
 struct Watched<'a> {
     step: &'a dyn TrainingStep,
     replays: &'a AtomicUsize,

@@ -56,7 +56,6 @@ pub struct PlanView {
     switches: Switches,
     /// The changes selected by the user; `None` for those of the best plan.
     chosen: Option<Setup>,
-    /// The function that runs steps again, if this build has one.
     rerun: Option<RerunOf>,
     query: Query<Key, Outcome>,
     replays: Arc<AtomicUsize>,
@@ -130,7 +129,6 @@ impl RecordingView for PlanView {
 }
 
 impl PlanView {
-    /// Creates a view for a budget of `bytes`.
     pub fn for_budget(bytes: u64) -> Self {
         Self::of(Budget { bytes, reserve: 0 }, None)
     }
@@ -171,7 +169,6 @@ impl PlanView {
         self.query.answer()?.as_ref().ok()
     }
 
-    /// Shows the changes, with the budget, the plans, the switches, the code and the notes.
     fn changes_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
         self.budget_ui(ui, context);
         self.plans_ui(ui, context);
@@ -225,7 +222,6 @@ impl PlanView {
         }
     }
 
-    /// Describes the current computation.
     fn progress(&self) -> String {
         let replays = self.replays.load(Ordering::Relaxed) as u64;
         format!("Planning for {}: {}…", format_bytes(self.budget.bytes), count_of(replays, "replay"))
@@ -269,7 +265,6 @@ impl PlanView {
         }
     }
 
-    /// Shows the plans that were found, of which the user can select one.
     fn plans_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
         let Some(Ok(planned)) = self.query.answer() else { return };
         if let Some(setup) = switches::others_ui(ui, &planned.found, &self.switches.setup()) {
@@ -287,7 +282,6 @@ impl PlanView {
         notes::notes_ui(ui, planned, key.budget);
     }
 
-    /// Shows the curves with the budget's handle.
     fn curve_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Option<Action> {
         let planned = self.query.answer()?.as_ref().ok()?;
         let look = CurveLook { limit: Some(("budget", self.budget.bytes)), top: self.slider.fixed_top, ..LOOK };
@@ -332,7 +326,6 @@ impl PlanView {
     }
 }
 
-/// Frees a result. A large one is freed on another thread, so that the window does not freeze.
 fn discard_outcome(outcome: Outcome) {
     if let Ok(former) = outcome
         && former.chosen.run.events() > LARGE
@@ -342,7 +335,6 @@ fn discard_outcome(outcome: Outcome) {
     }
 }
 
-/// Returns a sentence that states that the selected changes do not fit.
 fn does_not_fit(chosen: &job::Chosen, reach: &Reach, budget: Budget) -> String {
     format!(
         "Does not fit in {} with {}: {}{}.",

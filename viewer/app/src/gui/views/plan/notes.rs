@@ -65,7 +65,6 @@ fn lines_ui(ui: &mut Ui, (title, what): (&str, &str), lines: &[String]) {
     ui.add(field.desired_rows(lines.len())).labelled_by(title.inner);
 }
 
-/// Shows the assumptions and limits of the plan.
 pub(super) fn notes_ui(ui: &mut Ui, planned: &Planned, budget: Budget) {
     if planned.found.can_rerun {
         let reserve = match budget.reserve {

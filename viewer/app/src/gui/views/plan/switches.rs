@@ -10,7 +10,7 @@ use crate::figures::planned::{costs, shares};
 use crate::gui::widgets::Shades;
 use crate::report::column_of;
 
-/// Minimum width in points at which costs have a column; with less, they are below the names.
+/// Minimum width, in points, at which costs have a column; with less, they are below the names.
 const ROOM_FOR_COSTS: f32 = 500.0;
 /// Width of a column of bytes, with the space before it, in points.
 const BYTES_WIDTH: f32 = 88.0;
@@ -21,7 +21,6 @@ const NAME_MIN: f32 = 150.0;
 /// Indentation of the text below a switch, in points.
 const INDENT: f32 = 20.0;
 
-/// The changes, each on or off.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Switches {
     changes: Vec<(Change, bool)>,
@@ -34,7 +33,7 @@ pub(super) struct Switches {
 }
 
 impl Switches {
-    /// The changes of `setup`, all on.
+    /// Returns switches for the changes of `setup`, all on.
     pub(super) fn of(setup: &Setup) -> Self {
         let modules: Vec<String> = setup.recomputed.clone().unwrap_or_default();
         Self {
@@ -46,12 +45,12 @@ impl Switches {
         }
     }
 
-    /// Returns switches for the changes of `setup`, all of them on. Lists individual modules if they are listed now.
+    /// Like [`Self::of`], with individual modules listed if they are listed now.
     pub(super) fn renewed(&self, setup: &Setup) -> Self {
         Self { is_open: self.is_open, ..Self::of(setup) }
     }
 
-    /// The changes that are on.
+    /// Returns the setup with the changes, recomputed modules and allocator settings that are switched on.
     pub(super) fn setup(&self) -> Setup {
         Setup {
             changes: self.changes.iter().filter(|(_, is_on)| *is_on).map(|(change, _)| *change).collect(),
@@ -123,7 +122,6 @@ impl Switches {
         is_switched
     }
 
-    /// Shows a row for each module.
     fn modules_ui(&mut self, ui: &mut Ui, shares: &HashMap<String, f64>) -> bool {
         let mut is_switched = false;
         for (path, is_on) in &mut self.modules {
@@ -148,7 +146,7 @@ fn room_in(ui: &Ui) -> Room {
     ((ui.available_width() - others).max(NAME_MIN), has_costs)
 }
 
-/// Shows the rows of `show` below the headings of their columns, of which the first is `name`.
+/// Shows the rows of `show` below the headings of the columns, of which that of the names is `name`.
 fn grid_ui(ui: &mut Ui, name: &str, (_, has_costs): Room, show: impl FnOnce(&mut Ui)) {
     Grid::new(name).spacing(vec2(12.0, 3.0)).show(ui, |ui| {
         ui.weak(name);

@@ -44,10 +44,8 @@ pub(crate) struct Column {
     pub predicted: Option<[u64; 2]>,
 }
 
-/// The columns of a range of the axis.
 #[derive(Debug)]
 pub(crate) struct Curve {
-    /// The columns.
     pub columns: Vec<Column>,
 }
 

@@ -37,7 +37,6 @@ const DASH: f32 = 6.0;
 /// The appearance of a plot of a prediction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CurveLook {
-    /// The totals that are drawn.
     pub drawn: [Metric; 2],
     /// The name of the prediction in the legend.
     pub predicted: &'static str,
@@ -45,15 +44,13 @@ pub(crate) struct CurveLook {
     pub limit: Option<(&'static str, u64)>,
     /// The total whose peaks are marked, as recorded and as predicted.
     pub marked: Option<Metric>,
-    /// The upper end of the byte axis; `None` for the highest line.
+    /// The upper end of the byte axis; `None` for one that fits the lines, and the limit if it is near them.
     pub top: Option<f64>,
 }
 
-/// The state of a plot of a prediction.
 #[derive(Debug)]
 pub(crate) struct CurveView {
     query: Query<Key, Curve>,
-    /// The frame of the last drawn plot.
     frame: Option<PlotFrame>,
 }
 
@@ -66,12 +63,11 @@ impl Default for CurveView {
 }
 
 impl CurveView {
-    /// The frame of the last drawn plot.
+    /// The frame of the last drawn plot; `None` before the first.
     pub(crate) fn frame(&self) -> Option<&PlotFrame> {
         self.frame.as_ref()
     }
 
-    /// Returns the current curve. Used by tests.
     #[cfg(test)]
     pub(crate) fn shown(&self) -> Option<&Curve> {
         self.query.answer()
@@ -159,7 +155,8 @@ fn corners(points: &[[f64; 2]]) -> Vec<[f64; 2]> {
     (0..points.len()).filter(is_corner).map(|at| points[at]).collect()
 }
 
-/// Returns the upper end of the byte axis: the highest line, or the limit if it is at most slightly higher.
+/// Returns the upper end of the byte axis: the highest line, or the limit if it is at most [`LIMIT_WITHIN`] times as
+/// high, times [`HEADROOM`].
 fn top(context: &ViewContext<'_>, run: &PredictedRun, look: &CurveLook) -> f64 {
     let peaks = look.drawn.map(|metric| {
         let measured = context.index().peak(&context.recording.trace, metric).bytes;

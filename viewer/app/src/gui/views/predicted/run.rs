@@ -38,12 +38,10 @@ impl PredictedRun {
         Self { first, ..self }
     }
 
-    /// The predicted recording.
     pub(crate) fn trace(&self) -> &Arc<Trace> {
         &self.trace
     }
 
-    /// Returns the number of predicted events.
     pub(crate) fn events(&self) -> usize {
         self.trace.events.len()
     }
@@ -65,7 +63,7 @@ impl PredictedRun {
         self.source.partition_point(|event| (event.0 as usize) < moment)
     }
 
-    /// The last recorded moment before a request fails in the prediction.
+    /// The recorded moment directly after the request that fails in the prediction; `None` if none fails.
     pub(crate) fn end(&self) -> Option<usize> {
         self.failure.map(|event| event.0 as usize + 1)
     }

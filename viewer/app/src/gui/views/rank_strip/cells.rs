@@ -22,20 +22,17 @@ pub(crate) struct CellPlace {
     pub device: usize,
 }
 
-/// The content of a cell.
 #[derive(Clone, Debug)]
 pub(super) struct Cell {
     pub(super) place: CellPlace,
     /// The rank, such as `rank 3`, or the file's name; followed by the device if the file has several.
     pub(super) name: String,
-    /// A short form of the name.
     pub(super) short: String,
     pub(super) peak: u64,
     pub(super) baseline: u64,
     /// A phrase for a start before the curve: before the recording, or before the displayed part of it.
     pub(super) before: &'static str,
     pub(super) capacity: u64,
-    /// Number of failed requests.
     pub(super) failed: u64,
     pub(super) standing: Standing,
     /// Whether the cell shows a rank of a run rather than a device of an unrelated recording.

@@ -21,7 +21,6 @@ pub(crate) use self::cells::{CellPlace, ShownCell};
 #[derive(Debug, Default)]
 pub(crate) struct Ranks {
     cells: Vec<Cell>,
-    /// The content for which the cells were computed.
     known: Option<(Known, Metric)>,
     /// The cell to which the strip was last scrolled.
     shown: Option<CellPlace>,
@@ -45,7 +44,8 @@ const NAME_HEIGHT: f32 = 14.0;
 const STRIDES: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
 impl Ranks {
-    /// Shows the strip of several cells. Returns the cell that the user selects; `in_front` is the current one.
+    /// Shows the strip if there are several cells. Returns the cell that the user selects; `in_front` is the current
+    /// one.
     pub(crate) fn ranks_ui(
         &mut self,
         ui: &mut Ui,

@@ -103,7 +103,7 @@ fn lead(absent: &Absent, leaks: &Leaks, window: Option<&StepWindow>) -> Vec<Stri
     let Some(window) = window else { return absent.reason(GroupKey::Step).map(str::to_owned).into_iter().collect() };
     match window.steps.len() {
         0 => absent.reason(GroupKey::Step).map(str::to_owned).into_iter().collect(),
-        // A program that may have none.
+        // The program may have no steps.
         _ if window.between == Between::Idle => {
             let mut texts = leak_texts(&leaks.lines, window);
             if texts.is_empty() {
@@ -140,7 +140,6 @@ fn columns(key: GroupKey, between: Between) -> Vec<Heading> {
     ]
 }
 
-/// The blocks of a group that are never freed.
 struct Row {
     name: String,
     bytes: u64,
@@ -177,7 +176,6 @@ impl Row {
         Self { name, bytes, leaked, per_step, blocks: blocks.len() as u64, by_step, unit }
     }
 
-    /// Lists the steps with the bytes that are never freed.
     fn steps_text(&self) -> String {
         let one = |(step, bytes): (&Option<u32>, &u64)| {
             let step = step.map_or_else(|| "outside".to_owned(), |step| format!("{} {step}", self.unit));

@@ -14,7 +14,6 @@ use crate::gui::views::sheet::Sheet;
 use crate::gui::views::view::{Action, OfDevice, RecordingView, ViewContext, WriteTable, whole_table};
 use crate::gui::widgets::{Query, Shades, SortedTable, computed, least_height_ui, tabs_ui, theme};
 
-/// The key of the statistics: device, total and matching blocks.
 #[derive(Clone, Debug, PartialEq)]
 struct Key {
     of: OfDevice,
@@ -22,7 +21,6 @@ struct Key {
     matches: Arc<Matches>,
 }
 
-/// The computed statistics: the rows of each sheet, and notes on their accuracy.
 #[derive(Debug)]
 struct Counted {
     sheets: Vec<Sheet>,
@@ -97,7 +95,6 @@ impl RecordingView for StatisticsView {
 }
 
 impl StatisticsView {
-    /// Shows the statistics of the chosen device. Returns the user's requests.
     fn statistics_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
         self.refresh(ui, context);
         let Some(counted) = self.query.answer() else {
@@ -136,7 +133,7 @@ impl StatisticsView {
         actions
     }
 
-    /// Shows the table with this name.
+    /// Shows the sheet with this name, if there is one.
     pub(crate) fn show(&mut self, name: &str) {
         self.shown = SHEETS.iter().position(|(sheet, _)| *sheet == name).unwrap_or(self.shown);
     }
@@ -166,7 +163,6 @@ impl StatisticsView {
     }
 }
 
-/// Shows the limits of accuracy.
 fn notes_ui(ui: &mut Ui, notes: &[TrustNote]) {
     if notes.is_empty() {
         ui.label("Nothing was lost, inferred or guessed: every number is exact.");

@@ -109,7 +109,6 @@ fn bins(name: &'static str, first: Heading, lines: Vec<Line>, measure: usize) ->
     Sheet::new(name, std::iter::once(first).chain(OF_BINS), lines).measured(measure)
 }
 
-/// Returns the sheet of blocks by size.
 pub(super) fn sizes(statistics: &Statistics) -> Sheet {
     let key = if statistics.metric == Metric::Requested { "size" } else { "allocated" };
     let line = |row: &RangeBin| {
@@ -121,7 +120,6 @@ pub(super) fn sizes(statistics: &Statistics) -> Sheet {
     bins("Sizes", words("Size", "Sizes from this one up to the next row's.", 0.0), lines, 1)
 }
 
-/// Returns the sheet of blocks by lifetime.
 pub(super) fn lifetimes(statistics: &Statistics) -> Sheet {
     let lines = statistics.lifetimes.iter().map(|row| {
         let action = format!("lifetime={}", row.life.word());
@@ -146,7 +144,6 @@ pub(super) fn lived(statistics: &Statistics) -> Sheet {
     bins("Lifetimes", words("Lifetime in events", tooltip, 118.0), lines, 1)
 }
 
-/// All facts about the recording, its device and its allocator.
 pub(super) fn facts(trace: &Trace, statistics: &Statistics) -> Sheet {
     let columns = vec![
         // The value is beside its name even in a narrow panel.

@@ -11,12 +11,13 @@ use eframe::egui::{Ui, vec2};
 
 /// Width of a column of bytes, in points.
 const WIDTH: f32 = 80.0;
-/// Minimum width at which the table of peaks has a column for events, in points.
+/// Minimum width, in points, at which the table of peaks names their events and the last column of settings takes the
+/// rest of the width.
 const ROOM_FOR_EVENTS: f32 = 590.0;
 /// The columns of the tried settings, the most important ones first.
 const BY_IMPORTANCE: [usize; 6] = [0, 2, 3, 5, 1, 4];
 
-/// Height of a table with this number of rows.
+/// Height of a table with this number of rows, in points.
 fn height(rows: usize) -> f32 {
     (rows as f32 + 1.0) * theme::ROW_HEIGHT + 4.0
 }
@@ -33,7 +34,7 @@ fn difference_column<'a>(column: Column<'a>, tooltip: &'static str) -> ShownColu
     column.wide(84.0, tooltip).look(|_, cell| Cell { is_faint: cell.text == NO_DIFFERENCE, ..cell })
 }
 
-/// Returns the peaks, with the corresponding recorded events.
+/// Returns the recorded and predicted peaks; predicted events are replaced by the corresponding recorded ones.
 fn peaks(replayed: &Replayed, other: &Other<'_>) -> Vec<Compared> {
     let mut rows = compared(&replayed.prediction.measured, &other.changed.figures);
     rows.iter_mut().for_each(|row| row.peak = row.peak.map(|peak| other.run.renumbered(&peak)));

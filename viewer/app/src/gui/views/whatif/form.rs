@@ -87,7 +87,6 @@ impl Field {
     }
 }
 
-/// A change that can be replayed, and its description.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Applied {
     /// The change; its device is set when the change is replayed.
@@ -102,14 +101,12 @@ impl Applied {
     }
 }
 
-/// An action that the user requests on the form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Apply,
     Reset,
 }
 
-/// The entered text, and its errors.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Form {
     /// The field that requests the keyboard focus.
@@ -121,13 +118,11 @@ pub(super) struct Form {
 }
 
 impl Form {
-    /// Replaces the content of `field` by `text`.
     pub(super) fn set(&mut self, field: Field, text: &str) {
         text.clone_into(&mut self.texts[field as usize]);
         self.mistakes[field as usize] = None;
     }
 
-    /// Requests the keyboard focus for the first field.
     pub(super) fn focus(&mut self) {
         self.wants_focus = Some(Field::ALL[0]);
     }
@@ -137,14 +132,15 @@ impl Form {
         self.mistakes.iter().any(Option::is_some)
     }
 
-    /// Whether both forms have the same text, ignoring white space.
+    /// Whether both forms have the same texts, ignoring white space around them, and the same scale factor if it is
+    /// used.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let has_parts = self.text(Field::Scale).is_some();
         Field::ALL.iter().copied().all(|field| self.text(field) == other.text(field))
             && (!has_parts || self.part == other.part)
     }
 
-    /// Returns the error of the field with this name. Used by tests.
+    /// Returns the error of the field with this name.
     #[cfg(test)]
     pub(super) fn mistake(&self, name: &str) -> Option<&str> {
         let field = Field::ALL.iter().copied().find(|field| field.name() == name)?;
@@ -214,7 +210,7 @@ impl Form {
         self.mistakes.iter().all(Option::is_none).then_some(Applied { change, words })
     }
 
-    /// Returns the patterns of modules, after checking that each matches a module of `trace`.
+    /// Returns the patterns of the modules to recompute, after checking that each matches a module of `trace`.
     fn checkpoint(&self, trace: &Trace) -> Result<Vec<ScopePattern>, String> {
         let words = self.text(Field::Checkpoint).unwrap_or_default().split_whitespace();
         let patterns: Result<Vec<ScopePattern>, _> = words.map(str::parse).collect();
@@ -225,7 +221,7 @@ impl Form {
         Ok(patterns)
     }
 
-    /// Shows the fields. Returns the user's action. `no_uses` is the reason shown if the recording has no use events.
+    /// Returns the user's action. `no_uses` is the reason shown if the recording has no use events.
     pub(super) fn form_ui(&mut self, ui: &mut Ui, no_uses: Option<&str>, is_busy: bool) -> Option<Act> {
         let mut act = None;
         for &field in Field::ALL {

@@ -13,7 +13,6 @@ use crate::gui::views::predicted::PredictedRun;
 use crate::gui::views::view::OfDevice;
 use crate::gui::widgets::Cancel;
 
-/// The inputs of a prediction.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Key {
     pub(super) of: OfDevice,
@@ -23,7 +22,7 @@ pub(super) struct Key {
 /// A replay, or the reason no replay can be made.
 pub(super) type Outcome = Result<Arc<Replayed>, String>;
 
-/// Replays the recording; `None` if cancelled.
+/// Replays the recording; `None` if cancelled or if the recording was closed.
 pub(super) fn replay(key: &Key, cancel: &Cancel) -> Option<Outcome> {
     let recording = key.of.recording.get()?;
     let device = recording.devices.get(key.of.device)?.device;
@@ -36,7 +35,6 @@ pub(super) fn replay(key: &Key, cancel: &Cancel) -> Option<Outcome> {
     Some(outcome.map(|prediction| Arc::new(Replayed::of(prediction, applied.clone(), first))))
 }
 
-/// A prediction with its look-up tables.
 #[derive(Debug)]
 pub(super) struct Replayed {
     pub(super) applied: Applied,
@@ -70,7 +68,6 @@ pub(super) struct Other<'a> {
     pub(super) run: &'a Arc<PredictedRun>,
 }
 
-/// A request to convert a prediction to a recording.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Opening {
     pub(super) name: String,
@@ -88,7 +85,6 @@ pub(crate) struct Predicted {
 }
 
 impl Predicted {
-    /// Converts the prediction to a recording with indexes.
     pub(super) fn of(opening: &Opening, _: &Cancel) -> Option<Self> {
         let Opening { name, trace, compares } = opening;
         Some(Self { recording: Recording::new(name, None, trace.get()?), compares: *compares })

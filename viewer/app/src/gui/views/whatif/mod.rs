@@ -41,7 +41,7 @@ const LOOK: CurveLook = CurveLook {
 #[derive(Debug)]
 pub struct WhatIfView {
     form: Form,
-    /// The form as last applied without errors.
+    /// The form as last applied without errors, or the initial one.
     sent: Form,
     /// The change being replayed.
     applied: Applied,
@@ -236,7 +236,6 @@ impl WhatIfView {
         }
     }
 
-    /// Shows the verdict on the change and the predicted peaks.
     fn changed_ui(
         &mut self,
         ui: &mut Ui,

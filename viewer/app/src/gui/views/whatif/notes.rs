@@ -60,7 +60,6 @@ fn changed_ui(ui: &mut Ui, applied: &Applied, changed: &Changed) -> Option<Actio
     action
 }
 
-/// Returns table rows of the sizes at a failed request.
 fn failed_rows(oom: &Failed, changed: &Changed) -> Vec<(&'static str, String)> {
     let mut rows = vec![
         ("fails at", at_event(oom.event, oom.step, oom.phase)),
