@@ -292,7 +292,7 @@ fn recordings_without_segments_say_so_and_still_have_lanes() {
     let harness = harness(trace_from_text("alloc a 1024\nalloc b 1024\nfree a").unwrap(), 2);
     let mut told = harness.get_all_by_label_contains("No segments are known at this moment, only 2 blocks of 2 KiB");
     assert!(told.next().is_some());
-    harness.get_by_label_contains("Address lanes: 2 KiB of addresses over time in 1 pools");
+    harness.get_by_label_contains("Address lanes: 2 KiB of addresses over time in 1 pool,");
 }
 
 #[test]

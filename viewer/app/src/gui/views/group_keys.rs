@@ -41,7 +41,6 @@ pub(crate) fn key_label(key: TreeKey) -> String {
     }
 }
 
-/// Returns the reason no block has a value of `key`; `None` if some blocks have one.
 pub(crate) fn absent_reason(absent: &Absent, key: TreeKey) -> Option<&'static str> {
     match key {
         TreeKey::By(key) => absent.reason(key),

@@ -53,7 +53,6 @@ macro_rules! views {
                     Self::ALL.iter().copied().find(|view| view.name().eq_ignore_ascii_case(name))
                 }
 
-                /// Shows tabs with the names of all views, the open one emphasized. Returns the clicked view.
                 pub(crate) fn names_ui(ui: &mut Ui, open: Option<Self>) -> Option<Self> {
                     tabs_ui(ui, Self::ALL, open, Self::name, |view| view.command().tooltip())
                 }

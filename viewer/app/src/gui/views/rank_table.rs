@@ -12,7 +12,6 @@ use crate::files::fleet::Fleet;
 use crate::gui::widgets::{Cell, Shades, ShownColumn, ShownTable, SortedTable, place_ui, theme};
 use crate::report::Column;
 
-/// The comparison of each rank with the others, for each total.
 type Standings = [Vec<Standing>; COMPARED.len()];
 
 /// The view of one folder.
@@ -87,7 +86,6 @@ impl FleetView {
         opened
     }
 
-    /// The notes below the table: the rule for outliers, limits of accuracy, and how to open a rank's recording.
     fn notes_ui(&self, ui: &mut Ui) {
         let shades = Shades::in_ui(ui);
         ui.add_space(4.0);

@@ -42,7 +42,6 @@ impl Default for RunView {
 
 type Key = (DeviceId, Metric, usize, u64);
 
-/// A request for a part of a long recording, as the key of the background query.
 #[derive(Clone, Debug)]
 struct PartKey {
     run: Arc<Run>,
@@ -84,7 +83,6 @@ pub(crate) enum Wanted {
     },
 }
 
-/// A part that has been read.
 #[derive(Debug)]
 pub(crate) struct Part {
     /// The recording of the part; `None` if the part is already shown.

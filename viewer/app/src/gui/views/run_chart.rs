@@ -19,7 +19,6 @@ use crate::selection::HEADROOM;
 use crate::session::run::{Run, RunColumn};
 use crate::{Axis, View};
 
-/// Maximum number of columns of a chart.
 const MAX_COLUMNS: usize = 8192;
 /// Distance between the labels of steps, in points.
 const STEP_DISTANCE: f32 = 110.0;
@@ -40,7 +39,6 @@ pub struct RunChart {
     pub events: Range<u64>,
     /// The event indices of failed requests on the device.
     pub failed: Vec<u64>,
-    /// The cause of the peak; `None` if unknown.
     cause: Option<String>,
     /// The columns, by their number.
     columns: Memo<usize, Totals>,

@@ -58,11 +58,9 @@ fn difference(value: &Value) -> Option<i128> {
     }
 }
 
-/// The value of missing cells.
 static NOTHING: Value = Value::Nothing;
 
 impl Sheet {
-    /// Creates a sheet whose rows may have actions.
     pub(crate) fn new(
         name: &'static str,
         columns: impl IntoIterator<Item = Heading>,
@@ -74,7 +72,6 @@ impl Sheet {
         Self { name, columns, lines, largest, ..Self::default() }
     }
 
-    /// Creates a sheet whose rows have no actions.
     pub(crate) fn of_rows(
         name: &'static str,
         columns: impl IntoIterator<Item = Heading>,
@@ -91,7 +88,6 @@ impl Sheet {
         self
     }
 
-    /// The rows in the form that table widgets show.
     pub(crate) fn rows(&self) -> ShownTable<'_> {
         let column = |(at, heading): (usize, &Heading)| {
             let Heading { name, tooltip, width, unit, swatch, has_bars } = *heading;
@@ -129,7 +125,6 @@ impl Sheet {
         self.columns.get(column).map_or(Unit::Text, |column| column.unit)
     }
 
-    /// The short form of a value.
     pub(crate) fn text(&self, row: usize, column: usize) -> String {
         match self.value(row, column) {
             Value::Nothing => "-".to_owned(),

@@ -44,7 +44,6 @@ pub(crate) fn excerpt(path: &str, line: u32) -> Option<Excerpt> {
     Some(Excerpt { changed_unix_us, ..excerpt })
 }
 
-/// Returns the lines around line `line` of a source text; `None` if there is no such line.
 pub(crate) fn excerpt_from(mut reader: impl BufRead, line: u32) -> Option<Excerpt> {
     if line == 0 {
         return None;

@@ -14,7 +14,7 @@ use crate::gui::widgets::words::category;
 use crate::gui::widgets::{before, event_text, life, outside, phase, span_text, title};
 use crate::{DeviceIndex, Recording};
 
-/// The call site, operation or module that allocated a block; other blocks may have the same origin.
+/// The call site, operation or module that allocated a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     /// The kind, such as `call site`, `operation` or `module`.
@@ -134,7 +134,6 @@ fn rows(recording: &Recording, id: BlockId, block: &Block, was_waiting: bool) ->
     rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// Describes the last use of a block, and its distance from the free.
 fn last_use(trace: &Trace, block: &Block) -> String {
     if !trace.records_uses() {
         return "not recorded".to_owned();
@@ -221,10 +220,8 @@ fn attributes(trace: &Trace, id: BlockId) -> impl Iterator<Item = (String, Strin
     })
 }
 
-/// Maximum number of lines of a value that are shown.
 const MAX_LINES: usize = 200;
 
-/// The origins of a block, each with a search condition.
 pub(super) fn origins(trace: &Trace, block: &Block) -> Vec<Origin> {
     let tables = &trace.tables;
     let line = leading_frame(tables, block.stack).map(|frame| frame.text(tables)).unwrap_or_default();

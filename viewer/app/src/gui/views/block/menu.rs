@@ -9,7 +9,7 @@ use crate::gui::views::timeline::Hover;
 use crate::gui::views::view::Action;
 use crate::{Recording, Selection, drawn_metric};
 
-/// Shows the menu after a right click on `target` in the timeline. Returns the selected action.
+/// Shows the menu after a right click on `target` in the timeline.
 pub(crate) fn menu_ui(
     response: &Response,
     recording: &Recording,
@@ -38,7 +38,7 @@ pub(crate) fn menu_ui(
     chosen
 }
 
-/// Shows the menu after a right click on memory; `target` is the block under the pointer. Returns the selected action.
+/// Shows the menu after a right click on memory; `target` is the block under the pointer.
 pub(crate) fn block_menu_ui(
     response: &Response,
     recording: &Recording,

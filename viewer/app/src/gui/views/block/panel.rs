@@ -20,7 +20,6 @@ type Conditions = (Identity<Recording>, Vec<String>);
 /// For each condition, the number of matching blocks and their requested bytes.
 type Counts = Vec<(String, (u64, u64))>;
 
-/// Width of the column of fact names, in points.
 const FACT_NAMES: f32 = 130.0;
 /// Maximum number of source locations read for one block, and cached for all blocks.
 const MAX_PLACES: usize = 64;
@@ -188,7 +187,7 @@ impl BlockPanel {
     }
 }
 
-/// Shows an origin and the number of blocks that have it; a click adds a search condition for it.
+/// Shows an origin and the number of blocks that have it; a click adds its condition to the search.
 fn origin_ui(ui: &mut Ui, origin: &Origin, count: Option<(u64, u64)>) -> Option<Action> {
     let mut action = None;
     ui.horizontal(|ui| {

@@ -40,7 +40,7 @@ const fn page_of(look: DiffLook) -> Option<usize> {
 }
 
 impl Below {
-    /// Shows another answer, with nothing selected.
+    /// Switches to another answer, with nothing selected.
     pub(super) fn take(&mut self, answer: &Answer) {
         for (page, sheet) in self.pages.iter_mut().zip(&answer.sheets) {
             page.renew(&sheet.rows());
@@ -109,9 +109,7 @@ impl Below {
 
     /// Shows the groups in an exported picture: as a table and, if there is space, a flame graph next to it.
     pub(super) fn picture_ui(&mut self, ui: &mut Ui, answer: &Arc<Answer>) {
-        /// Share of the width used by the table.
         const TABLE: f32 = 0.58;
-        /// Minimum width of the picture for a flame graph beside the table, in points.
         const WIDE: f32 = 1000.0;
         let whole = ui.available_rect_before_wrap();
         if whole.width() < WIDE {
@@ -126,7 +124,6 @@ impl Below {
         }
     }
 
-    /// The displayed table as CSV, with exact figures in the displayed order; for the flame graph, the groups.
     pub(super) fn csv(&self, answer: &Answer, look: DiffLook) -> String {
         let row = page_of(look).unwrap_or(0);
         answer

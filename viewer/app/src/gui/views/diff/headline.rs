@@ -4,7 +4,6 @@ use highwater_analysis::{Diff, DiffGroup};
 use highwater_snapshots::line_text::shorten_line;
 use highwater_snapshots::{format_bytes, format_share, format_signed_bytes};
 
-/// Maximum number of groups that are named.
 const MAX_GROUPS: usize = 3;
 /// Groups below this share of the largest difference are not named, in percent.
 const MIN_PERCENT: u128 = 5;

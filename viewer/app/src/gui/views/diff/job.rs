@@ -37,7 +37,7 @@ pub(super) fn find(
     })
 }
 
-/// A comparison to compute: two moments, grouped and filtered. The key of the background query.
+/// The key of the background query.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Question {
     pub(super) of: Of,
@@ -62,7 +62,6 @@ fn detail_keys(keys: &[GroupKey], recordings: &[Arc<Recording>; 2]) -> Vec<Group
     second.map_or_else(Vec::new, |second| vec![*first, second])
 }
 
-/// The answer to a [`Question`]: the comparison, with its tables.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) keys: Vec<GroupKey>,
@@ -71,7 +70,6 @@ pub(super) struct Answer {
     pub(super) tree: DiffTree,
     /// The name of the leaks of a side, if nearly all of its bytes without a known category are leaked.
     pub(super) leak: Option<String>,
-    /// The groups, phases, totals and settings as tables.
     pub(super) sheets: Vec<Sheet>,
     /// The groups by [`Self::detail_keys`], and their table; `None` if there are no such keys, or if cancelled.
     pub(super) details: Option<(Diff, Sheet)>,

@@ -92,7 +92,6 @@ impl Pair {
         Self { sides, shared: None, hover: None, pinned: None, reading: READING }
     }
 
-    /// Shows the whole of both recordings.
     pub(super) fn fit(&mut self) {
         self.shared = None;
     }

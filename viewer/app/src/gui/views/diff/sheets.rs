@@ -3,7 +3,7 @@
 use eframe::egui::Color32;
 use highwater_analysis::diff::Change;
 use highwater_analysis::{Comparison, Diff, DiffGroup, GroupKey, MatchKind, PhasePair};
-use highwater_snapshots::{Category, format_count};
+use highwater_snapshots::{Category, count_of};
 
 use crate::figures::moment::total_name;
 use crate::gui::views::sheet::{Heading, Sheet};
@@ -70,7 +70,7 @@ pub(super) fn of_groups(diff: &Diff, keys: &[GroupKey], stacks: &[String], leak:
         let [a, b] = diff.rest_bytes;
         let mut cells = vec![Value::Text(String::new()); keys.len()];
         if let Some(first) = cells.first_mut() {
-            *first = Value::Text(format!("{} more groups", format_count(diff.rest_groups)));
+            *first = Value::Text(count_of(diff.rest_groups, "more group"));
         }
         cells.push(Value::Text(String::new()));
         cells.extend([a.into(), b.into(), (i128::from(b) - i128::from(a)).into()]);
@@ -111,7 +111,7 @@ pub(super) fn of_totals(comparison: &Comparison) -> Sheet {
     Sheet::of_rows("Totals", columns, totals)
 }
 
-/// Returns the facts recorded about the recordings; those that differ come first.
+/// Those that differ come first.
 pub(super) fn of_settings(comparison: &Comparison) -> Sheet {
     let settings = &comparison.settings;
     let (differing, same): (Vec<_>, Vec<_>) = settings.iter().partition(|setting| setting.differs());

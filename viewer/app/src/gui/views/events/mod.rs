@@ -22,7 +22,6 @@ use list::{Kinds, Listed, Wanted};
 use search::{Found, Sought};
 use words::Group;
 
-/// Number of events exported at once.
 const EVENTS_AT_ONCE: usize = 1 << 16;
 /// Maximum number of call sites cached for visible rows.
 const MAX_SITES: usize = 20_000;
@@ -237,7 +236,6 @@ impl EventsView {
         Some(self.go_to(id))
     }
 
-    /// Formats the number of matches, and the rank of the selected one.
     fn count_text(&self) -> String {
         let Some(found) = self.search.answer() else { return self.search.failure().unwrap_or("searching").to_owned() };
         let rank = self.table.chosen.and_then(|row| found.rank(row));

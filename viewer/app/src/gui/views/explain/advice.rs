@@ -14,7 +14,6 @@ use crate::gui::widgets::{
 };
 use crate::report::{Column, column_of};
 
-/// Minimum width of a card, in points.
 const CARD_WIDTH: f32 = 320.0;
 /// Minimum width, in points, at which the table of removals shows all columns.
 const ROOM_FOR_ALL: f32 = 540.0;
@@ -22,7 +21,6 @@ const ROOM_FOR_ALL: f32 = 540.0;
 /// The caption of the removals, with the reason parts are missing there.
 const REMOVED: &str = "One removed after another; parameters, optimizer state, buffers and inputs are needed.";
 
-/// Maximum number of cards side by side.
 const CARDS: usize = 3;
 
 /// Shows the items of advice, in their order, as cards in rows of similar length.
@@ -69,7 +67,7 @@ pub(super) fn cards_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_
     action
 }
 
-/// Returns the saving of the advice and the remaining peak; if unknown, the size of the blocks in a faint colour.
+/// If the saving is unknown, returns the size of the blocks in a faint colour.
 fn figure(advice: &Advice, peak: u64, size: impl Fn(u64) -> String) -> (RichText, String) {
     let Some(saving) = advice.saving(peak) else {
         return (RichText::new(size(advice.bytes)).weak(), "affected".to_owned());

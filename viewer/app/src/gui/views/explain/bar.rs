@@ -14,14 +14,13 @@ use crate::gui::views::view::Action;
 use crate::gui::widgets::{Shades, fit, theme};
 use crate::report::column_of;
 
-/// Pieces below this share of the whole, in thousandths, are combined in the legend.
+/// Pieces below this share of the whole, in thousandths, are left out of the legend.
 const MIN_ENTRY: u64 = 4;
 /// Distance between the lines of a pattern, in points.
 const PERIOD: f32 = 5.0;
 
-/// Shows the bar, and a legend of the pieces that have no room for their labels; returns the action that the user
-/// requests. If `can_click`, a click selects the blocks of a piece. Shares refer to the requested bytes, as in
-/// advice; pieces outside of blocks have no share.
+/// Shows the bar, and a legend of the pieces that have no room for their labels, without the smallest ones. If
+/// `can_click`, a click selects the blocks of a piece. Shares refer to the peak; pieces outside of blocks have none.
 pub(super) fn bar_ui(
     ui: &mut Ui,
     composition: &Composition,
@@ -100,7 +99,7 @@ fn base(peak: &Moment) -> String {
     format!("{} {}", format_bytes(peak.bytes), total_name(peak.metric))
 }
 
-/// Returns the share of a piece in the requested total, in percent; `None` for pieces outside of live blocks.
+/// Returns the share of a piece in the peak; `None` for pieces outside of live blocks.
 fn part_of(piece: PeakPiece, bytes: u64, peak: &Moment) -> Option<String> {
     matches!(piece, PeakPiece::Blocks(_)).then(|| format_share(bytes, peak.bytes))
 }
@@ -119,8 +118,9 @@ fn coloured(composition: &Composition, looks: Looks<'_>, shades: &Shades) -> Vec
     composition.pieces.iter().map(look).collect()
 }
 
-/// Paints a piece. Pieces outside of live blocks have a pattern, as in Segments, so that they can be distinguished
-/// without colours: horizontal lines for free memory, diagonal stripes for memory whose free is pending.
+/// Paints a piece. Pieces outside of live blocks have a pattern, so that they can be distinguished without colours:
+/// vertical lines for rounding, diagonal stripes for blocks awaiting free, horizontal lines for free memory, and a
+/// frame for memory outside the allocator.
 fn paint(painter: &Painter, rect: Rect, (piece, colour): (PeakPiece, Color32), shades: &Shades) {
     let painter = painter.with_clip_rect(rect.intersect(painter.clip_rect()));
     // A gap to the next piece, if there is room.

@@ -66,13 +66,13 @@ impl Groups {
         action
     }
 
-    /// Returns the rows in the displayed order, with sizes in bytes, followed by the rest and the total.
+    /// Returns the rows in the displayed order, with sizes in bytes, then the rest and the total.
     pub(super) fn csv(&self, explained: &Explained) -> String {
         self.0.csv(&rows(explained, Looks { colouring: None, leak: None }))
     }
 }
 
-/// Returns the groups as table rows: the keys, then the figures; the largest first by default.
+/// The largest group is first by default.
 fn rows<'a>(explained: &'a Explained, looks: Looks<'a>) -> ShownTable<'a> {
     let (rows, total) = (&explained.rows, explained.bytes);
     let most = rows.iter().map(|row| row.bytes).max().unwrap_or(0).max(1);
@@ -123,7 +123,7 @@ fn rows<'a>(explained: &'a Explained, looks: Looks<'a>) -> ShownTable<'a> {
     ShownTable::new(rows.len(), shown).with_files(hidden.chain(files), sums.len())
 }
 
-/// The rows below the groups in files: the groups that are not listed, and the total.
+/// The rows below the groups in files.
 fn sums(explained: &Explained) -> Rc<[(String, u64)]> {
     let Explanation { rest_groups, rest_bytes, .. } = explained.explanation;
     let rest = (rest_groups > 0).then(|| (count_of(rest_groups, "more group"), rest_bytes));

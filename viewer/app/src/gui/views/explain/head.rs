@@ -48,7 +48,7 @@ pub(super) fn head_ui(
     action
 }
 
-/// Warns that requests failed on the device, so that the run may need more memory, with a link to the analysis.
+/// Warns that requests failed on the device, with a link to the analysis.
 pub(super) fn failed_ui(ui: &mut Ui, explained: &Explained, can_click: bool) -> Option<Action> {
     let failed = explained.failed;
     if failed == 0 {
@@ -68,7 +68,6 @@ pub(super) fn failed_ui(ui: &mut Ui, explained: &Explained, can_click: bool) -> 
     action
 }
 
-/// Shows how much of the peak is in blocks that match the search conditions, if there are any.
 pub(super) fn filtered_ui(ui: &mut Ui, explained: &Explained, can_click: bool) -> Option<Action> {
     let (peak, group) = (&explained.explanation.peak, explained.explanation.filtered.as_ref()?);
     let mut action = None;

@@ -60,7 +60,6 @@ enum Of {
     Run(Identity<Run>),
 }
 
-/// The inputs of an explanation.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Key {
     of: Of,
@@ -111,7 +110,6 @@ pub(super) struct Row {
     pub(super) names: Vec<String>,
     /// The values of the keys in full, for tooltips; of a group of identical modules, one line for each.
     pub(super) in_full: Vec<String>,
-    /// The search condition for the group; `None` if there is none.
     pub(super) condition: Option<String>,
     pub(super) bytes: u64,
     pub(super) blocks: u64,
@@ -155,7 +153,6 @@ impl Row {
     }
 }
 
-/// The explanation of a peak, with the rows and notes that the view shows.
 #[derive(Clone, Debug)]
 pub(super) struct Explained {
     pub(super) keys: Keys,
@@ -167,7 +164,6 @@ pub(super) struct Explained {
     pub(super) bytes: u64,
     /// A note on other phases that reach the same peak.
     pub(super) elsewhere: Option<String>,
-    /// Number of failed requests on the device.
     pub(super) failed: u64,
 }
 

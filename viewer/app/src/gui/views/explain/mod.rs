@@ -35,7 +35,6 @@ fn only(condition: &str, filter: &Filter) -> Action {
     Action::Only(if is_in_force(condition, filter) { String::new() } else { condition.to_owned() })
 }
 
-/// Whether `condition` is the only condition.
 fn is_in_force(condition: &str, filter: &Filter) -> bool {
     condition.parse::<Filter>().is_ok_and(|wanted| wanted == *filter)
 }
@@ -77,7 +76,6 @@ pub struct ExplainView {
     keys: Keys,
     /// The explanation, computed in the background, or the reason the recording cannot be read.
     query: Query<Key, Result<Arc<Explained>, String>>,
-    /// The keys of the groups in the table.
     shown: Option<Keys>,
     groups: Groups,
     removals: TableState,
@@ -141,7 +139,6 @@ impl RecordingView for ExplainView {
 }
 
 impl ExplainView {
-    /// The groups as CSV, with exact figures in the displayed order; `None` until they are computed.
     fn csv(&self) -> Option<String> {
         self.explained().map(|explained| self.groups.csv(explained))
     }

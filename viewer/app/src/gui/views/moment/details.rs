@@ -16,7 +16,6 @@ pub(super) enum Ask {
     Close,
 }
 
-/// Width of the columns with figures and of the scroll bar, in points.
 const FIGURES_WIDTH: f32 = 146.0;
 
 pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) -> Option<Ask> {

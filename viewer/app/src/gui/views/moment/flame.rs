@@ -99,7 +99,6 @@ fn walk(ui: &Ui, response: &Response, (bars, answer): (&[Bar<Item>], &Answer), c
     is_drawn(next).then_some(Act::Choose(next))
 }
 
-/// Shows the meaning of the colours of a stack's frames.
 pub(super) fn roles_ui(ui: &mut Ui) {
     ui.horizontal_wrapped(|ui| {
         let roles = [

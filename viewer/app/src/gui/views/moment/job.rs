@@ -76,7 +76,6 @@ impl PartialEq for OfTimeline {
 pub(super) struct Request {
     pub(super) source: Source,
     pub(super) query: TreeQuery,
-    /// The node to which the view is zoomed.
     pub(super) focus: Place,
     /// The selected node, whose blocks are listed.
     pub(super) chosen: Option<Place>,
@@ -95,7 +94,6 @@ pub(super) struct Chosen {
     pub(super) stack: Option<StackId>,
 }
 
-/// The answer to a [`Request`]: the tree of groups, and the data for its rows.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) request: Request,
@@ -119,7 +117,6 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// The nodes combined in the row of `id`.
     pub(super) fn nodes<'a>(&'a self, id: &'a NodeId) -> &'a [NodeId] {
         self.members.get(id).map_or(std::slice::from_ref(id), Vec::as_slice)
     }

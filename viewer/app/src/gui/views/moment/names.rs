@@ -11,7 +11,6 @@ use crate::Recording;
 use crate::gui::colouring::short_line;
 use crate::gui::widgets::{name_of_none, title};
 
-/// The short name of a node, for a tile.
 pub(super) fn short(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     let trace = &recording.trace;
     match tree.node(id).part {

@@ -61,15 +61,10 @@ pub(super) fn items(tree: &Tree, id: NodeId, least: f64) -> Vec<Item> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
-    /// Zoom into this node.
     Enter(NodeId),
-    /// Select this node.
     Choose(NodeId),
-    /// Filter to the blocks of this node.
     Filter(NodeId),
-    /// Show this node as a table.
     List(NodeId),
-    /// Zoom out to the parent.
     Up,
 }
 

@@ -14,7 +14,6 @@ use crate::gui::widgets::{theme, value_menu_ui, warning_ui};
 /// Share of its memory that the recording must need for a device to be the default budget, unless a request failed on
 /// it.
 const NEAR: [u64; 2] = [9, 10];
-/// Width of a field, in points.
 const FIELD_WIDTH: f32 = 84.0;
 
 /// Returns the default budget and its source: a memory limit or the device's memory, if a request failed there or the
@@ -64,7 +63,6 @@ fn rounded_down(bytes: u64) -> u64 {
     whole(28).or_else(|| whole(20)).unwrap_or(bytes)
 }
 
-/// Returns the next common device size above or below `bytes`.
 pub(super) fn next_device(bytes: u64, is_larger: bool) -> Option<u64> {
     let mut sizes = DEVICE_SIZES.iter().filter_map(|(size, _)| parse_bytes(size).ok());
     if is_larger { sizes.find(|size| *size > bytes) } else { sizes.rfind(|size| *size < bytes) }

@@ -9,7 +9,6 @@ use super::budget::next_device;
 use crate::gui::views::timeline::PlotFrame;
 use crate::gui::widgets::{Shades, pressed_keys, theme};
 
-/// Height of the handle, in points.
 const HEIGHT: f32 = 18.0;
 /// Maximum distance from the budget's line at which the pointer can drag it, in points.
 const NEAR: f32 = 4.0;
@@ -92,7 +91,7 @@ fn step(frame: &PlotFrame) -> u64 {
     (frame.units_per_point()[1].max(1.0) as u64).next_power_of_two()
 }
 
-/// Rounds `bytes` to a multiple of `step`, at least one step.
+/// At least one step.
 fn rounded(bytes: f64, step: u64) -> u64 {
     let steps = (bytes / step as f64).round().max(1.0) as u64;
     steps.saturating_mul(step)

@@ -41,7 +41,6 @@ pub(super) struct Found {
     pub(super) at_minimum: Vec<(String, u64)>,
     /// The additional share of the step's FLOPs if a module is recomputed, by module path.
     pub(super) shares: HashMap<String, f64>,
-    /// The limits of the plan, one sentence each.
     pub(super) warnings: Vec<String>,
     /// The method by which the plans were verified: running the step, or replays.
     pub(super) proof: Proof,
@@ -91,7 +90,6 @@ impl Clone for Planner {
 }
 
 impl Planner {
-    /// Creates a planner that runs steps again with `rerun` or else replays recordings, counted by `replays`.
     pub(super) fn new(rerun: Option<RerunOf>, replays: &Arc<AtomicUsize>) -> Self {
         Self { rerun, replays: Arc::clone(replays), ..Self::default() }
     }

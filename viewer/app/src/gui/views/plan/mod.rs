@@ -25,7 +25,6 @@ use budget_slider::BudgetSlider;
 use job::{Key, Outcome, Planned, Planner};
 use switches::Switches;
 
-/// Share of the width used by the list of changes.
 const CHANGES_SHARE: f32 = 0.5;
 /// Minimum and maximum width of the list of changes, in points.
 const CHANGES_WIDTHS: [f32; 2] = [400.0, 640.0];
@@ -52,7 +51,6 @@ pub struct PlanView {
     from: Option<&'static str>,
     /// Whether the user entered the part of the budget that other processes use.
     is_reserve_chosen: bool,
-    /// The changes of the displayed plan.
     switches: Switches,
     /// The changes selected by the user; `None` for those of the best plan.
     chosen: Option<Setup>,
@@ -176,7 +174,6 @@ impl PlanView {
         self.details_ui(ui);
     }
 
-    /// Shows the result, or progress while it is computed.
     fn answer_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
         let shades = Shades::in_ui(ui);
         let Some((key, outcome)) = self.query.answered().zip(self.query.answer()) else {
@@ -274,7 +271,6 @@ impl PlanView {
         }
     }
 
-    /// Shows how the plan was verified, its code, and the notes.
     fn details_ui(&self, ui: &mut Ui) {
         let Some((key, Ok(planned))) = self.query.answered().zip(self.query.answer()) else { return };
         notes::proof_ui(ui, &planned.found, key);

@@ -8,7 +8,6 @@ use crate::answers::plan::{Code, NOTE};
 use crate::figures::planned::{self, Budget, NOT_OPTIMAL};
 use crate::gui::widgets::{assumption_ui, labelled_button_ui, note_ui, quiet_ui, warning_ui};
 
-/// Shows how the result was verified, and the lowest memory use found.
 pub(super) fn proof_ui(ui: &mut Ui, found: &Found, key: &Key) {
     let (search, budget) = (&found.search, key.budget);
     if let Some(text) = planned::less_work(search) {
@@ -24,7 +23,6 @@ pub(super) fn proof_ui(ui: &mut Ui, found: &Found, key: &Key) {
     note_ui(ui, &planned::least(search));
 }
 
-/// Shows the composition of the lowest peak, and the budget that would suffice.
 fn nothing_ui(ui: &mut Ui, found: &Found, budget: Budget) {
     let minimum = &found.search.minimum;
     let large_enough = planned::large_enough(&found.search, budget);
@@ -39,7 +37,7 @@ fn nothing_ui(ui: &mut Ui, found: &Found, budget: Budget) {
     }
 }
 
-/// Shows the code that applies the plan in sections, each with a button to copy it; shows nothing if there is no code.
+/// Shows the code that applies the plan in sections, each with a button to copy it.
 pub(super) fn code_ui(ui: &mut Ui, code: &Code) {
     let environment = ("Set in the environment", "the environment of the plan", code.environment_words());
     let lines = ("To apply it", "the lines that apply the plan", code.lines.clone());

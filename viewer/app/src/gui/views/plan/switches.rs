@@ -28,12 +28,10 @@ pub(super) struct Switches {
     settings: Option<(String, bool)>,
     /// The name of the change that recomputes the selected modules, or all modules if none is selected.
     recomputed: String,
-    /// Whether individual modules are listed.
     is_open: bool,
 }
 
 impl Switches {
-    /// Returns switches for the changes of `setup`, all on.
     pub(super) fn of(setup: &Setup) -> Self {
         let modules: Vec<String> = setup.recomputed.clone().unwrap_or_default();
         Self {
@@ -67,8 +65,8 @@ impl Switches {
         self.changes.is_empty() && self.modules.is_empty() && self.settings.is_none()
     }
 
-    /// Shows the switches. Returns whether the user changed a switch. `chosen` contains the figures with the changes
-    /// that are on; `None` while they are computed.
+    /// Returns whether the user changed a switch. `chosen` contains the figures with the changes that are on; `None`
+    /// while they are computed.
     pub(super) fn switches_ui(&mut self, ui: &mut Ui, chosen: Option<&Chosen>, found: &Found) -> bool {
         if self.is_empty() {
             return false;
@@ -160,7 +158,6 @@ fn grid_ui(ui: &mut Ui, name: &str, (_, has_costs): Room, show: impl FnOnce(&mut
     });
 }
 
-/// Shows a cell of bytes, or its heading.
 fn figure_ui(ui: &mut Ui, text: RichText) {
     let room = vec2(BYTES_WIDTH - 12.0, ui.spacing().interact_size.y);
     ui.allocate_ui_with_layout(room, Layout::right_to_left(Align::Center), |ui| ui.label(text));
@@ -204,7 +201,7 @@ fn row_ui(
     is_used.inner
 }
 
-/// Shows the row of a change, or a text in place of its costs and figures. Returns whether the user changed the switch.
+/// Shows the row of a change, or a text in place of its costs and figures. Returns whether the switch was used.
 fn change_ui(
     ui: &mut Ui,
     room: Room,
@@ -226,7 +223,8 @@ fn outlined(ui: &mut Ui) -> &mut Ui {
     ui
 }
 
-/// Shows the plans, if there are several. Returns the changes of the plan that the user selects; `now` is displayed.
+/// Shows the plans, if there are several. Returns the changes of the plan that the user selects; `now` are the
+/// displayed ones.
 pub(super) fn others_ui(ui: &mut Ui, found: &Found, now: &Setup) -> Option<Setup> {
     let search = &found.search;
     if search.plans.len() < 2 {

@@ -50,7 +50,6 @@ pub(crate) struct Curve {
 }
 
 impl Curve {
-    /// Computes the columns; `None` if cancelled.
     pub(in super::super) fn of(key: &Key, cancel: &Cancel) -> Option<Self> {
         let (recording, run, selection) = (key.recording.get()?, key.run.get()?, &key.selection);
         let (trace, index) = (&recording.trace, recording.devices.get(selection.device)?);

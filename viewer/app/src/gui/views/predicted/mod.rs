@@ -31,10 +31,8 @@ const LIMIT_WITHIN: f64 = 1.6;
 const MAX_COLUMNS: usize = 4096;
 /// Distance in points below which two peaks share a label.
 const NEAR: f32 = 80.0;
-/// Length of a dash, in points.
 const DASH: f32 = 6.0;
 
-/// The appearance of a plot of a prediction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CurveLook {
     pub drawn: [Metric; 2],
@@ -73,7 +71,7 @@ impl CurveView {
         self.query.answer()
     }
 
-    /// Shows legend and curves of `run` in the available space, and handles wheel, drag and click.
+    /// Shows the legend and the curves of `run`, and handles wheel, drag and click.
     pub(crate) fn curve_ui(
         &mut self,
         ui: &mut Ui,
@@ -243,7 +241,6 @@ fn is_free(frame: &PlotFrame, columns: &[Column], look: &CurveLook, place: egui:
         && look.limit.is_none_or(|(_, bytes)| is_beside(&mut std::iter::once(bytes)))
 }
 
-/// Marks the peaks of a total, as recorded and as predicted.
 fn peaks_ui(
     painter: &egui::Painter,
     frame: &PlotFrame,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use highwater_analysis::{Metric, Moment, Series, Totals};
 use highwater_snapshots::{DeviceId, EventId, Trace};
 
-/// A predicted recording of one device with its look-up tables.
+/// A predicted recording of one device, and the recorded events that correspond to its events.
 #[derive(Debug)]
 pub(crate) struct PredictedRun {
     pub(super) trace: Arc<Trace>,

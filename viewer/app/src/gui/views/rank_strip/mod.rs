@@ -17,7 +17,6 @@ use crate::gui::widgets::{Shades, fit, pressed_keys, theme};
 
 pub(crate) use self::cells::{CellPlace, ShownCell};
 
-/// The strip, with the cells already computed for each recording and total.
 #[derive(Debug, Default)]
 pub(crate) struct Ranks {
     cells: Vec<Cell>,
@@ -26,19 +25,13 @@ pub(crate) struct Ranks {
     shown: Option<CellPlace>,
 }
 
-/// Number of samples of a cell's curve.
 const SAMPLES: usize = 64;
-/// Minimum width of a cell in points.
 const NARROWEST: f32 = 11.0;
-/// Maximum width of a cell in points.
 const WIDEST: f32 = 170.0;
-/// Minimum width in points of a cell with a curve next to its bar.
+/// Minimum width, in points, of a cell with a curve next to its bar.
 const WITH_CURVE: f32 = 56.0;
-/// Width in points of the bar of a cell that has a curve.
 const BAR_WIDTH: f32 = 12.0;
-/// Height of bars and curves in points.
 const PLOT_HEIGHT: f32 = 34.0;
-/// Height of the line of names in points.
 const NAME_HEIGHT: f32 = 14.0;
 /// Candidate distances between labels, in cells, used if not all labels fit.
 const STRIDES: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];

@@ -9,7 +9,7 @@ use eframe::egui::{
 };
 use highwater_analysis::AddressMap;
 use highwater_analysis::addresses::{Content, Piece};
-use highwater_snapshots::{BlockId, format_bytes};
+use highwater_snapshots::{BlockId, count_of, format_bytes};
 
 use super::facts::{piece_lines, segment_lines, tooltip_ui};
 use super::known::State;
@@ -51,7 +51,7 @@ impl Drawn {
 pub(super) struct Chart {
     /// Whether every segment has a row of full width; otherwise all segments have the same scale.
     pub(super) is_normalised: bool,
-    /// The zoom level; each level doubles the scale.
+    /// Each level doubles the scale.
     pub(super) zoom: u32,
     first: usize,
     turned: f32,
@@ -103,9 +103,9 @@ impl Chart {
         let (rect, response) = ui.allocate_exact_size(ui.available_size().max(vec2(80.0, 40.0)), Sense::click());
         let map = &state.map;
         let label = format!(
-            "Address map: {} segments, {} pieces, {} reserved",
-            map.segments.len(),
-            map.pieces.len(),
+            "Address map: {}, {}, {} reserved",
+            count_of(map.segments.len() as u64, "segment"),
+            count_of(map.pieces.len() as u64, "piece"),
             format_bytes(map.usage.reserved())
         );
         let pitch = theme::MAP_ROW_HEIGHT + theme::MAP_ROW_GAP;

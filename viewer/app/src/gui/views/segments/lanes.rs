@@ -11,7 +11,7 @@ use highwater_analysis::PoolAndStream;
 use highwater_analysis::addresses::lanes::raster;
 use highwater_analysis::addresses::{Content, LaneRaster, LaneWindow};
 use highwater_analysis::bands::Across;
-use highwater_snapshots::{BlockId, format_bytes};
+use highwater_snapshots::{BlockId, count_of, format_bytes};
 
 use super::facts::{content_lines, tooltip_ui};
 use super::known::Known;
@@ -88,7 +88,7 @@ impl Default for Lanes {
 }
 
 impl Lanes {
-    /// Shows the lanes in `height` points; if `only` is set, shows only those addresses.
+    /// Shows the lanes in `height` points; `only` limits them to these addresses.
     pub(super) fn lanes_ui(
         &mut self,
         ui: &mut Ui,
@@ -118,10 +118,10 @@ impl Lanes {
         let pictured = View { x: request.across.clone(), y: places };
         ui.painter().add(frame.image(texture.id(), &pictured, &(f64::MIN..f64::MAX)));
         let label = format!(
-            "Address lanes: {} of addresses over time in {} pools, {} moments",
+            "Address lanes: {} of addresses over time in {}, {}",
             format_bytes(painted.places.end - painted.places.start),
-            painted.homes.len(),
-            painted.raster.moments.len()
+            count_of(painted.homes.len() as u64, "pool"),
+            count_of(painted.raster.moments.len() as u64, "moment")
         );
         response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, &label));
         homes_ui(ui, &frame, whole.left(), painted, &shades);

@@ -79,7 +79,7 @@ impl Paint<'_> {
     }
 }
 
-/// The names and meanings of the kinds of memory, in the order of [`samples`].
+/// In the order of `samples`.
 const KINDS: [(&str, &str); 6] = [
     ("block", "Bytes requested by a live block, in its colour of the timeline."),
     (
@@ -130,7 +130,6 @@ impl Legend {
     }
 }
 
-/// Draws all patterns side by side.
 fn samples(paint: &Paint<'_>, side: usize) -> ColorImage {
     let block = BlockId::NONE;
     let kinds = [

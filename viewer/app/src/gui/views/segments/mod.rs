@@ -27,7 +27,6 @@ use lanes::Lanes;
 use list::List;
 use look::{Legend, Paint};
 
-/// Minimum height of the table of segments below the map, in points.
 const MIN_TABLE: f32 = 4.0 * theme::ROW_HEIGHT;
 /// Maximum share of the view's height for the analysis of a failed request.
 const OOM_SHARE: f32 = 0.6;
@@ -49,7 +48,6 @@ pub struct SegmentsView {
     is_alone: bool,
     /// The failed request whose analysis is shown. It applies only while its moment is shown.
     oom: Option<EventId>,
-    /// Whether the map marks the range to free.
     shows_eviction_window: bool,
     /// The address to scroll to in the map or table once the state is computed.
     wanted: Option<u64>,
@@ -168,7 +166,7 @@ impl SegmentsView {
         actions
     }
 
-    /// Shows the map and the table, next to each other if there is space.
+    /// The map and the table are next to each other if there is space.
     fn map_ui(
         &mut self,
         ui: &mut Ui,
@@ -270,7 +268,8 @@ impl SegmentsView {
         let copied = ui.small_button("Copy table").on_hover_text("Copy the table of segments as CSV.");
         if copied.clicked() {
             ui.ctx().copy_text(self.list.csv(state));
-            actions.push(Action::ShowMessage(format!("Copied {} segments as CSV.", state.order.len())));
+            actions
+                .push(Action::ShowMessage(format!("Copied {} as CSV.", count_of(state.order.len() as u64, "segment"))));
         }
     }
 

@@ -25,13 +25,12 @@ const SHOWN_HOLES: usize = 3;
 
 #[derive(Debug, Default)]
 pub(super) struct Asked {
-    /// Show the range to free.
     pub(super) show_eviction_window: bool,
     pub(super) action: Option<Action>,
 }
 
-/// Shows controls for moving through the failed requests, of which the one with index `current` is shown. Returns the
-/// index of the request to show instead.
+/// Shows controls for moving through the failed requests, of which that with index `current` is shown. Returns the
+/// index of the one to show instead.
 pub(super) fn choice_ui(ui: &mut Ui, state: &State, current: Option<usize>) -> Option<usize> {
     let mut asked = None;
     let count = state.ooms.len();

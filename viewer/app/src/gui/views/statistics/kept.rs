@@ -19,7 +19,6 @@ use crate::gui::views::view::Action;
 use crate::gui::widgets::theme;
 use crate::session::absent::Absent;
 
-/// Maximum number of steps listed for a row.
 const LISTED_STEPS: usize = 12;
 
 /// Returns a table of the blocks that are never freed, of the device of `live` and among `matches`. It has sentences
@@ -98,7 +97,6 @@ fn groups(trace: &Trace, blocks: &[BlockId], key: GroupKey, leaks: &Leaks) -> BT
     groups
 }
 
-/// Describes the leaks in sentences above the table.
 fn lead(absent: &Absent, leaks: &Leaks, window: Option<&StepWindow>) -> Vec<String> {
     let Some(window) = window else { return absent.reason(GroupKey::Step).map(str::to_owned).into_iter().collect() };
     match window.steps.len() {

@@ -21,7 +21,6 @@ const MOST: usize = 1000;
 const UNITS: [(&str, f64); 4] =
     [("TiB", (1_u64 << 40) as f64), ("GiB", (1_u64 << 30) as f64), ("MiB", (1_u64 << 20) as f64), ("KiB", 1024.0)];
 
-/// Returns the ticks of a byte axis over `range` on `height` points.
 pub(super) fn byte_ticks_in(range: &Range<f64>, height: f32) -> Vec<Tick> {
     let height = f64::from(height.max(1.0));
     let distance = (height / 10.0).clamp(theme::Y_TICK_DISTANCE, 1.6 * theme::Y_TICK_DISTANCE);

@@ -30,7 +30,6 @@ struct Lane<'a> {
     shades: &'a Shades,
 }
 
-/// Height of all lanes of a recording, in points.
 pub(super) fn height(recording: &Recording) -> f32 {
     let regions = &recording.regions;
     let lanes = [has_steps(recording), has_phases(recording), !regions.notes.is_empty()];

@@ -96,9 +96,7 @@ pub struct Timeline {
     flags: [Option<egui::Rect>; 2],
     failure_cause: Option<(EventId, String)>,
     failure: failure::FailureText,
-    /// The memory that steps leave allocated, for the overview.
     kept: Memo<overview::KeptKey, Vec<[f64; 2]>>,
-    /// The part of the overview being dragged.
     hold: Option<overview::Hold>,
     /// Start of a ruler, on the axes.
     ruler: Option<[f64; 2]>,
@@ -111,7 +109,6 @@ pub struct Timeline {
 
 computed!(Timeline: painter, failure);
 
-/// A picture uploaded to the GPU.
 struct Shown {
     picture: Picture,
     texture: TextureHandle,

@@ -9,7 +9,6 @@ use crate::gui::widgets::{
 use crate::report::Column;
 use eframe::egui::{Ui, vec2};
 
-/// Width of a column of bytes, in points.
 const WIDTH: f32 = 80.0;
 /// Minimum width, in points, at which the table of peaks names their events and the last column of settings takes the
 /// rest of the width.
@@ -41,7 +40,7 @@ fn peaks(replayed: &Replayed, other: &Other<'_>) -> Vec<Compared> {
     rows
 }
 
-/// Shows the peaks. Returns the action for a clicked moment.
+/// Returns the action for a clicked moment.
 pub(super) fn peaks_ui(ui: &mut Ui, replayed: &Replayed, other: &Other<'_>, state: &mut TableState) -> Option<Action> {
     let rows = peaks(replayed, other);
     let place = if ui.available_width() < ROOM_FOR_EVENTS { step_and_phase } else { when };
@@ -67,7 +66,7 @@ pub(super) fn peaks_ui(ui: &mut Ui, replayed: &Replayed, other: &Other<'_>, stat
     row.peak.map(|peak| Action::Moment(peak.position()))
 }
 
-/// Shows the results of the settings that were tried. Returns the settings that were clicked.
+/// Returns the settings that were clicked.
 pub(super) fn tried_ui(ui: &mut Ui, replayed: &Replayed, state: &mut TableState) -> Option<String> {
     let rows = tried(&replayed.prediction);
     // Where there is little room, the last columns are out of sight.
@@ -92,7 +91,6 @@ pub(super) fn tried_ui(ui: &mut Ui, replayed: &Replayed, state: &mut TableState)
     row.asked.map(str::to_owned)
 }
 
-/// The current table as CSV, with recorded event numbers.
 pub(super) fn figures_csv(replayed: &Replayed) -> String {
     match replayed.other() {
         Some(other) => compared_table(peaks(replayed, &other), other.changed.oom.is_some()).csv(),

@@ -44,7 +44,6 @@ const FILTERS: [Choice; 5] = [
     ("category=temporary", "Intermediate results."),
     ("category=workspace", "Workspaces of libraries such as cuBLAS."),
 ];
-/// Scale factors to choose from.
 const PARTS: [SizePart; 2] = [SizePart { numerator: 1, denominator: 2 }, SizePart { numerator: 1, denominator: 4 }];
 
 impl Field {
@@ -127,7 +126,6 @@ impl Form {
         self.wants_focus = Some(Field::ALL[0]);
     }
 
-    /// Whether a field is invalid.
     pub(super) fn has_mistakes(&self) -> bool {
         self.mistakes.iter().any(Option::is_some)
     }
@@ -140,7 +138,6 @@ impl Form {
             && (!has_parts || self.part == other.part)
     }
 
-    /// Returns the error of the field with this name.
     #[cfg(test)]
     pub(super) fn mistake(&self, name: &str) -> Option<&str> {
         let field = Field::ALL.iter().copied().find(|field| field.name() == name)?;
@@ -303,7 +300,6 @@ impl Form {
     }
 }
 
-/// Shows a sentence below a field.
 fn message_ui(ui: &mut Ui, text: &str, colour: eframe::egui::Color32) {
     ui.horizontal(|ui| {
         ui.add_space(theme::FORM_LABELS + ui.spacing().item_spacing.x);

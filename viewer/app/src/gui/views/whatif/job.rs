@@ -19,7 +19,6 @@ pub(super) struct Key {
     pub(super) applied: Applied,
 }
 
-/// A replay, or the reason no replay can be made.
 pub(super) type Outcome = Result<Arc<Replayed>, String>;
 
 /// Replays the recording; `None` if cancelled or if the recording was closed.
@@ -75,7 +74,6 @@ pub(super) struct Opening {
     pub(super) compares: bool,
 }
 
-/// A predicted recording, ready to be shown.
 #[derive(Debug)]
 pub(crate) struct Predicted {
     /// The predicted recording.

@@ -23,7 +23,6 @@ use job::{Key, Opening, Other, Outcome, Replayed};
 
 pub(crate) use job::Predicted;
 
-/// Share of the width used by the form.
 const FORM_SHARE: f32 = 0.43;
 
 /// Opacity of a result that does not match the form.
@@ -100,7 +99,6 @@ impl WhatIfView {
         self.opener.take()
     }
 
-    /// The figures as CSV; `None` until they are computed.
     fn csv(&self) -> Option<String> {
         self.replayed().map(|replayed| figures::figures_csv(replayed))
     }
@@ -152,7 +150,6 @@ impl WhatIfView {
         self.query.answer()?.as_ref().ok()
     }
 
-    /// Shows the form, and starts a replay when a change is applied.
     fn form_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
         let problem = (!self.has_uses).then(|| no_uses(&context.recording.trace));
         match self.form.form_ui(ui, problem, self.query.is_busy()) {
@@ -192,7 +189,7 @@ impl WhatIfView {
         }
     }
 
-    /// Shows the result of the change: the verdict and the peaks, or a hint that nothing is changed yet.
+    /// Shows the verdict on the change and the peaks; without a change, what would help.
     fn verdict_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Option<Action> {
         let Some(outcome) = self.query.answer() else {
             self.query.spinning_ui(ui, "Replaying the recording…");
@@ -216,7 +213,7 @@ impl WhatIfView {
         }
     }
 
-    /// Shows the curves of the change, or, without a change, the settings tried.
+    /// Shows the curves of the change; without a change, the settings tried.
     fn details_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Option<Action> {
         // A click on settings starts a replay, and until it is done this table stays.
         let replayed = Arc::clone(self.replayed()?);

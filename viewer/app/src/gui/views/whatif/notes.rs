@@ -11,7 +11,7 @@ use crate::figures::predicted::{LOWEST_ADDRESS, NO_BLOCK, concerned, deviation, 
 use crate::gui::views::view::Action;
 use crate::gui::widgets::{assumption_ui, labelled_button_ui, note_ui, warning_ui};
 
-/// Shows the notes. Returns the action for a clicked moment.
+/// Returns the action for a clicked moment.
 pub(super) fn notes_ui(ui: &mut Ui, applied: &Applied, replayed: &Replayed) -> Option<Action> {
     let unchanged = &replayed.prediction.unchanged;
     let mut action = None;
