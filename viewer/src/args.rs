@@ -15,14 +15,13 @@ pub(crate) use values::{At, Categories, ComparedAt, GroupKeys, Where};
 /// Parses `words` as the arguments of a command; all other arguments have their defaults.
 ///
 /// # Panics
-/// Returns an error if the command does not accept the words.
+/// Panics if the command does not accept the words.
 pub(crate) fn arguments_of<T: Args>(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> T {
     let command = T::augment_args(clap::Command::new("highwater").no_binary_name(true));
     let parsed = command.try_get_matches_from(words).and_then(|matches| T::from_arg_matches(&matches));
     parsed.unwrap_or_else(|why| panic!("{why}"))
 }
 
-/// Returns the arguments of a command for only the recording `file`.
 pub(crate) fn arguments_of_file<T: Args>(file: &Path) -> T {
     arguments_of(["--".as_ref(), file.as_os_str()])
 }
@@ -109,13 +108,11 @@ pub struct ModuleChoice {
 }
 
 impl ModuleChoice {
-    /// Returns whether identical modules are combined into one row.
     pub(crate) fn siblings(self) -> Siblings {
         if self.each { Siblings::Each } else { Siblings::Merged }
     }
 }
 
-/// The long help of `--categories`.
 static CATEGORIES_HELP: LazyLock<String> = LazyLock::new(|| {
     format!(
         "Source of the categories that are not recorded: 'guess' derives them, and phases and steps, from stacks and \
@@ -140,22 +137,20 @@ pub struct CategoryChoice {
     pub skip: Vec<String>,
 }
 
-/// Files, followed by options with their values, in the order of the command line.
+/// The files and options of a suggested command, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FilesAndOptions {
-    /// The files on the command line, in order.
     pub files: Vec<PathBuf>,
-    /// The options without their dashes, and their values.
+    /// Names without their dashes, and values.
     pub options: Vec<(&'static str, String)>,
 }
 
 impl FilesAndOptions {
-    /// Creates arguments of a single file, without options.
     pub(crate) fn of(file: &Path) -> Self {
         Self { files: vec![file.to_owned()], options: Vec::new() }
     }
 
-    /// Returns the same options with other files.
+    /// Replaces the files.
     pub(crate) fn about(self, files: &[&Path]) -> Self {
         Self { files: files.iter().map(|file| (*file).to_owned()).collect(), ..self }
     }
@@ -165,7 +160,6 @@ impl FilesAndOptions {
         if self.options.iter().any(|(name, _)| *name == "device") { self } else { self.with("device", device) }
     }
 
-    /// Removes the option `name`.
     pub(crate) fn without(mut self, name: &str) -> Self {
         self.options.retain(|(known, _)| *known != name);
         self

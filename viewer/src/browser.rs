@@ -21,7 +21,6 @@ const START: &str = include_str!("../web/page.html");
 static MODULE: [&[u8]; 2] =
     [include_bytes!(concat!(env!("OUT_DIR"), "/app.wasm.gz")), include_bytes!(concat!(env!("OUT_DIR"), "/app.js.gz"))];
 
-/// The app as a WebAssembly module.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Module {
     /// The module, compressed with gzip.
@@ -47,7 +46,6 @@ pub(crate) fn module() -> Result<Module, Failure> {
 /// A recording that the page opens.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Listed {
-    /// The displayed name.
     pub name: String,
     /// The URL of the recording, relative to that of the page.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -120,7 +118,7 @@ pub(crate) fn whole_page(recordings: &[(String, Vec<u8>)]) -> Result<String, Fai
     Ok(page)
 }
 
-/// Returns the element that lists the recordings. Names are untrusted text, and must not close the element.
+/// Names are untrusted text, and must not close the element.
 fn list(recordings: &[Listed]) -> String {
     let json =
         serde_json::to_string(recordings).expect("a text or flag cannot be written as JSON").replace('<', "\\u003c");

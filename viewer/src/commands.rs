@@ -60,7 +60,6 @@ pub struct Arguments {
     pub files: Vec<PathBuf>,
 }
 
-/// Declares the commands, each with its name, help, arguments and function.
 macro_rules! commands {
     ($($(#[$about:meta])* $name:ident($arguments:ty) => $run:path,)*) => {
         /// The commands of the program, each with its arguments.

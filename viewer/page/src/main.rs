@@ -14,20 +14,18 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use wasm_bindgen_cli_support::Bindgen;
 
-/// The target that browsers run.
 const TARGET: &str = "wasm32-unknown-unknown";
 
-/// Cargo's profile unless another is named.
+/// The Cargo profile if the first argument names none.
 const PROFILE: &str = "web";
 
-/// The name of the module in its files.
 const NAME: &str = "app";
 
 fn main() -> ExitCode {
     match build() {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            // The only output of a program that has no other way to report.
+            // Nothing else could report that standard error cannot be written.
             let _ = writeln!(std::io::stderr(), "error: {why}");
             ExitCode::FAILURE
         }
@@ -59,14 +57,13 @@ fn build() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns Cargo's target folder, which this program lies in.
+/// Returns Cargo's target folder, two levels above this program's file.
 fn target_folder() -> Result<PathBuf, Box<dyn Error>> {
     let program = std::env::current_exe()?;
     let folder = program.parent().and_then(Path::parent).ok_or("this program is not in a target folder of Cargo")?;
     Ok(folder.to_owned())
 }
 
-/// Compiles the app as a WebAssembly module.
 fn compile(target: &Path, profile: &str) -> Result<(), Box<dyn Error>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let words = "rustc -p highwater-app --lib --crate-type cdylib --features gui --locked --target";

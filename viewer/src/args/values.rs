@@ -28,7 +28,7 @@ impl Where {
         if read.filter.is_empty() { Err(format!("it matches all blocks: {example}")) } else { Ok(read) }
     }
 
-    /// Returns the text if it contains a condition, otherwise `None`.
+    /// Returns the trimmed text if it contains a condition, otherwise `None`.
     pub fn stated(&self) -> Option<&str> {
         (!self.filter.is_empty()).then_some(self.text.trim())
     }
@@ -139,7 +139,7 @@ pub enum Categories {
     Guess,
     /// No source: such blocks stay unknown.
     None,
-    /// Guessed by the rules in this file, then by the built-in rules.
+    /// Guessed by the rules in this file, then by the built-in rules unless the file turns them off.
     Rules(PathBuf),
 }
 
@@ -166,25 +166,21 @@ impl FromStr for Categories {
     }
 }
 
-/// Returns a parser that accepts the names of all metrics.
 pub(crate) fn metric_parser() -> impl TypedValueParser<Value = Metric> {
     parser_of(&Metric::ALL)
 }
 
-/// Returns a parser for the names of metrics whose growth can be measured.
 pub(crate) fn growing_metric_parser() -> impl TypedValueParser<Value = Metric> {
     let [requested, allocated, active] = Metric::OF_BLOCKS;
     parser_of(&[requested, allocated, active, Metric::Reserved])
 }
 
-/// Returns a parser for the unit between which growth is measured: steps or bursts.
 pub(crate) fn between_parser() -> impl TypedValueParser<Value = Between> {
     let all = [Between::Steps, Between::Idle];
     let named = move |word: String| all.into_iter().find(|between| between.name() == word).unwrap_or_default();
     PossibleValuesParser::new(all.map(Between::name)).map(named)
 }
 
-/// Returns a parser that accepts the names of metrics that are sums over blocks.
 pub(crate) fn block_metric_parser() -> impl TypedValueParser<Value = Metric> {
     parser_of(&Metric::OF_BLOCKS)
 }
@@ -198,7 +194,6 @@ fn parser_of(metrics: &[Metric]) -> impl TypedValueParser<Value = Metric> + use<
         .map(|name| Metric::from_name(&name.replace('-', "_")).expect("the value is not the name of a metric"))
 }
 
-/// Returns a parser that accepts the names of all event kinds.
 pub(crate) fn kind_parser() -> impl TypedValueParser<Value = EventKind> {
     PossibleValuesParser::new(EventKind::ALL.iter().map(|kind| kind.name()))
         .map(|name| EventKind::from_name(&name).expect("the value is not the name of an event kind"))

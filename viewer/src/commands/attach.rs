@@ -12,7 +12,6 @@ use self::scripts::{Notes, Scripts, inject};
 use crate::commands::run::{Signals, function, is_running, make_way, report_file_of};
 use crate::output::{Failure, Page, Status};
 
-/// Default number of training steps to record.
 const STEPS: u32 = 3;
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -57,7 +56,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Time after which the command prints the condition for which it waits.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Records the program until the requested steps or time are over, or until interrupted, and prints the peak.
+/// Records the program until the requested steps or time are over, or until interrupted, and prints the peak. With
+/// `--detach`, ends the recording that another `highwater attach` has begun instead.
 ///
 /// # Errors
 /// Fails if the process cannot be recorded, or ends before the recording is written.
@@ -118,7 +118,7 @@ pub(crate) fn run(arguments: &AttachArguments, page: &mut Page<'_>) -> Result<St
         }
         std::thread::sleep(PAUSE);
     };
-    // It may not have been run yet where the steps were over at the same time.
+    // The program may not have run the script yet if the steps were over at the same time.
     scripts.withdraw("end");
     if let Some(why) = found.error {
         let what = if arguments.detach { "" } else { " cannot be recorded" };

@@ -26,7 +26,6 @@ use crate::commands::render::{self, Drawing, PictureBy, PictureSize, RenderArgum
 use crate::input::{Input, Recording, answer_from, read_with};
 use crate::output::{Failure, Page, Report as _, Status, about, caveats};
 
-/// Default number of groups listed for the difference from the baseline.
 const TOP: usize = 8;
 
 /// Arguments of `highwater check`.
@@ -90,17 +89,14 @@ pub struct CheckArguments {
     pub categories: CategoryChoice,
 }
 
-/// Parses the name of a category.
 pub(crate) fn category_of(name: &str) -> Result<Category, String> {
     named("category", name, Category::ALL, |category| category.name())
 }
 
-/// Parses the name of a phase.
 pub(crate) fn phase_of(name: &str) -> Result<Phase, String> {
     named("phase", name, Phase::ALL, |phase| phase.name())
 }
 
-/// Finds the value in `all` with this name. The error suggests similar names.
 fn named<T: Copy>(kind: &str, name: &str, all: &[T], spelt: fn(T) -> &'static str) -> Result<T, String> {
     let names = all.iter().map(|one| spelt(*one));
     let found = all.iter().copied().find(|one| spelt(*one) == name);
@@ -117,13 +113,12 @@ fn limit_of<T>(text: &str, example: &str, parse: fn(&str) -> Result<T, String>) 
 }
 
 impl CheckArguments {
-    /// Returns the options that a suggested command repeats; the budgets limit `metric`.
+    /// Returns the file and options that a suggested command repeats; the budgets limit `metric`.
     pub(crate) fn given(&self, metric: Metric) -> FilesAndOptions {
         FilesAndOptions::of(&self.source.file).with("device", self.device).metric(metric).categories(&self.categories)
     }
 }
 
-/// Checks the recording against its budgets.
 pub(crate) fn run(arguments: &CheckArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     // Report invalid options and destinations before a long read.
     let budgets = Budgets::of(arguments)?;

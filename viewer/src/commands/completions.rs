@@ -15,9 +15,8 @@ pub struct CompletionsArguments {
     pub shell: Shell,
 }
 
-/// Prints the completion script for a shell.
 pub(crate) fn run(arguments: &CompletionsArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    // It panics if it cannot write, as when the reader of a pipe has closed it.
+    // `generate` panics if it cannot write, as when the reader of a pipe has closed it.
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut Arguments::command(), "highwater", &mut script);
     page.raw().write_all(&script)?;

@@ -99,7 +99,6 @@ impl ConvertArguments {
         }
     }
 
-    /// Returns whether to write a page for browsers.
     pub(crate) fn wants_page(&self) -> bool {
         self.to.is_none() && self.has_ending("html")
     }
@@ -108,18 +107,15 @@ impl ConvertArguments {
         self.paths.last().and_then(|path| path.extension()).is_some_and(|ending| ending.eq_ignore_ascii_case(wanted))
     }
 
-    /// Returns whether to write tables for query engines.
     pub(crate) fn wants_tables(&self) -> bool {
         self.to.is_some() || self.has_ending("parquet")
     }
 }
 
-/// Parses a range of events.
 fn events_of(text: &str) -> Result<Range<usize>, String> {
     parse_range(text).ok_or_else(|| "expected FROM..TO with FROM less than TO, such as 1000..2000".to_owned())
 }
 
-/// Converts to tables, to a page, or to a recording in another format.
 pub(crate) fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     if arguments.with.is_some() && (arguments.wants_tables() || arguments.wants_page()) {
         return Err(with_is_for_traces());
@@ -133,7 +129,6 @@ pub(crate) fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<S
     one_file(arguments, page)
 }
 
-/// Reads the recording, writes it in another format, and prints the result.
 fn one_file(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let (files, out) = arguments.files_and_out()?;
     let [file] = files else {
@@ -189,7 +184,6 @@ fn excerpt_of(trace: &Trace, events: &Range<usize>) -> Result<Trace, Failure> {
     Ok(excerpt(trace, events.start.saturating_sub(before)..events.end.saturating_sub(before)))
 }
 
-/// Applies the options that exclude parts.
 fn trimmed(mut input: Input, arguments: &ConvertArguments) -> Result<Input, Failure> {
     if let Some(events) = &arguments.events {
         // The event before them gives the state at their start.
@@ -207,7 +201,6 @@ fn with_is_for_traces() -> Failure {
     Failure::Usage("--with needs an OUT with the extension .trace.json".to_owned())
 }
 
-/// Reads the profiler trace with which the recording is combined.
 fn read_kineto(path: &Path, destination: &Destination) -> Result<KinetoTrace, Failure> {
     if destination.kind != Kind::Chrome {
         return Err(with_is_for_traces());
@@ -227,8 +220,8 @@ fn read_kineto(path: &Path, destination: &Destination) -> Result<KinetoTrace, Fa
     KinetoTrace::parse(&text).map_err(|why| unreadable(&why))
 }
 
-/// Writes a recording in the format of `destination`. Combines a Chrome trace with the trace `beside`. Returns the
-/// result and the number of bytes.
+/// Returns what was lost, and the number of bytes written. `beside` is merged into a Chrome trace, and otherwise
+/// unused.
 pub(super) fn write_to(
     destination: &Destination,
     source: &Source<'_>,
@@ -257,7 +250,8 @@ pub(super) fn write_to(
     written
 }
 
-/// Returns a progress bar on a terminal. It counts events if writing the format does.
+/// Returns a progress bar that counts events, or a spinner for formats that are written at once; hidden without a
+/// terminal.
 fn progress_bar(destination: &Destination, events: u64) -> ProgressBar {
     let spinner = spinner(&format!("writing {}", destination.path.display()));
     if spinner.is_hidden() || matches!(destination.kind, Kind::Stacks(_)) {
@@ -270,7 +264,6 @@ fn progress_bar(destination: &Destination, events: u64) -> ProgressBar {
     spinner
 }
 
-/// The report on one recording.
 struct ConvertReport<'a> {
     file: &'a Path,
     input: &'a Input,
@@ -289,7 +282,6 @@ impl Report for ConvertReport<'_> {
         ])
     }
 
-    /// A table of the input file and the output file.
     fn table(&self) -> Table<'_> {
         let Self { file, input, destination, .. } = self;
         let in_bytes = std::fs::metadata(file).ok().filter(|facts| facts.is_file()).map(|facts| facts.len());

@@ -25,7 +25,6 @@ use crate::commands::peak::missing_step;
 use crate::input::{Input, answer_from, compared_devices, on_device, origin_keys, phrase};
 use crate::output::{Failure, Page, Report, Status, caveats, key_columns, named, sum_names};
 
-/// Default number of groups.
 const TOP: usize = 20;
 
 /// Arguments of `highwater diff`.
@@ -87,7 +86,6 @@ impl DiffArguments {
     }
 }
 
-/// Runs `highwater diff`.
 pub(crate) fn run(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     if arguments.a.is_dir() || arguments.b.as_ref().is_some_and(|b| b.is_dir()) {
         return ranks::run(arguments, page);
@@ -142,7 +140,6 @@ fn members_of(group: &DiffGroup, keys: &[GroupKey]) -> Option<Vec<Value>> {
     (count > 0).then(|| group.members.iter().map(member).collect())
 }
 
-/// Maximum number of differing phases to list.
 const MAX_PHASES: usize = 12;
 
 /// The report, which can be printed as text and as JSON.
@@ -287,13 +284,14 @@ impl<'a> DiffReport<'a> {
         if loosely > 0 {
             let s = if loosely == 1 { " was" } else { "s were" };
             page.warning(&format!(
-                "{loosely} group{s} matched loosely: functions were inserted into their stacks, or renamed."
+                "{loosely} group{s} matched loosely: functions were inserted into the stacks, or renamed."
             ))?;
         }
         Ok(())
     }
 
-    /// Returns the stack of a group in B, which also determines its name; in A if the group has no blocks in B.
+    /// Returns the stack of a group, with the tables that contain it: that in B, which also determines the group's
+    /// name, or that in A if the group has no blocks in B.
     fn stack_of(&self, group: &DiffGroup) -> (&Tables, StackId) {
         let side = usize::from(group.stacks[1].is_some());
         (&self.traces[side].tables, group.stacks[side])
@@ -329,7 +327,6 @@ impl Report for DiffReport<'_> {
         facts::facts(self.traces, self.arguments, &self.comparison, self.table(), self.lone.as_ref())
     }
 
-    /// Returns a table of the groups, the sum of the unlisted rest, and the total.
     fn table(&self) -> Table<'_> {
         let diff = &self.comparison.diff;
         let (keys, groups) = (self.arguments.by.0.as_slice(), &diff.groups);
@@ -364,7 +361,6 @@ impl Report for DiffReport<'_> {
         Table::new(rows, columns).with_sums(sums.len())
     }
 
-    /// Prints the report as text.
     fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         let Diff { a, b, .. } = &self.comparison.diff;
         let metric = self.arguments.metric.name().replace('_', " ");
@@ -435,7 +431,7 @@ pub(crate) fn missing_at(at: DiffAt, side: usize, input: &Input, device: DeviceI
     missing_step(&format!("{} of {}", ComparedAt(at), ["A", "B"][side]), input, device)
 }
 
-/// Returns the moments to compare, of two recordings, or of one if `is_one` is true.
+/// Returns the moments to compare; `is_one` is whether both are of one recording, of which `input` is read.
 pub(crate) fn moments_of(
     [at, at_b]: [Option<DiffAt>; 2],
     is_one: bool,

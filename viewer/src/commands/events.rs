@@ -20,7 +20,6 @@ use crate::args::{BlockChoice, FilesAndOptions, Form, Source};
 use crate::input::{Input, answer_from, choose_device, event_range, on_device, on_devices};
 use crate::output::{Failure, JsonText, Page, SCHEMA_VERSION, Status, caveats, problem_texts};
 
-/// A description of the notation of events in `highwater events`.
 const EVENT_NOTATION: &str = "In a line, b8 is block 8, 4194304/5242880 its requested and allocated bytes, #op the \
                               operation, @module the module, small or large the allocator's pool, free= the bytes that \
                               were free on the device.";
@@ -59,7 +58,6 @@ impl EventsArguments {
     }
 }
 
-/// Runs `highwater events`.
 pub(crate) fn run(arguments: &EventsArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     answer_from(&arguments.source.file, &arguments.blocks.categories, |input| {
         let listing = EventsListing::of(input, arguments)?;
@@ -82,11 +80,10 @@ pub struct EventsListing<'a> {
     device: Option<DeviceId>,
     /// The indices of the listed events; `None` if the recording has no events.
     range: Option<Range<u64>>,
-    /// The time of the last event.
+    /// The time of the last event in `range`.
     last_time_ns: u64,
 }
 
-/// Number of events read at a time.
 const EVENTS_AT_ONCE: u64 = 1 << 19;
 
 impl<'a> EventsListing<'a> {
@@ -131,7 +128,6 @@ impl<'a> EventsListing<'a> {
         self.each_table(|table| Ok(table.write_csv_rows(page.raw())?))
     }
 
-    /// Passes tables of the events to list to `take`, one for each window.
     fn each_table(&self, mut take: impl FnMut(&Table<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
         let stacks = RefCell::default();
         self.each_window(|trace, ids| take(&events_table(trace, ids, &stacks)))
@@ -220,7 +216,7 @@ impl<'a> EventsListing<'a> {
         if parts.is_empty() { String::new() } else { format!(", those {}", parts.join(" and ")) }
     }
 
-    /// Passes the events to list in each window to `take`.
+    /// Passes the events to list to `take`, in parts.
     fn each_window(&self, mut take: impl FnMut(&Trace, &[EventId]) -> Result<(), Failure>) -> Result<(), Failure> {
         let Some(range) = &self.range else { return Ok(()) };
         let filter = &self.arguments.blocks.filter.filter;

@@ -20,7 +20,6 @@ use crate::output::{
     Failure, Page, Report, Status, answer, caveats, each_text, key_columns, none_note, problem_texts, trust,
 };
 
-/// Default number of groups to list.
 const TOP: usize = 12;
 
 /// Default grouping keys; the second one is omitted for a recording without phases.
@@ -66,7 +65,6 @@ impl ExplainArguments {
     }
 }
 
-/// Runs `highwater explain`.
 pub(crate) fn run(arguments: &ExplainArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     answer_from(&arguments.source.file, &arguments.blocks.categories, |input| {
         let report = ExplainReport::of(input, arguments)?;
@@ -104,7 +102,7 @@ impl<'a> ExplainReport<'a> {
         self.arguments.keys(!self.trace.spans.is_all_setup())
     }
 
-    /// Returns a table of `groups`, followed by rows of sums, given by name and bytes.
+    /// Returns a table of `groups`, followed by rows of sums, given by name and bytes; the last of them is the total.
     fn groups_table<'t>(&'t self, groups: &'t [ExplainedGroup], sums: &[(String, u64)]) -> Table<'t> {
         let peak = &self.explanation.peak;
         let (names, sum_bytes): (Vec<String>, Vec<u64>) = sums.iter().cloned().unzip();
@@ -241,7 +239,7 @@ impl<'a> ExplainReport<'a> {
 }
 
 impl Report for ExplainReport<'_> {
-    /// Returns the facts. The groups and the rest sum to the bytes of the peak, or of `filtered` if there is a filter.
+    /// The groups and the rest sum to the bytes of the peak, or of `filtered` if there is a filter.
     fn facts(&self) -> Facts<'_> {
         let Explanation { peak, filtered, rest_bytes, rest_groups, .. } = &self.explanation;
         let free: Rows<(SegmentKind, u64)> = free_places(&self.explanation.beside).collect();
@@ -334,7 +332,6 @@ impl Report for ExplainReport<'_> {
     }
 }
 
-/// Maximum number of pools and streams to list.
 const MAX_POOLS: usize = 12;
 
 /// Returns the free bytes of segments with a known pool.
@@ -345,7 +342,6 @@ fn free_places(beside: &[(Beside, u64)]) -> impl Iterator<Item = (SegmentKind, u
     })
 }
 
-/// Returns a table of the free bytes of segments by pool, stream and size.
 fn free_table<'t>(free: &Rows<(SegmentKind, u64)>) -> Table<'t> {
     let columns = [
         Column::text("pool", "pool", free.of(|(place, _)| place.pool.to_string())),
@@ -368,7 +364,6 @@ fn step_and_phase(moment: &Moment) -> String {
     }
 }
 
-/// Prints the memory that is live at `peak` but not used again.
 fn print_idle(idle: &Idle, peak: &Moment, page: &mut Page<'_>) -> io::Result<()> {
     page.gap()?;
     if idle.blocks.is_empty() {
@@ -405,7 +400,7 @@ fn table(idle: &Idle) -> Table<'_> {
     Table::new(groups.len() + rest, columns).with_sums(rest)
 }
 
-/// Returns the facts about memory that is live at the peak but not used again. The groups and the rest sum to `bytes`.
+/// The groups and the rest sum to `bytes`.
 fn idle_facts<'a>(idle: &'a Idle, trace: &Trace) -> Facts<'a> {
     let groups = idle.by_category.groups.iter().map(|group| (group.key.join(""), group.bytes));
     let by_category: BTreeMap<String, u64> = groups.collect();

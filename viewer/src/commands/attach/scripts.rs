@@ -39,7 +39,6 @@ finally:
         sys.path.remove(package)
 ";
 
-/// The folder of the scripts and of the program's status messages.
 #[derive(Debug)]
 pub(super) struct Scripts {
     pid: u32,
@@ -64,9 +63,9 @@ impl Scripts {
         Ok(Self { pid, folder, package })
     }
 
-    /// The script that begins a recording in `out` with these options of `record_memory_history`.
+    /// Writes the script that begins a recording in `out`; `options` are those of `record_memory_history`.
     pub(super) fn begin(&self, out: &Path, options: &str) -> io::Result<PathBuf> {
-        // The program sees this process under its number only where both count processes together.
+        // The program can use the id of this process only within the same PID namespace.
         let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
         let is_counted = namespace("self") == namespace(&self.pid.to_string());
         let own = if is_counted { std::process::id().to_string() } else { "None".to_owned() };
@@ -74,12 +73,12 @@ impl Scripts {
         self.write("begin", &format!("if is_awaited('begin'): {IMPORT}.{attach}"))
     }
 
-    /// The script that ends a recording that another process has begun.
+    /// Writes the script that ends a recording that another process has begun.
     pub(super) fn end_other(&self) -> io::Result<PathBuf> {
         self.write("begin", &format!("if is_awaited('begin'): {IMPORT}.end(notes)"))
     }
 
-    /// The script that ends the recording.
+    /// Writes the script that ends the recording.
     pub(super) fn end(&self) -> io::Result<PathBuf> {
         self.write("end", &format!("is_awaited('end'); {IMPORT}.detach()"))
     }
@@ -98,13 +97,12 @@ impl Scripts {
         self.folder.path().join(name)
     }
 
-    /// Returns the program's status messages.
     pub(super) fn notes(&self) -> Notes {
         Notes::of(&std::fs::read_to_string(self.path("notes")).unwrap_or_default())
     }
 
-    /// Withdraws a script that the program has not run yet. Returns false if the program has already run the script; it
-    /// then removes the folder.
+    /// Withdraws a script that the program has not run yet; if the program runs it later, the script only removes the
+    /// folder. Returns false if there is no such script, or if the program has already run it.
     pub(super) fn withdraw(&mut self, name: &str) -> bool {
         let is_withdrawn = std::fs::remove_file(self.path(name)).is_ok();
         if is_withdrawn {
@@ -145,7 +143,7 @@ pub(super) fn text(path: &Path) -> String {
     format!("'{escaped}'")
 }
 
-/// Returns whether a process sees this folder under the same path; false if this user has no permission to find out.
+/// Returns whether a process sees this folder under the same path; true if this user has no permission to find out.
 #[cfg(unix)]
 fn is_seen_by(pid: u32, folder: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
@@ -158,8 +156,8 @@ fn is_seen_by(pid: u32, folder: &Path) -> bool {
     }
 }
 
-/// Changes a folder's owner to the user of a process, if that is another user, which needs root. Returns whether the
-/// owner was changed.
+/// Gives a folder and its contents to the user of a process if this user is root and that one is not. Returns whether
+/// the owner was changed.
 #[cfg(unix)]
 fn give_to_user_of(pid: u32, folder: &Path) -> io::Result<bool> {
     use std::os::unix::fs::{MetadataExt as _, chown};
@@ -188,7 +186,7 @@ fn give_to_user_of(_pid: u32, _folder: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Number of bytes allocated in the program for a line that runs the script.
+/// Size in bytes of the memory that is mapped in the program for the lines that run the script.
 const BYTES: usize = 1 << 13;
 
 /// Makes the program run `script`, which must not raise an exception, when its main thread next runs Python. The file
@@ -213,13 +211,13 @@ fn run(program: impl AsRef<OsStr>, words: &[&OsStr]) -> io::Result<Output> {
     Command::new(program).args(words).stdin(Stdio::null()).output()
 }
 
-/// Returns whether the program is Python itself.
+/// Returns whether the name of the program's executable begins with `python`.
 fn is_python(pid: u32) -> bool {
     std::fs::read_link(executable(pid))
         .is_ok_and(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python")))
 }
 
-/// Returns whether the program's Python can run a script for another process, as version 3.14 or later can.
+/// Returns whether the program's Python has `sys.remote_exec`, as version 3.14 or later does.
 fn runs_scripts(pid: u32) -> bool {
     let asks = "import sys; sys.exit(not hasattr(sys, 'remote_exec'))";
     is_python(pid)
@@ -240,7 +238,8 @@ fn by_python(pid: u32, script: &Path) -> Result<(), String> {
 
 const MAY_NOT: &str = "permission denied: run it as root, or allow it with `sysctl kernel.yama.ptrace_scope=0`";
 
-/// Makes a debugger stop the program at a safe point and call one of Python's functions.
+/// Makes a debugger call `Py_AddPendingCall` in the program, so that its main thread runs the script when it next runs
+/// Python.
 fn by_debugger(pid: u32, script: &Path) -> Result<(), String> {
     // Names that the script defines are not left in the program's main module.
     let read = format!("exec(compile(open({}, 'rb').read(), 'highwater attach', 'exec'), {{}})", text(script));
@@ -271,7 +270,7 @@ fn by_debugger(pid: u32, script: &Path) -> Result<(), String> {
             .to_owned(),
         _ => why.to_string(),
     })?;
-    // The result of the last call.
+    // The result of `Py_AddPendingCall`.
     if ["$1 = 0", "$0 = 0"].iter().any(|result| String::from_utf8_lossy(&done.stdout).contains(result)) {
         return Ok(());
     }
@@ -293,10 +292,10 @@ set $xmm0.v4_int32[0] = $former ^ 1
 set $xmm0.v4_int32[0] = $former
 ";
 
-/// What gdb prints in that case.
+/// Printed by gdb in that case.
 const NO_REGISTERS: &str = "Couldn't write extended state";
 
-/// Makes gdb write `lines`, a C string, into the program, and call Python with them.
+/// Makes gdb copy `lines` into the program and call `Py_AddPendingCall` with them.
 fn by_gdb(pid: &str, lines: &str, script: &Path) -> io::Result<Output> {
     let file = script.with_extension("lines");
     std::fs::write(&file, format!("{lines}\0"))
@@ -304,10 +303,10 @@ fn by_gdb(pid: &str, lines: &str, script: &Path) -> io::Result<Output> {
     let map = format!("set $memory = ((long (*)(long, long, long, long, long, long)) mmap)(0, {BYTES}, 3, 34, -1, 0)");
     let copy = format!("restore {} binary $memory", file.display());
     let call = "print ((int (*)(void *, void *)) Py_AddPendingCall)((void *) PyRun_SimpleString, (void *) $memory)";
-    // The symbols of all libraries of PyTorch would take it some twenty seconds, in which the program stands still.
+    // Loading the symbols of all of PyTorch's libraries takes some twenty seconds, in which the program is stopped.
     let libraries = "sharedlibrary libc[.-]\nsharedlibrary libpthread\nsharedlibrary libpython";
     let check = if cfg!(target_arch = "x86_64") { CHECK_OF_REGISTERS } else { "" };
-    // The first command that fails ends a file of commands.
+    // gdb leaves a file of commands at the first command that fails.
     let commands = script.with_extension("gdb");
     let text = format!("set confirm off\n{libraries}\n{check}{map}\n{copy}\n{call}\n");
     std::fs::write(&commands, text)?;
@@ -315,13 +314,13 @@ fn by_gdb(pid: &str, lines: &str, script: &Path) -> io::Result<Output> {
     run("gdb", &[&options, &[commands.as_os_str()][..]].concat())
 }
 
-/// Like [`by_debugger`], with lldb, which takes several seconds.
+/// Like [`by_gdb`], with lldb, which takes several seconds.
 fn by_lldb(pid: &str, lines: &str) -> io::Result<Output> {
     let text = lines.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     let map =
         format!("((char *(*)(void *, unsigned long, int, int, int, long)) mmap)((void *) 0, {BYTES}, 3, 34, -1, 0)");
     let copy = format!("for (long at = 0; at <= {}; at++) memory[at] = text[at]", lines.len());
-    // It does not pass the address of a function as such.
+    // lldb cannot pass the address of a function directly.
     let call =
         "volatile long run = (long) PyRun_SimpleString; ((int (*)(long, char *)) Py_AddPendingCall)(run, memory)";
     let whole = format!("expression -l c -- char *memory = {map}; const char *text = \"{text}\"; {copy}; {call}");

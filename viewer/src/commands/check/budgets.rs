@@ -15,15 +15,14 @@ use crate::output::{Failure, unreadable};
 /// The budgets, and the total limited by them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budgets {
-    /// The budgets in a fixed order, at most one of each kind.
+    /// The budgets in the order of reports, at most one of each name.
     pub rows: Vec<Budget>,
-    /// The total whose peaks are limited.
+    /// The total that the budgets limit, except those of reserved memory.
     pub metric: Metric,
-    /// The recording to compare with.
+    /// The recording to compare with, if one is given.
     pub baseline: Option<PathBuf>,
 }
 
-/// The content of a budget file in TOML.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct BudgetsFile {
@@ -84,7 +83,7 @@ impl Budgets {
         let of_categories = arguments.max.iter().map(|limit| Budget::Category(limit.0, limit.1));
         let of_phases = arguments.max_phase.iter().map(|limit| Budget::Phase(limit.0, limit.1));
         for budget in stated.chain(of_categories).chain(of_phases) {
-            // A budget's name states its limit: of two budgets with the same name, the later one counts.
+            // Of two budgets with the same name, the later one counts.
             budgets.rows.retain(|other| other.to_string() != budget.to_string());
             budgets.rows.push(budget);
         }
@@ -110,14 +109,13 @@ impl Budgets {
         Ok(())
     }
 
-    /// Reads a budget file.
     fn read(path: &Path) -> Result<Self, Failure> {
         let text = std::fs::read_to_string(path).map_err(|why| unreadable(path, why))?;
         let folder = path.parent().unwrap_or(Path::new(""));
         Self::parse(&text, folder).map_err(|why| Failure::Usage(format!("{}: {why}", path.display())))
     }
 
-    /// Parses a budget file in `folder`.
+    /// Parses the text of a budget file in `folder`, to which the path of the baseline is relative.
     fn parse(text: &str, folder: &Path) -> Result<Self, String> {
         let file: BudgetsFile = toml::from_str(text).map_err(|why| line_and_reason(text, &why))?;
         let named = |name: &str, why: String| format!("{name}: {why}");
@@ -150,7 +148,7 @@ impl Budgets {
     }
 }
 
-/// Formats the line and the reason of a syntax error as one line.
+/// Formats an error as the number of its line and the first line of its message.
 fn line_and_reason(text: &str, why: &toml::de::Error) -> String {
     let before = why.span().and_then(|span| text.get(..span.start));
     let line = before.map_or_else(String::new, |before| format!("line {}: ", before.matches('\n').count() + 1));

@@ -9,8 +9,7 @@ use super::budgets::Budgets;
 use crate::input::{Input, covered};
 use crate::output::{Failure, about, named};
 
-/// Returns the devices on which `metric` is measured: the devices that a check covers. If only some devices have
-/// samples of the metric, returns only these.
+/// Returns the devices that a check covers and that have samples of `metric`; an error if none of them has.
 pub(super) fn measured_devices(input: &Input, wanted: Option<u16>, metric: Metric) -> Result<Vec<DeviceId>, Failure> {
     let covered = covered(input.facts(), wanted)?;
     let has_metric = |device: &DeviceId| input.check_metric(*device, metric).is_ok();
@@ -25,7 +24,7 @@ pub(super) fn measured_devices(input: &Input, wanted: Option<u16>, metric: Metri
 /// device if both recordings have just one.
 ///
 /// # Errors
-/// Returns an error if there is no such device and a budget needs it.
+/// Returns an error if there is no such device and a budget of growth needs it, or if the device lacks the metric.
 pub(super) fn device_of_baseline(
     baseline: &Input,
     trace: &Trace,
@@ -52,7 +51,6 @@ pub(super) fn device_of_baseline(
     Ok(found)
 }
 
-/// Returns the group that caused the excess as a JSON object.
 pub(super) fn culprit_value(culprit: &Culprit) -> Value {
     Value::Map(vec![
         ("category", culprit.category.clone().into()),
@@ -63,13 +61,13 @@ pub(super) fn culprit_value(culprit: &Culprit) -> Value {
     ])
 }
 
-/// Returns the difference as a JSON object. The groups and the rest sum to `delta_bytes`.
+/// The groups and the rest sum to `delta_bytes`.
 pub(super) fn difference_value(device: DeviceId, diff: &Diff, keys: [GroupKey; 2]) -> Value {
     let row = |row: &DiffGroup| {
         Value::Map(vec![
             ("key", row.key.join(", ").into()),
             ("keys", named(&keys, &row.key).into()),
-            // Number of groups, whose names differ only in numbers.
+            // How many groups, whose names differ only in numbers, the row combines.
             ("groups", row.members.len().max(1).into()),
             ("baseline_bytes", row.bytes[0].into()),
             ("bytes", row.bytes[1].into()),

@@ -13,7 +13,7 @@ use crate::commands::check::report::CheckReport;
 use crate::input::on_device;
 use crate::output::Report as _;
 
-/// Returns `report` as Markdown. `picture` is the description and the path of a picture to link.
+/// `picture` is the description and the path of a picture to link.
 pub(crate) fn markdown(report: &CheckReport<'_>, picture: Option<(&str, &str)>) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "### Memory: {}\n", if report.has_passed() { "passed" } else { "failed" });
@@ -54,7 +54,7 @@ pub(crate) fn markdown(report: &CheckReport<'_>, picture: Option<(&str, &str)>) 
     out
 }
 
-/// Escapes a sentence that contains names as code, so that its other characters are not interpreted as Markdown.
+/// Escapes a sentence for Markdown, with the parts between backticks as code.
 fn escaped(text: &str) -> String {
     let part = |(position, part): (usize, &str)| match position % 2 {
         0 => shown(part, MAX_SHOWN).replace('<', "&lt;"),

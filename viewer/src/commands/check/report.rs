@@ -26,19 +26,18 @@ pub struct CheckReport<'a> {
     input: &'a Input,
     /// The recording, or an empty window of it.
     pub(super) trace: &'a Trace,
-    /// Number of failed requests on the devices.
     failed_requests: u64,
-    /// The devices that are measured.
     pub(super) devices: Vec<DeviceId>,
     /// The result of each budget on each device that has the limited quantity, device by device.
     pub(super) outcomes: Vec<Outcome>,
     /// Budgets that cannot be measured on a device, although they can on others. Each has the reason.
     unmeasured: Vec<(DeviceId, String)>,
-    /// The difference between the peaks of the recording and of the baseline, for each device.
+    /// The difference between the peaks of the recording and of the baseline, for each device that both have.
     pub(super) differences: Vec<(DeviceId, Diff)>,
-    /// The reasons budgets that are met cannot be confirmed.
+    /// The reasons for which budgets that are met may not be confirmed.
     doubts: Vec<Doubt>,
-    /// Devices with category budgets, the bytes of unknown category at their peaks, and the peaks.
+    /// Devices on which a category's budget is met, but would not be with the blocks of unknown category at the peak:
+    /// the device, the bytes of those blocks, and the peak.
     unknown: Vec<(DeviceId, u64, u64)>,
     /// The grouping keys: category, and module or source line.
     pub(super) keys: [GroupKey; 2],
@@ -93,7 +92,6 @@ impl<'a> CheckReport<'a> {
         Ok(report)
     }
 
-    /// Measures the budgets on `device`, and the differences from the baseline on that device.
     fn measure(
         &mut self,
         device: DeviceId,
@@ -140,7 +138,8 @@ impl<'a> CheckReport<'a> {
         Ok(outcomes)
     }
 
-    /// Returns the effect of recomputing modules, if that lowers an exceeded peak of requested bytes.
+    /// Returns the effect of recomputing modules, if that lowers an exceeded peak of requested bytes; `None` also if
+    /// the recording is not in memory.
     fn advice(&self, outcome: &Outcome) -> Option<String> {
         let is_peak = matches!(outcome.budget, Budget::Peak(_) | Budget::Growth(_));
         if !is_peak || self.budgets.metric != Metric::Requested || !outcome.is_broken() {
@@ -156,29 +155,27 @@ impl<'a> CheckReport<'a> {
         self.broken().next().is_none() && self.undecided().next().is_none()
     }
 
-    /// Returns the outcomes of budgets that are not exceeded, but cannot be confirmed because the recording ends too
-    /// early.
+    /// Returns the outcomes of budgets that are not exceeded, but cannot be confirmed because the recording is
+    /// incomplete.
     pub(super) fn undecided(&self) -> impl Iterator<Item = &Outcome> {
         self.outcomes.iter().filter(|outcome| self.doubt(outcome).is_some())
     }
 
-    /// Returns the reason a budget that is met cannot be confirmed.
     fn doubt(&self, outcome: &Outcome) -> Option<Doubt> {
         self.doubts.iter().copied().find(|doubt| !outcome.is_broken() && outcome.is_concerned_by(*doubt))
     }
 
-    /// Returns the reason a budget that is met cannot be confirmed, as a sentence without its full stop.
+    /// Returns the reason as a sentence without its full stop, with the device if there are several.
     fn doubt_text(&self, outcome: &Outcome) -> Option<String> {
         let on = |doubt: Doubt| Some(format!(" on {}", phrase(self.trace, &[doubt.device()?])?));
         self.doubt(outcome).map(|doubt| doubt.text(self.trace) + &on(doubt).unwrap_or_default())
     }
 
-    /// Returns status 1 if a budget is exceeded, otherwise 0.
+    /// Returns status 1 if a budget is exceeded or cannot be confirmed, otherwise 0.
     pub fn status(&self) -> Status {
         if self.has_passed() { Status::Fine } else { Status::Broken }
     }
 
-    /// Returns the outcomes of exceeded budgets.
     pub(super) fn broken(&self) -> impl Iterator<Item = &Outcome> {
         self.outcomes.iter().filter(|outcome| outcome.is_broken())
     }
@@ -188,7 +185,6 @@ impl<'a> CheckReport<'a> {
         self.differences.iter().filter(|(_, diff)| !diff.groups.is_empty())
     }
 
-    /// Returns the verdict as a sentence, with the devices if there are several.
     pub(super) fn verdict(&self) -> String {
         let named = |devices: &[DeviceId]| {
             covered_phrase(self.trace, devices).map_or_else(String::new, |phrase| format!(" on {phrase}"))
@@ -247,7 +243,6 @@ impl<'a> CheckReport<'a> {
         caveats::out_of_memory(self.failed_requests).into_iter().chain(self.baseline_caveat()).chain(unknown).collect()
     }
 
-    /// Returns the result of a budget in one word.
     pub(super) fn mark(&self, outcome: &Outcome) -> &'static str {
         match () {
             () if outcome.is_broken() => "exceeded",
@@ -261,7 +256,6 @@ impl<'a> CheckReport<'a> {
         phrase(self.trace, &[outcome.moment.device]).map_or_else(String::new, |phrase| format!("{phrase}, "))
     }
 
-    /// Returns whether several devices are checked, so that each row must include its device.
     pub(super) fn has_devices(&self) -> bool {
         self.devices.len() > 1
     }
@@ -272,7 +266,8 @@ impl<'a> CheckReport<'a> {
         if self.devices.contains(&main) { main } else { self.devices.first().copied().unwrap_or(main) }
     }
 
-    /// Prints one line per exceeded budget that GitHub Actions shows as an error message.
+    /// Prints one line per budget that is exceeded or cannot be confirmed, which GitHub Actions shows as an error
+    /// message.
     pub fn print_github(&self, page: &mut Page<'_>) -> io::Result<()> {
         for outcome in self.broken() {
             let culprit = outcome.culprit.as_ref().map_or(String::new(), |culprit| format!(": {}", culprit.text));
@@ -290,7 +285,6 @@ impl<'a> CheckReport<'a> {
         })
     }
 
-    /// Returns a table with a row for each of some outcomes.
     fn rules<'t>(&'t self, outcomes: &mut dyn Iterator<Item = &'t Outcome>) -> Table<'t> {
         let rows: Rows<&Outcome> = outcomes.collect();
         let baseline = |one: &&Outcome| one.baseline_bytes.map_or_else(|| "-".to_owned(), format_bytes);
@@ -315,20 +309,20 @@ impl<'a> CheckReport<'a> {
                 .shown(rows.of(|one| headroom(one))),
             if self.baseline.is_some() { before.shown(rows.of(baseline)) } else { before.in_files() },
             Column::text("is_broken", "", rows.of(|one| one.is_broken())).in_files(),
-            // Why the budget, which is met, cannot be confirmed; null if it can, or is exceeded.
+            // Null if the budget is exceeded, or can be confirmed.
             Column::text("unconfirmed_because", "", rows.of(|one| self.doubt_text(one))).in_files(),
             Column::nested("moment", rows.of(moment)),
             // A sentence; null if the budget is met.
             Column::text("culprit", "", rows.of(culprit)).in_files(),
             Column::nested("culprit_group", rows.of(group)),
-            // What recomputing modules gives; null if it does not lower the value, or if the budget is met.
+            // The effect of recomputing modules; null unless an exceeded peak is lowered by it.
             Column::text("advice", "", rows.of(|one| self.advice(one))).in_files(),
         ];
         Table::new(rows.count(), columns)
     }
 
-    /// Returns a table of the groups that differ, the unlisted groups, and the total. `place` is the title of the
-    /// second key.
+    /// Returns a table of the groups that differ, the sum of the unlisted groups, and the total. `place` is the title
+    /// of the second key.
     pub(super) fn differences_table<'t>(&'t self, diff: &'t Diff, place: &'static str) -> Table<'t> {
         let rows = &diff.groups;
         let sums = sum_names(diff.rest_groups);
@@ -406,12 +400,11 @@ impl Report for CheckReport<'_> {
         Facts::new([
             ("passed", self.has_passed().into()),
             ("broken", self.rules(&mut self.broken()).into()),
-            // Budgets that are met as far as the recording goes, which is not far enough.
+            // Budgets that are not exceeded, but cannot be confirmed.
             ("undecided", self.rules(&mut self.undecided()).into()),
             ("rules", self.table().into()),
             ("file", self.arguments.source.file.as_path().into()),
             ("baseline", self.budgets.baseline.as_deref().into()),
-            // The default device of those that were measured.
             ("device", self.default_device().0.into()),
             ("devices", devices.into()),
             // Budgets that cannot be measured on a device, while they can on others.
@@ -421,19 +414,16 @@ impl Report for CheckReport<'_> {
             ("differences", of_default.map(difference).into()),
             ("differences_by_device", self.differences.iter().map(difference).collect::<Vec<_>>().into()),
             ("oom", caveats::out_of_memory(self.failed_requests).into()),
-            // How the baseline was recorded otherwise, if one of the two is of a simulated GPU.
             ("baseline_caveat", Fact::or_absent(self.baseline_caveat())),
             ("trust", trust(self.trace).into()),
             ("problems", problem_texts(self.trace).into()),
         ])
     }
 
-    /// Returns a table of the budgets on each device.
     fn table(&self) -> Table<'_> {
         self.rules(&mut self.outcomes.iter())
     }
 
-    /// Prints the report as text.
     fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         page.headline(&self.verdict())?;
         page.gap()?.table(&self.table())?;
@@ -467,13 +457,12 @@ impl Report for CheckReport<'_> {
     }
 }
 
-/// Formats an error message for the page of a run on GitHub.
 fn github_error(rule: &str, text: &str) -> String {
     let escaped = text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
     format!("::error title=highwater check {rule}::{escaped}")
 }
 
-/// Returns the names of a row. A row that combines identical modules includes their number.
+/// A row that combines identical modules includes their number.
 fn named(row: &DiffGroup) -> Vec<String> {
     let mut names = row.key.clone();
     if let (Some(last), 2..) = (names.last_mut(), row.members.len()) {

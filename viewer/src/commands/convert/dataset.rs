@@ -34,22 +34,18 @@ use crate::output::{Failure, Page, Report as _, Status, caveats};
 
 /// The rows of a table, which are read column by column within a range prepared by `enter`.
 trait Rows {
-    /// Returns the properties of the recording that its rows contain.
     fn identity(&self) -> &Identity;
-    /// Number of rows.
     fn len(&self) -> usize;
     /// Prepares `rows` for reading. They follow the rows prepared before.
     fn enter(&mut self, rows: Range<usize>);
 }
 
-/// Converts recordings to a data set, or one to a file with a single table.
 pub(crate) fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let report = if arguments.to.is_some() { data_set(arguments)? } else { one_table(arguments, page)? };
     report.write(arguments.form, page)?;
     Ok(if report.unread.is_empty() { Status::Fine } else { Status::Unsound })
 }
 
-/// Writes one table of one recording as a file.
 fn one_table<'a>(arguments: &'a ConvertArguments, page: &mut Page<'_>) -> Result<Answer<'a>, Failure> {
     let (files, out) = arguments.files_and_out()?;
     let [file] = files else {
@@ -73,7 +69,7 @@ fn one_table<'a>(arguments: &'a ConvertArguments, page: &mut Page<'_>) -> Result
     Ok(Answer { arguments, out, written: vec![written], unread: Vec::new(), skipped: 0, lost: lost(input.facts()) })
 }
 
-/// Writes the selected table of a recording. Returns the rank, and the file's length.
+/// Returns the rank, and the file's length in bytes.
 fn write_one(
     input: &Input,
     (file, out): (&Path, &Path),
@@ -93,13 +89,11 @@ fn write_one(
     Ok((identity.rank.map(|(rank, _)| rank), bytes))
 }
 
-/// Returns the numbers of events and blocks of the recording in `file`.
 fn counts(source: &Source<'_>, file: &Path) -> Result<[u64; 2], Failure> {
     let blocks = source.count_blocks().map_err(|source| Failure::Read { file: file.to_owned(), source })?;
     Ok([source.count_events(), blocks])
 }
 
-/// Writes the tables of all recordings into a folder, partitioned by rank.
 fn data_set(arguments: &ConvertArguments) -> Result<Answer<'_>, Failure> {
     if arguments.events.is_some() || arguments.no_stacks {
         let text = "--events and --no-stacks apply to one recording: omit them, or convert each recording first";
@@ -176,7 +170,7 @@ fn write_rank(
     }
 }
 
-/// Writes the tables of a recording, or only one table. Returns their total length.
+/// Returns the total length of the written tables in bytes.
 fn write_tables(
     source: &Source<'_>,
     rank: &Rank,
@@ -211,8 +205,7 @@ fn parts(fleet: &Fleet) -> Vec<String> {
     fleet.ranks.iter().map(name).collect()
 }
 
-/// Returns the columns of a single file. Includes the rank, which for a folder of ranks is in the name of the file's
-/// folder.
+/// Adds a column for the rank, which for a folder of ranks is in the name of the file's folder.
 fn with_rank<V: Rows>(mut columns: Vec<Column<V>>) -> Vec<Column<V>> {
     let rank = |rows: &mut V, _: usize| rows.identity().rank.map(|(rank, _)| i64::from(rank));
     columns.insert(0, Column::number("rank", "The rank, if the recording contains it", rank));
@@ -237,14 +230,13 @@ pub(crate) fn schema_page() -> String {
 fn lost(trace: &Trace) -> Vec<String> {
     let from_start = trace.segments.alloc.partition_point(|alloc| !alloc.is_some());
     let counted = [
-        (trace.annotations.len(), "named ranges (steps and phases that they make are kept)"),
+        (trace.annotations.len(), "named ranges (the steps and phases derived from them are in the tables)"),
         (from_start, "addresses of segments reserved at the start (their bytes are in reserved_bytes)"),
         (trace.attributes.len(), "further facts of events, blocks and segments"),
     ];
     counted.iter().filter(|(count, _)| *count > 0).map(|(_, what)| (*what).to_owned()).collect()
 }
 
-/// Converts an error of the Parquet library to one of this project's errors.
 fn parquet_error(error: ParquetError) -> Error {
     match error {
         ParquetError::External(why) => match why.downcast::<io::Error>() {

@@ -3,7 +3,6 @@
 use crate::commands::convert::ConvertArguments;
 use crate::output::{Failure, Page, Status};
 
-/// Returns an error, since this build does not support Parquet.
 pub(crate) fn run(_arguments: &ConvertArguments, _page: &mut Page<'_>) -> Result<Status, Failure> {
     let text = "this build writes no Parquet: build highwater with its default feature 'parquet'";
     Err(Failure::Usage(text.to_owned()))

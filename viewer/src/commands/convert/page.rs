@@ -16,7 +16,8 @@ use crate::output::{Failure, Page, Report, Status, caveats};
 /// Writes a page with one recording, or with two to compare, and prints the result.
 ///
 /// # Errors
-/// Fails if a recording cannot be read or the page cannot be written, and in a build without the app for browsers.
+/// Fails if the options are invalid, a recording cannot be read or the page cannot be written, and in a build without
+/// the app for browsers.
 pub(crate) fn convert(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let (files, out) = arguments.files_and_out()?;
     if files.len() > 2 {
@@ -47,7 +48,6 @@ pub(crate) fn convert(arguments: &ConvertArguments, page: &mut Page<'_>) -> Resu
     Ok(Status::Fine)
 }
 
-/// The report on a page.
 struct PageReport<'a> {
     out: &'a Path,
     bytes: u64,

@@ -53,12 +53,10 @@ pub(super) fn difference([a, b]: [u64; 2]) -> i128 {
     i128::from(b) - i128::from(a)
 }
 
-/// Bytes in both recordings, and their difference.
 fn both(bytes: [u64; 2]) -> [(&'static str, Field); 3] {
     [("a_bytes", bytes[0].into()), ("b_bytes", bytes[1].into()), ("delta_bytes", difference(bytes).into())]
 }
 
-/// Returns the facts about one recording and the compared moment in it.
 fn side_facts(trace: &Trace, file: &Path, moment: &Moment) -> Facts<'static> {
     let side = Facts::new([
         ("file", file.into()),
@@ -69,7 +67,6 @@ fn side_facts(trace: &Trace, file: &Path, moment: &Moment) -> Facts<'static> {
         .and(Facts::new([("trust", trust(trace).into()), ("problems", problem_texts(trace).into())]))
 }
 
-/// The phases of both recordings, side by side.
 fn phases(pairs: &[PhasePair]) -> Table<'_> {
     let columns = [
         Column::number("a_step", "step in A", |row| pairs[row].a.and_then(|side| side.step)),
@@ -91,7 +88,7 @@ pub(crate) fn blocks_heading(lone: &UnmatchedBlocks) -> String {
     format!("Blocks on one side only: {}, {}.", side(0), side(1))
 }
 
-/// Returns a table of the listed blocks, with the number and bytes of the rest.
+/// The last row sums up the blocks that are not listed, if there are any.
 pub(crate) fn blocks_table(lone: &UnmatchedBlocks) -> Table<'_> {
     let blocks = &lone.blocks;
     let more = lone.counts.iter().sum::<u64>() - blocks.len() as u64;

@@ -16,7 +16,6 @@ use crate::commands::diff::DiffArguments;
 use crate::input::{Input, answer_or_whole, opener, read_fleet};
 use crate::output::{Failure, Page, Report, Status, caveats};
 
-/// Runs `highwater diff` if A or B is a folder.
 pub(crate) fn run(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let open = opener(&arguments.blocks.categories)?;
     match &arguments.b {
@@ -71,7 +70,6 @@ fn within(
     })
 }
 
-/// The report on a folder, which can be printed as text and as JSON.
 struct WithinReport<'a> {
     fleet: &'a Fleet,
     metric: Metric,
@@ -143,14 +141,12 @@ fn between(
     })
 }
 
-/// The report on two folders, which can be printed as text and as JSON.
 struct BetweenReport<'a> {
     metric: Metric,
     fleets: &'a [Fleet; 2],
     pairs: &'a [Pair],
-    /// The rank that grew most.
+    /// The rank of both folders that grew most, or shrank least.
     most: &'a Pair,
-    /// The comparison of the recordings of that rank.
     diff: &'a DiffReport<'a>,
 }
 
@@ -166,7 +162,6 @@ impl Report for BetweenReport<'_> {
         ])
     }
 
-    /// Returns a table with a row for each rank; an arrow marks the rank that grew most.
     fn table(&self) -> Table<'_> {
         let (pairs, most) = (self.pairs, self.most);
         let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), format_bytes);

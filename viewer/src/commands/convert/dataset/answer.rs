@@ -15,7 +15,6 @@ use crate::output::{Page, Report};
 /// Maximum number of recordings and of unreadable files that are listed.
 const MAX_LISTED: usize = 8;
 
-/// A recording that was written.
 #[derive(Debug)]
 pub(super) struct Written {
     pub(super) rank: Option<u32>,
@@ -23,17 +22,15 @@ pub(super) struct Written {
     pub(super) file: PathBuf,
     pub(super) events: u64,
     pub(super) blocks: u64,
-    /// The total size of its tables in bytes.
+    /// Total size of the written tables.
     pub(super) bytes: u64,
 }
 
-/// The report, which can be printed as text and as JSON.
 #[derive(Debug)]
 pub(super) struct Answer<'a> {
     pub(super) arguments: &'a ConvertArguments,
     pub(super) out: &'a Path,
     pub(super) written: Vec<Written>,
-    /// Files that could not be read, with the reasons.
     pub(super) unread: Vec<(PathBuf, String)>,
     pub(super) skipped: usize,
     pub(super) lost: Vec<String>,
@@ -48,7 +45,6 @@ impl Answer<'_> {
         self.sum(|written| written.bytes)
     }
 
-    /// Returns a table of the first `shown` recordings that were converted.
     fn recordings(&self, shown: usize) -> Table<'_> {
         let rows = &self.written;
         let rank = |row: usize| rows[row].rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string());

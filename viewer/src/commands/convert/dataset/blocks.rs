@@ -13,20 +13,21 @@ use super::column::number;
 use super::identity::Identity;
 use super::texts::Texts;
 
-/// The rows of a recording, or of a part of one. They are the blocks that the part allocates.
+/// The rows of a recording, or of a window of one: the blocks that the window allocates, and in the first window also
+/// those from before the recording.
 pub(super) struct BlockRows<'a> {
     trace: &'a Trace,
     identity: &'a Identity,
     texts: Texts,
-    /// The values of keys, and for each value its text.
+    /// For each key, the values of all blocks, and the text of each value.
     keys: HashMap<GroupKey, (BlockValues<'a>, Vec<Option<ByteArray>>)>,
-    /// Number of blocks in earlier windows.
+    /// Number of blocks in `trace` that have their row in an earlier window.
     before: usize,
     /// The ends of blocks that outlive the window.
     ends: &'a LaterEnds,
 }
 
-/// An event, identified by its index in the recording, and its time.
+/// The index of an event in the recording, and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Numbered {
     number: u64,
@@ -53,7 +54,7 @@ impl LaterEnds {
         if trace.start.events > 0 {
             for id in (0..rows_before(trace)).map(BlockId::from_index) {
                 let block = trace.blocks.get(id);
-                // An earlier part has the request of what waits for a stream.
+                // If the block was already waiting at the start, an earlier window has the request.
                 let requested = (!trace.was_waiting_at_start(id)).then_some(block.free_requested);
                 let end = End {
                     free_requested: requested.and_then(|event| numbered(trace, event)),
@@ -68,7 +69,7 @@ impl LaterEnds {
         Self(ends)
     }
 
-    /// Adds the ends from a later part.
+    /// Adds the ends from a later window.
     pub(super) fn append(&mut self, part: Self) {
         for (block, end) in part.0 {
             let known = self.0.entry(block).or_default();
@@ -89,7 +90,6 @@ fn numbered(trace: &Trace, event: EventId) -> Option<Numbered> {
 }
 
 impl<'a> BlockRows<'a> {
-    /// Creates the rows of `trace`; `ends` contains the ends of blocks that outlive it.
     pub(super) fn new(trace: &'a Trace, identity: &'a Identity, ends: &'a LaterEnds) -> Self {
         let before = if trace.start.events == 0 { 0 } else { rows_before(trace) };
         Self { trace, identity, texts: Texts::default(), keys: HashMap::new(), before, ends }
@@ -138,7 +138,7 @@ impl<'a> BlockRows<'a> {
         numbered(self.trace, self.block(row).alloc)
     }
 
-    /// Returns the event at which a block's free was requested; `None` if it was not requested in the recording.
+    /// Returns the event at which a block's free was requested; `None` if that was not, or not within the recording.
     fn free_requested(&self, row: usize) -> Option<Numbered> {
         if self.trace.was_waiting_at_start(self.id(row)) {
             return None;
@@ -165,7 +165,6 @@ impl Rows for BlockRows<'_> {
     }
 }
 
-/// The columns of the table of blocks.
 pub(super) fn columns<'a>() -> Vec<super::column::Column<BlockRows<'a>>> {
     type Column<'a> = super::column::Column<BlockRows<'a>>;
     let mut columns = vec![

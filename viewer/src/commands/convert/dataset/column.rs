@@ -10,7 +10,6 @@ use parquet::schema::types::{Type, TypePtr};
 /// A function that computes a row's value, or `None` for an empty cell; `V` is the table's rows.
 type Compute<V, T> = Box<dyn Fn(&mut V, usize) -> Option<T>>;
 
-/// The values of a column, by type and encoding.
 pub(super) enum Values<V> {
     /// Numbers that repeat; dictionary-encoded.
     Repeating(Compute<V, i64>),
@@ -20,7 +19,6 @@ pub(super) enum Values<V> {
     Texts(Compute<V, ByteArray>),
 }
 
-/// A column of a table of `V`.
 pub(super) struct Column<V> {
     pub(super) name: &'static str,
     /// The description of the values, as in `docs/ranks.md`.
@@ -50,7 +48,6 @@ impl<V> Column<V> {
         Self { name, about, is_optional: true, values: Values::Running(Box::new(value)) }
     }
 
-    /// Creates a column of texts.
     pub(super) fn text(
         name: &'static str,
         about: &'static str,
@@ -87,7 +84,6 @@ impl<V> Column<V> {
     }
 }
 
-/// Returns the schema of a table with `columns`.
 pub(super) fn schema<V>(columns: &[Column<V>]) -> Result<TypePtr> {
     let fields = columns.iter().map(Column::field).collect::<Result<Vec<_>>>()?;
     Type::group_type_builder("schema").with_fields(fields).build().map(Arc::new)

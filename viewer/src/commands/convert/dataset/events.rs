@@ -12,7 +12,6 @@ use super::column::number;
 use super::identity::Identity;
 use super::texts::Texts;
 
-/// The rows of a recording.
 pub(super) struct EventRows<'a> {
     trace: &'a Trace,
     identity: &'a Identity,
@@ -25,7 +24,7 @@ pub(super) struct EventRows<'a> {
     /// The rows whose totals are in `totals`. Rows without a device have the total `None`.
     entered: Range<usize>,
     totals: Vec<Option<Totals>>,
-    /// The index of the step and phase of the last requested row.
+    /// The index of the span that contains the last requested row.
     span: usize,
 }
 
@@ -82,7 +81,7 @@ impl<'a> EventRows<'a> {
         }
     }
 
-    /// Returns the step and phase of a row, if recorded. Rows are requested in order, column by column.
+    /// Returns the step and phase of a row, if recorded; rows must be requested in order, column by column.
     fn span(&mut self, row: usize) -> Option<&'a highwater_snapshots::trace::Span> {
         let event = self.event(row)?;
         let rows = self.trace.spans.rows();
@@ -122,7 +121,6 @@ impl Rows for EventRows<'_> {
     }
 }
 
-/// The columns of the table of events.
 pub(super) fn columns<'a>() -> Vec<super::column::Column<EventRows<'a>>> {
     type Column<'a> = super::column::Column<EventRows<'a>>;
     vec![

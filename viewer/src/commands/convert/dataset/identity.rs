@@ -11,10 +11,8 @@ use crate::output::{problem_texts, trust};
 /// The schema version of the two tables. Later versions may add columns, but never change their meaning.
 pub(super) const SCHEMA_VERSION: &str = "1";
 
-/// The columns that identify the recording of a row.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
-    /// The name of the recording's file.
     pub(super) recording: ByteArray,
     /// The rank and the source of the rank; `None` if unknown.
     pub(super) rank: Option<(u32, Origin)>,
@@ -31,7 +29,7 @@ impl Identity {
         i64::try_from(self.started_us.saturating_mul(1000).saturating_add(time_ns)).unwrap_or(i64::MAX)
     }
 
-    /// Returns the metadata of the file. All names begin with `highwater.`.
+    /// All names begin with `highwater.`.
     pub(super) fn metadata(&self, trace: &Trace) -> Vec<KeyValue> {
         let header = &trace.header;
         let number = |number: Option<u32>| number.map(|number| number.to_string());

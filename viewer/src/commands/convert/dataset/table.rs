@@ -19,7 +19,6 @@ use super::column::{Column, Values, schema};
 /// group.
 pub(super) const GROUP: usize = 1 << 18;
 
-/// Number of values written at a time.
 const BATCH: usize = 1 << 13;
 
 /// Maximum bytes of a group's dictionary of texts; further texts are stored without the dictionary.
@@ -28,19 +27,17 @@ const MAX_TEXT: usize = 64 << 20;
 /// Maximum bytes of a text in the column statistics.
 const MAX_STATISTICS_TEXT: usize = 64;
 
-/// A table that is written in parts.
 pub(super) struct TableFile<W: Write + Send> {
     file: SerializedFileWriter<W>,
 }
 
 impl<W: Write + Send> TableFile<W> {
-    /// Starts a table with `columns` and `metadata`.
     pub(super) fn new<V>(out: W, columns: &[Column<V>], metadata: Vec<KeyValue>) -> Result<Self> {
         let properties = Arc::new(properties(columns, metadata)?);
         Ok(Self { file: SerializedFileWriter::new(out, schema(columns)?, properties)? })
     }
 
-    /// Appends `rows` to the table, which must have the same columns.
+    /// `columns` must be those with which the table was created.
     pub(super) fn append<V: Rows>(&mut self, mut rows: V, columns: &[Column<V>]) -> Result<()> {
         let whole = rows.len();
         for start in (0..whole).step_by(GROUP) {
@@ -62,7 +59,6 @@ impl<W: Write + Send> TableFile<W> {
         Ok(())
     }
 
-    /// Completes the file.
     pub(super) fn finish(self) -> Result<()> {
         self.file.close().map(|_| ())
     }
@@ -88,7 +84,6 @@ fn properties<V>(columns: &[Column<V>], metadata: Vec<KeyValue>) -> Result<Write
 }
 
 impl<V> Column<V> {
-    /// Writes the values of `batch`.
     fn write(&self, writer: &mut ColumnWriter<'_>, rows: &mut V, batch: std::ops::Range<usize>) -> Result<()> {
         match (&self.values, writer) {
             (Values::Repeating(value) | Values::Running(value), ColumnWriter::Int64ColumnWriter(writer)) => {
@@ -104,7 +99,8 @@ impl<V> Column<V> {
         Ok(())
     }
 
-    /// Returns the values that are present and, if some may be missing, whether each row has one.
+    /// Returns the values that are present and, if the column is optional, for each row 1 if it has a value and 0 if
+    /// not.
     fn collect<T: Default>(
         &self,
         batch: std::ops::Range<usize>,

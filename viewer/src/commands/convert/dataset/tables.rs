@@ -13,7 +13,6 @@ use super::identity::Identity;
 use super::table::TableFile;
 use super::{Rows, parquet_error, with_rank};
 
-/// A recording to write as tables.
 pub(super) struct Tables<'a> {
     pub(super) source: &'a Source<'a>,
     pub(super) identity: &'a Identity,

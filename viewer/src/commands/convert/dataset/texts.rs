@@ -6,7 +6,6 @@ use highwater_analysis::leading_frame;
 use highwater_snapshots::{OpId, ScopeId, StackId, StringId, Trace};
 use parquet::data_type::ByteArray;
 
-/// Cached texts of one recording.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
     fixed: HashMap<&'static str, ByteArray>,
@@ -25,23 +24,19 @@ impl Texts {
         self.scopes.clear();
     }
 
-    /// A constant text.
     pub(super) fn fixed(&mut self, word: &'static str) -> ByteArray {
         self.fixed.entry(word).or_insert_with(|| ByteArray::from(word)).clone()
     }
 
-    /// A string of the recording.
     pub(super) fn string(&mut self, trace: &Trace, id: StringId) -> ByteArray {
         self.strings.entry(id).or_insert_with(|| ByteArray::from(trace.tables.string(id))).clone()
     }
 
-    /// Returns the name of an operation; `None` if it has none.
     pub(super) fn op(&mut self, trace: &Trace, id: OpId) -> Option<ByteArray> {
         let name = trace.tables.op(id)?.name;
         name.is_some().then(|| self.string(trace, name))
     }
 
-    /// Returns the path of a module; `None` without a module.
     pub(super) fn scope(&mut self, trace: &Trace, id: ScopeId) -> Option<ByteArray> {
         let path = || id.is_some().then(|| ByteArray::from(trace.tables.scope_path(id).into_bytes()));
         self.scopes.entry(id).or_insert_with(path).clone()
