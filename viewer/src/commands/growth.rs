@@ -24,7 +24,6 @@ use crate::args::{BlockChoice, DeviceChoice, FilesAndOptions, GroupKeys, Source}
 use crate::input::{Input, answer_from, choose_device, on_device};
 use crate::output::{Failure, Page, Report, Status, answer, caveats, key_columns, problem_texts, sum_names, trust};
 
-/// Default number of groups to list.
 const TOP: usize = 12;
 
 /// Arguments of `highwater growth`.
@@ -73,7 +72,6 @@ impl GrowthArguments {
     }
 }
 
-/// Runs `highwater growth`.
 pub(crate) fn run(arguments: &GrowthArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     answer_from(&arguments.source.file, &arguments.blocks.categories, |input| {
         let report = GrowthReport::of(input, arguments)?;
@@ -131,7 +129,7 @@ impl<'a> GrowthReport<'a> {
         let steps_until_full = self.growth.steps_until(capacity_bytes)?;
         // With a filter, nothing can be concluded about the whole device.
         let is_whole = self.arguments.blocks.filter.stated().is_none();
-        // What no step leaves regularly does not go on growing.
+        // Without leaks, the growth is not expected to continue.
         (is_whole && !self.growth.leaks.is_empty()).then_some(Projection {
             capacity_bytes,
             peak_bytes: self.growth.last_peak.bytes,
@@ -139,7 +137,7 @@ impl<'a> GrowthReport<'a> {
         })
     }
 
-    /// Returns the growth on the default device, then on the others.
+    /// Returns the growth on the reported device, then on the others.
     fn all(&self) -> impl Iterator<Item = &Growth> {
         std::iter::once(&self.growth).chain(&self.others)
     }
@@ -148,7 +146,6 @@ impl<'a> GrowthReport<'a> {
         self.growth.step_count() > 0
     }
 
-    /// Returns the verdict on a device, as facts.
     fn device_facts<'t>(&'t self, growth: &'t Growth) -> Facts<'t> {
         Facts::new([
             ("device", growth.start.device.0.into()),
@@ -159,13 +156,12 @@ impl<'a> GrowthReport<'a> {
         ])
     }
 
-    /// Returns the growth of reserved memory on the device of `growth`; `None` if `growth` itself is of reserved
-    /// memory.
+    /// Returns the growth of reserved memory on the device of `growth`; `None` if it was not measured, because `growth`
+    /// is itself of reserved memory or a filter selects blocks.
     fn reserved_of(&self, growth: &Growth) -> Option<&Growth> {
         self.reserved.iter().find(|reserved| reserved.start.device == growth.start.device)
     }
 
-    /// Returns the noun for a step or burst.
     fn unit(&self) -> &'static str {
         self.arguments.between.unit()
     }
@@ -192,7 +188,7 @@ impl<'a> GrowthReport<'a> {
         };
         let leaks = if self.measures_segments() { Vec::new() } else { leak_texts(&growth.leaks, &growth.window) };
         let mut lines: Vec<String> = leaks.into_iter().map(|text| format!("{device}{text}")).collect();
-        // Where bursts end is inferred, so that live memory differs between two idle moments without a leak.
+        // The ends of bursts are inferred, so live memory can differ between two idle moments without a leak.
         let has_bursts = self.arguments.between == Between::Idle && growth.step_count() > 1;
         if lines.is_empty() && has_bursts && !self.measures_segments() {
             lines.push(format!("{device}{}", no_leak_text(self.arguments.between)));
@@ -329,7 +325,7 @@ impl<'a> GrowthReport<'a> {
 }
 
 impl Report for GrowthReport<'_> {
-    /// Returns the facts. Survivors minus freed bytes equals `growth_bytes`, and so does the sum of groups and rest.
+    /// Survivors minus freed bytes equals `growth_bytes`, and so does the sum of groups and rest.
     fn facts(&self) -> Facts<'_> {
         let Growth { start, end, balance, .. } = &self.growth;
         let moment = |moment| Value::Map(peak_facts(&self.trace.header, moment)).into();
@@ -352,7 +348,7 @@ impl Report for GrowthReport<'_> {
             ("bytes_per_step", self.has_steps().then(|| self.growth.bytes_per_step()).into()),
             ("recurring_bytes", self.growth.recurring.bytes.into()),
             ("leaks", leaks(self.trace, &self.growth.leaks).into()),
-            // Of reserved memory, the change by the reason why it is kept: together the growth.
+            // The change of reserved memory by the reason for which it is kept; the sum is the growth.
             ("causes", Fact::or_absent((!self.growth.causes.is_empty()).then(|| causes(&self.growth.causes)))),
             // The growth of reserved memory, beside that of blocks.
             ("reserved", Fact::or_absent(self.reserved_of(&self.growth).map(reserved_facts))),

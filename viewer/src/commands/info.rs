@@ -44,7 +44,6 @@ impl InfoArguments {
     }
 }
 
-/// Runs `highwater info`.
 pub(crate) fn run(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let file = &arguments.source.file;
     if file.is_dir() && Windows::find_rotated(file).is_none() {
@@ -77,7 +76,7 @@ const FACT_INDENT: usize = 13;
 /// Names of facts that are printed as sentences, or by other commands.
 const NOTED: [&str; 6] = [NOTE, SIMULATION, HOLDERS, EXCERPT, LEFT_OUT, UNREGISTERED];
 
-/// Maximum number of failed requests to list.
+/// Maximum number of failed requests to list for each device.
 const MAX_LISTED_OOMS: usize = 3;
 
 impl<'a> InfoReport<'a> {
@@ -97,7 +96,7 @@ impl<'a> InfoReport<'a> {
         })
     }
 
-    /// Prints the report as text, without the limits of accuracy.
+    /// Prints the report as text, without the limits of accuracy and the suggested next command.
     pub(crate) fn print_facts(&self, page: &mut Page<'_>) -> io::Result<()> {
         if let Some(failed) = self.out_of_memory() {
             page.headline(&failed)?;
@@ -122,7 +121,6 @@ impl<'a> InfoReport<'a> {
         Ok(())
     }
 
-    /// Returns the devices, the default one first.
     fn default_first(&self) -> impl Iterator<Item = &DeviceSummary> {
         let main = self.trace.main_device();
         let (default, others): (Vec<_>, Vec<_>) = self.devices.iter().partition(|summary| summary.device == main);
@@ -195,7 +193,6 @@ impl<'a> InfoReport<'a> {
         let length = length.unwrap_or(if has_no_times { ", without times".to_owned() } else { String::new() });
         fact(page, "events", &format!("{count}{length}{}", ring.unwrap_or_default()))?;
         fact(page, "annotated", &self.annotations())?;
-        // Notes are sentences on their own, and say what these facts count.
         let is_plain = |(name, _): &&(String, String)| !NOTED.contains(&name.as_str());
         for (name, value) in header.facts.iter().filter(is_plain) {
             fact(page, name, value)?;
@@ -203,7 +200,7 @@ impl<'a> InfoReport<'a> {
         Ok(())
     }
 
-    /// Returns the number of annotations as text; empty if there are none.
+    /// Returns the number of annotations other than tags as text; empty if there are none.
     fn annotations(&self) -> String {
         let is_stated = |annotation: &&Annotation| !self.trace.is_tag(annotation.name);
         let annotations: Vec<&Annotation> = self.trace.annotations.iter().filter(is_stated).collect();
@@ -251,7 +248,6 @@ impl<'a> InfoReport<'a> {
         page.gap()?.table(&peaks_table(summary, self.trace.is_state()))
     }
 
-    /// Returns the first failed requests on a device.
     fn failures(&self, summary: &DeviceSummary) -> impl Iterator<Item = &RequestFailure> {
         self.failures.iter().filter(|failure| failure.device == summary.device)
     }
@@ -295,7 +291,6 @@ impl Report for InfoReport<'_> {
         ])
     }
 
-    /// Returns a table with a row for each device.
     fn table(&self) -> Table<'_> {
         let of = |row: usize| &self.devices[row];
         let facts = move |row: usize| self.trace.device_facts(of(row).device);

@@ -66,7 +66,6 @@ impl FromStr for Seconds {
     }
 }
 
-/// Reads the recordings, merges them into one file, and prints the result for each device.
 pub(crate) fn run(arguments: &JoinArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let names = names(&arguments.files)?;
     if arguments.offsets.len() >= arguments.files.len() {
@@ -105,7 +104,8 @@ pub(crate) fn run(arguments: &JoinArguments, page: &mut Page<'_>) -> Result<Stat
     Ok(Status::Fine)
 }
 
-/// Returns distinct names for the recordings: the stems of their file names, or for equal stems, their paths.
+/// Returns distinct names for the recordings: the stems of their file names, or for equal stems, their paths. Fails if
+/// a recording is given twice.
 fn names(files: &[PathBuf]) -> Result<Vec<String>, Failure> {
     let stem = |file: &PathBuf| -> String {
         match file.file_stem() {
@@ -126,7 +126,6 @@ fn names(files: &[PathBuf]) -> Result<Vec<String>, Failure> {
     Ok(files.iter().zip(&stems).map(name).collect())
 }
 
-/// The report on the merged recordings.
 struct JoinReport<'a> {
     arguments: &'a JoinArguments,
     joined: Joined,
@@ -135,7 +134,6 @@ struct JoinReport<'a> {
 }
 
 impl Report for JoinReport<'_> {
-    /// The devices of the merged recording.
     fn table(&self) -> Table<'_> {
         let trace = &self.joined.trace;
         let known = trace.device_ids();

@@ -45,7 +45,6 @@ const KEPT_MS: u32 = 60_000;
 const VOCABULARY: &str = include_str!("mcp/vocabulary.md");
 const VOCABULARY_URI: &str = "highwater://vocabulary";
 
-/// Runs `highwater mcp`.
 pub(crate) fn run(arguments: &McpArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let access = Access::new(&arguments.files).map_err(Failure::Usage)?;
     let out = page.raw();
@@ -109,7 +108,7 @@ fn result(access: &Access, method: &str, parameters: &Value) -> Result<Value, Re
                 Err(Unanswered::Because(why)) => why,
                 Err(Unanswered::Stopped(signal)) => {
                     #[cfg(unix)]
-                    // It has its usual effect, which it did not have while the file was written.
+                    // The signal has its default effect again, as the file is no longer being written.
                     let _ = signal_hook::low_level::raise(signal.into());
                     format!("stopped by signal {signal}")
                 }

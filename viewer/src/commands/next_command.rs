@@ -27,7 +27,7 @@ impl FilesAndOptions {
     }
 }
 
-/// Returns the path relative to the current folder, if the file is inside that folder.
+/// Returns the path relative to the current folder if the file is inside that folder, otherwise the path unchanged.
 pub(crate) fn shortened(file: &Path) -> PathBuf {
     let here = std::env::current_dir().ok();
     let inner = here.as_deref().and_then(|here| file.strip_prefix(here).ok());

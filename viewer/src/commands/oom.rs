@@ -17,7 +17,6 @@ use crate::args::{self, CategoryChoice, FilesAndOptions};
 use crate::input::{Input, answer_from, choose_device, where_on, with_spinner};
 use crate::output::{Failure, Page, Report, Status, answer, caveats, key_columns, named, problem_texts, trust};
 
-/// Default number of failed requests to show.
 const TOP: usize = 3;
 
 /// Arguments of `highwater oom`.
@@ -47,7 +46,6 @@ impl OomArguments {
     }
 }
 
-/// Runs `highwater oom`.
 pub(crate) fn run(arguments: &OomArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     answer_from(&arguments.source.file, &arguments.categories, |input| {
         let report = with_spinner("replaying", || OomReport::of(input, arguments))?;
@@ -90,7 +88,6 @@ fn numbers(requests: &[Failed]) -> Vec<u64> {
     requests.iter().map(|(number, _)| *number).collect()
 }
 
-/// A failed request, and its call stack.
 #[derive(Debug)]
 struct Case {
     analysis: OomAnalysis,
@@ -178,7 +175,6 @@ impl Report for OomReport<'_> {
         ])
     }
 
-    /// Returns a table with one row for each failed request that is shown.
     fn table(&self) -> Table<'_> {
         let case = |row: usize| &self.cases[row].analysis;
         let request = move |row: usize| &case(row).request;
@@ -266,7 +262,7 @@ fn event_numbers(events: &[u64]) -> String {
     format!("{} {}{more}", if events.len() == 1 { "event" } else { "events" }, numbers.join("; "))
 }
 
-/// Returns the columns for groups of blocks, and whether there is a row for the unlisted rest.
+/// Returns the columns for groups of blocks, and the number of rows for the unlisted rest: 0 or 1.
 fn groups_columns<'a>(trace: &'a Trace, holders: &'a LiveGroups, title: &'static str) -> (Vec<Column<'a>>, usize) {
     let groups = &holders.groups;
     let sums: Vec<String> =
@@ -280,7 +276,8 @@ fn groups_columns<'a>(trace: &'a Trace, holders: &'a LiveGroups, title: &'static
     (columns, sums.len())
 }
 
-/// Returns a table of the largest groups of live blocks, and whether the request succeeds without each.
+/// Returns a table of the largest groups of live blocks, with whether the request succeeds if each is freed first,
+/// where that was tried.
 fn holders_table<'a>(trace: &'a Trace, case: &'a OomAnalysis) -> Table<'a> {
     let (mut columns, sums) = groups_columns(trace, &case.holders, "live");
     let trials = case.trials.as_ref().ok().filter(|trials| trials.of_holder(0).is_some());
@@ -297,7 +294,6 @@ fn outcome_text(outcome: Outcome) -> &'static str {
     }
 }
 
-/// Returns the table of the blocks whose freeing would have let the request succeed.
 fn way_out_table<'a>(trace: &'a Trace, smallest_eviction: &'a LiveGroups) -> Table<'a> {
     let (mut columns, sums) = groups_columns(trace, smallest_eviction, "bytes");
     columns.retain(|column| column.title != "share");
@@ -360,7 +356,6 @@ fn print_stack(trace: &Trace, stack: StackId, page: &mut Page<'_>) -> io::Result
     lines.iter().try_for_each(|line| page.source_line(2, line))
 }
 
-/// Returns sentences about the cause and possible fixes.
 fn reasons(case: &OomAnalysis) -> Vec<String> {
     let stated =
         [Some(case.cause_text()), Some(case.reason_text()), case.helps(), case.does_not_help(), case.eviction_text()];
@@ -381,7 +376,6 @@ fn holder_values(holders: &LiveGroups) -> Vec<(&'static str, Field)> {
     vec![("bytes", holders.total.into()), ("groups", groups.into()), ("rest_bytes", holders.rest_bytes.into())]
 }
 
-/// Returns a table of the changes that were tried, and whether the request succeeds with each.
 fn remedies_table<'a>(case: &'a OomAnalysis, trials: &'a Trials) -> Table<'a> {
     let results = &trials.results;
     // The event at which the replay runs out of memory before the request.
@@ -402,7 +396,7 @@ fn remedies_table<'a>(case: &'a OomAnalysis, trials: &'a Trials) -> Table<'a> {
     Table::new(results.len(), columns)
 }
 
-/// The smallest set of live blocks to free.
+/// Returns live blocks whose freeing lets the request succeed; `is_smallest` is whether no smaller set does.
 fn eviction_value(case: &OomAnalysis) -> Option<Value> {
     let smallest_eviction = case.request.smallest_eviction()?;
     let kind = if matches!(smallest_eviction.freed, Freed::Segments { .. }) { "segments" } else { "neighbours" };

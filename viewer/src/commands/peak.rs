@@ -20,7 +20,6 @@ use crate::output::{
     problem_texts, sum_names, trust,
 };
 
-/// Default number of groups to list.
 const TOP: usize = 20;
 
 /// Arguments of `highwater peak`.
@@ -66,7 +65,6 @@ impl PeakArguments {
     }
 }
 
-/// Runs `highwater peak`.
 pub(crate) fn run(arguments: &PeakArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     answer_from(&arguments.source.file, &arguments.blocks.categories, |input| {
         let report = PeakReport::of(input, arguments)?;
@@ -86,7 +84,6 @@ pub struct PeakReport<'a> {
     pools: Option<PoolsReport>,
     /// The leaks, and their memory that is live at the reported moment.
     leaks: Option<LeaksAt>,
-    /// The largest blocks, if requested.
     largest: Option<LargestBlocks>,
 }
 
@@ -98,13 +95,13 @@ struct LeaksAt {
 }
 
 impl LeaksAt {
-    /// Returns the bytes of the group with these values of all keys.
+    /// Returns the leaked bytes of the group with this key.
     fn of_key(&self, key: &[String]) -> u64 {
         let groups = self.at_moment.groups.iter().filter(|leaked| leaked.key == key);
         groups.map(|leaked| leaked.bytes).sum()
     }
 
-    /// Returns the bytes of `group`, or of all of its members.
+    /// Returns the leaked bytes of `group`, or of all of its members.
     fn of_group(&self, group: &Group) -> u64 {
         if group.members.is_empty() {
             return self.of_key(&group.key);
@@ -113,7 +110,7 @@ impl LeaksAt {
     }
 }
 
-/// Returns whether to compare pools, which is the case if reserved memory is grouped by pool.
+/// Returns whether to compare pools: reserved memory is grouped by pool, and no filter selects blocks.
 fn compares_pools(arguments: &PeakArguments) -> bool {
     !arguments.metric.is_of_blocks()
         && arguments.by.0.contains(&GroupKey::Pool)
@@ -145,7 +142,7 @@ impl<'a> PeakReport<'a> {
             // For a given event, a long recording is not read from end to end.
             let is_read = at.is_none() || source.passes().len() <= 1;
             let rows = std::thread::scope(|threads| {
-                // Of a recording in memory, both go through all events.
+                // For a recording in memory, both read all events.
                 threads.spawn(|| source.index(device));
                 if is_read { source.stages(device, metric, watch) } else { Ok(Vec::new()) }
             })?;
@@ -234,7 +231,7 @@ impl<'a> PeakReport<'a> {
 }
 
 impl Report for PeakReport<'_> {
-    /// Returns the facts. The bytes of groups and rest sum to `bytes`, or with a filter to `filtered_bytes`.
+    /// The bytes of groups and rest sum to `bytes`, or with a filter to `filtered_bytes`.
     fn facts(&self) -> Facts<'_> {
         let Peak { moment, breakdown } = &self.peak;
         let filter = self.arguments.blocks.filter.stated();
@@ -243,8 +240,8 @@ impl Report for PeakReport<'_> {
             ("reached_elsewhere", elsewhere_table(&self.elsewhere).into()),
             ("filter", Fact::or_absent(filter)),
             ("filtered_bytes", Fact::or_absent(filter.map(|_| breakdown.total))),
-            // Bytes of blocks that outlive their step, of lines that leave some in every step; null where it is not
-            // searched: without whole steps, and at a given event of a long recording.
+            // Bytes of leaks that are live at the moment. Null where leaks are not searched: without whole steps, and
+            // at a given event of a recording that is read in windows.
             ("leaked_bytes", self.leaks.as_ref().map(|leaks| leaks.at_moment.total).into()),
             ("groups", self.table().into()),
             ("rest_bytes", breakdown.rest_bytes.into()),
@@ -353,7 +350,7 @@ impl Report for PeakReport<'_> {
     }
 }
 
-/// A table of the largest blocks, with the number and bytes of the others.
+/// The last row sums up the other blocks, if there are any.
 fn blocks_table(largest: &LargestBlocks) -> Table<'_> {
     let sums = usize::from(largest.rest_blocks > 0);
     let rest = (largest.rest_blocks, largest.rest_bytes);
@@ -361,7 +358,6 @@ fn blocks_table(largest: &LargestBlocks) -> Table<'_> {
     Table::new(largest.blocks.len() + sums, columns).with_sums(sums)
 }
 
-/// A table of other points with the same peak.
 fn elsewhere_table(moments: &[Moment]) -> Table<'_> {
     let columns = [
         Column::number("event", "event", |row| moments[row].number()),
@@ -415,7 +411,6 @@ struct PoolsReport {
 }
 
 impl PoolsReport {
-    /// Creates the report of a moment's memory by pool.
     fn of(by_pool: &Breakdown, together: Together) -> Self {
         let pools = by_pool.groups.iter().filter_map(|group| {
             let pool = BlockPool::from_name(group.key.first()?)?;
@@ -445,7 +440,6 @@ impl PoolsReport {
         sets.into_iter().map(line).collect()
     }
 
-    /// A row for each pool.
     fn table(&self) -> Table<'_> {
         let pool = |row: usize| self.pools[row].0;
         let never_in_use_with = move |row: usize| -> Vec<String> {

@@ -46,7 +46,6 @@ impl PhasesArguments {
         given.blocks(&self.blocks)
     }
 
-    /// Whether only some steps are listed.
     fn has_range(&self) -> bool {
         self.from_step.is_some() || self.to_step.is_some()
     }
@@ -57,7 +56,6 @@ impl PhasesArguments {
     }
 }
 
-/// Runs `highwater phases`.
 pub(crate) fn run(arguments: &PhasesArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let filter = &arguments.blocks.filter.filter;
     answer_counting(&arguments.source.file, &arguments.blocks.categories, filter, |input| {

@@ -46,7 +46,6 @@ pub enum Maximize {
 }
 
 impl Maximize {
-    /// Returns the size as a noun phrase.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Batch => "batch",
@@ -63,7 +62,7 @@ impl PlanArguments {
 
     /// Returns the peak rates for estimating the time of a step, if requested.
     pub(crate) fn roofline(&self) -> Option<Roofline> {
-        // That of a program chooses its kernels.
+        // With a program, `--gpu` determines its kernels instead.
         let gpu = self.gpu.filter(|_| self.words.is_empty())?;
         Some(Roofline { rates: gpu.rates().ok()?, tf32: self.tf32 })
     }
@@ -217,7 +216,6 @@ fn of_program(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<PlanRepo
 /// The changes of a plan in a report, and its warnings in addition to those of the step.
 #[derive(Default)]
 struct Applied {
-    /// The changes to make, if any.
     setup: Option<Setup>,
     /// The command that records the step with the changes.
     command: Option<String>,
@@ -288,7 +286,6 @@ fn of_scenario(arguments: &PlanArguments) -> Result<PlanReport, Failure> {
     of_rerun(&step, arguments, Vec::new())
 }
 
-/// Returns an error, since this build has no scenarios.
 #[cfg(not(feature = "engine"))]
 fn of_scenario(_arguments: &PlanArguments) -> Result<PlanReport, Failure> {
     Err(Failure::Usage("cannot run a scenario: this build has no engine; give a recording".to_owned()))
@@ -305,7 +302,6 @@ fn of_rerun(step: &Rerun, arguments: &PlanArguments, warnings: Vec<String>) -> R
     of_setup(step, found, arguments, setup, warnings)
 }
 
-/// Finds the largest size of `step` for which a plan fits, and this plan.
 #[cfg(feature = "engine")]
 fn maximized(
     step: &Rerun,
@@ -336,7 +332,6 @@ fn maximized(
     Ok(PlanReport { maximized, ..of_setup(&step, found, &arguments, setup, warnings)? })
 }
 
-/// Builds the report, with the command and the code that apply `setup`.
 #[cfg(feature = "engine")]
 fn of_setup(
     step: &Rerun,

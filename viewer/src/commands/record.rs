@@ -68,7 +68,6 @@ pub struct RecordArguments {
 }
 
 impl RecordArguments {
-    /// Returns the path of the file to write.
     pub(crate) fn file(&self) -> PathBuf {
         let default = || PathBuf::from(format!("{}.snap", self.scenario.as_deref().unwrap_or("recording")));
         self.out.clone().unwrap_or_else(default)
@@ -79,7 +78,6 @@ impl RecordArguments {
         self.open.then(|| self.file())
     }
 
-    /// The options of the run.
     pub(crate) fn options(&self) -> Options {
         let options = self.step.options(&self.model);
         Options { device: self.device, capacity: self.capacity, uses: self.uses, costs: self.costs, ..options }
@@ -125,7 +123,7 @@ pub(crate) fn running_turn() -> RwLockReadGuard<'static, ()> {
     TURN.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Records the scenario `name` with its default options on the accounting device into `file`.
+/// Records two steps of the scenario `name`, with default options otherwise, on the accounting device into `file`.
 ///
 /// # Errors
 /// Returns the error as a sentence for the user.
@@ -153,7 +151,6 @@ pub fn run(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<Status, F
     Ok(if report.oom.is_some() { Status::Unsound } else { Status::Fine })
 }
 
-/// The scenarios, with the purpose of each.
 struct ScenarioList(&'static [ScenarioInfo]);
 
 impl ScenarioList {
@@ -199,7 +196,6 @@ impl Report for ScenarioList {
     }
 }
 
-/// The memory of a recorded run.
 struct RecordReport<'a> {
     name: &'a str,
     file: &'a Path,
@@ -220,7 +216,7 @@ impl<'a> RecordReport<'a> {
         Ok(Self { name, file, report, input: input.clone(), summary, phases })
     }
 
-    /// The table of the first `shown` phases; `None` if the recording has none.
+    /// Returns a table of the first `shown` phases; `None` if the recording has no peak of requested bytes.
     fn phases_table(&self, shown: usize) -> Option<Table<'_>> {
         let peak = self.summary.peak(Metric::Requested)?;
         Some(rows_table(&self.phases, shown, peak, true))

@@ -142,7 +142,7 @@ fn file_of(arguments: &ProgramArguments, program: &Program) -> Result<PathBuf, F
         None => format!("{}.snap", program.name()),
     };
     let file = arguments.out.clone().unwrap_or_else(|| PathBuf::from(named()));
-    // As the recorder of PyTorch programs would say when the program has run for a while.
+    // The recorder of PyTorch programs would report this only after the program has run for a while.
     let ending = file.file_name().map(|name| name.to_string_lossy().trim_end_matches(".gz").to_owned());
     let ending = ending.as_deref().map(Path::new).and_then(Path::extension).map(|ending| ending.to_string_lossy());
     let is_given_file = arguments.out.is_some() && !file.is_dir();
@@ -169,7 +169,6 @@ pub(crate) fn make_way(file: &Path) -> Result<(), Failure> {
     if is_new { std::fs::remove_file(file).map_err(cannot) } else { Ok(()) }
 }
 
-/// Returns the settings of the library, as environment variables.
 fn settings(arguments: &ProgramArguments, file: &Path, claims: &Path) -> Vec<(&'static str, OsString)> {
     let level = if arguments.no_stacks { "events" } else { "stacks" };
     let steps = arguments.steps.as_ref().map_or_else(String::new, |steps| format!("{}..{}", steps.start, steps.end));

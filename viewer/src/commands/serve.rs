@@ -54,14 +54,13 @@ pub struct ServeArguments {
 /// Maximum number of clients that are answered at once; further clients wait.
 const MAX_CLIENTS: usize = 64;
 
-/// Time limits for a client to send its request; the second applies while many clients are waiting.
+/// Time limits for a client to send its request; the second applies while many clients are being answered.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 const SHORT_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Pause after a connection could not be accepted.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// Serves the recordings until the user stops the program.
 pub(crate) fn run(arguments: &ServeArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     browser::module()?;
     if arguments.stop_at_eof && arguments.files.iter().any(|file| is_stdin(file)) {
@@ -286,7 +285,7 @@ impl Stop {
         use crate::commands::run::signals::is_ignored;
         use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
         let stop = Self::default();
-        // `nohup` has it ignored.
+        // `nohup` makes a program ignore this signal.
         let hangup = Some(SIGHUP).filter(|signal| !is_ignored(*signal));
         let ends: Vec<i32> = [SIGINT, SIGTERM].into_iter().chain(hangup).collect();
         for &signal in &ends {
@@ -335,7 +334,7 @@ struct Clients {
 
 impl Clients {
     /// Waits until another client can be served, and counts the client. Returns the time limit for its request, which
-    /// is short while many clients wait; `None` if the program must stop.
+    /// is short while many clients are being answered; `None` if the program must stop.
     fn enter(&self, stop: &Stop) -> Option<Duration> {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         while *count >= MAX_CLIENTS {

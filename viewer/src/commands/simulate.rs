@@ -32,7 +32,6 @@ use crate::output::{Failure, Page, Report as _, Status};
 /// Default number of training steps to run. From the second step on, the allocations usually repeat.
 const STEPS: u32 = 3;
 
-/// Number of groups listed for the peak.
 const TOP: usize = 6;
 
 fn address_order(name: &str) -> Result<AddressOrder, String> {
@@ -172,7 +171,7 @@ pub(crate) fn simulate(arguments: &SimulateArguments, more: &[(String, OsString)
     let first = [(WRITES_ANSWERS, files.answers()), (FOLDER, files.first_recordings())];
     let second = if finds_values { vec![(READS_ANSWERS, files.answers())] } else { Vec::new() };
     if finds_values {
-        // Its output and its status are those of the second run.
+        // Only the output and the status of the second run count.
         start(&first, true)?;
     }
     let status = start(&second, false)?;
@@ -220,7 +219,6 @@ fn standard_error() -> Stdio {
     Stdio::null()
 }
 
-/// The GPU with the requested memory.
 fn gpu_of(arguments: &SimulateArguments) -> Gpu {
     // With a size alone, an A100 of this size.
     let gpu = arguments.gpu.unwrap_or_else(Gpu::unless_named);
@@ -236,7 +234,6 @@ fn file_of(arguments: &SimulateArguments, program: &Program) -> Result<PathBuf, 
     Ok(file)
 }
 
-/// The settings of the simulated GPU and of the recording, as environment variables.
 fn settings(arguments: &SimulateArguments, gpu: &Gpu) -> Vec<(&'static str, String)> {
     let (major, minor) = gpu.capability;
     let description =
@@ -245,7 +242,7 @@ fn settings(arguments: &SimulateArguments, gpu: &Gpu) -> Vec<(&'static str, Stri
     let addresses = known.map_or("", |(name, _)| name);
     let mut settings = vec![
         ("HIGHWATER_SIMULATE_GPU", description),
-        // Of the library alone: those of another program do not count here.
+        // The library alone reads these; values that the user has set must have no effect here.
         ("HIGHWATER_SIMULATE_MEMORY_BYTES", String::new()),
         ("HIGHWATER_SIMULATE_CUDNN", String::new()),
         ("HIGHWATER_SIMULATE_DEVICES", "1".to_owned()),
@@ -271,7 +268,6 @@ fn settings(arguments: &SimulateArguments, gpu: &Gpu) -> Vec<(&'static str, Stri
     settings
 }
 
-/// Explains why nothing was recorded.
 fn nothing_recorded(program: &Program, status: u8, has_begun: bool) -> String {
     let what = if has_begun {
         format!(

@@ -19,7 +19,6 @@ pub struct SkillArguments {
     pub force: bool,
 }
 
-/// The name of the skill, and of its folder.
 const NAME: &str = "highwater";
 
 /// Lists the files of the skill, which are also in the Python package.
@@ -40,7 +39,6 @@ const FILES: [(&str, &str); 7] = files![
     "references/serving.md",
 ];
 
-/// Runs `highwater skill`.
 pub(crate) fn run(arguments: &SkillArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let Some(folder) = &arguments.install else {
         page.line(

@@ -49,7 +49,6 @@ pub struct SymbolizeArguments {
     pub form: Form,
 }
 
-/// Looks up the frames, writes the recording, and prints the result for each module.
 pub(crate) fn run(arguments: &SymbolizeArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let destination = arguments.out.as_ref().map(|out| destination(out, &arguments.file)).transpose()?;
     for folder in &arguments.debug_dirs {
@@ -75,7 +74,7 @@ pub(crate) fn run(arguments: &SymbolizeArguments, page: &mut Page<'_>) -> Result
     Ok(report.status())
 }
 
-/// Returns the path to write the recording to; `None` to replace the original file.
+/// Returns the destination `out`, which must be a .snap.
 fn destination(out: &Path, file: &Path) -> Result<Destination, Failure> {
     let destination = Destination::new(out, file)?;
     if destination.kind != Kind::Snap {
@@ -85,7 +84,8 @@ fn destination(out: &Path, file: &Path) -> Result<Destination, Failure> {
     Ok(destination)
 }
 
-/// Checks that `file` can be replaced: it is a regular file, and no recorder is writing it.
+/// Opens and locks `file`, so that no other process replaces it. Fails for standard input, and if a recorder is still
+/// writing the file.
 fn lock(file: &Path) -> Result<File, Failure> {
     if is_stdin(file) {
         return Err(Failure::Usage("standard input cannot be changed in place: name a file with --out".to_owned()));
@@ -105,7 +105,6 @@ fn lock(file: &Path) -> Result<File, Failure> {
     }
 }
 
-/// The file written by the command.
 #[derive(Clone, Debug)]
 struct Written {
     path: PathBuf,
@@ -114,7 +113,7 @@ struct Written {
     torn_bytes: u64,
 }
 
-/// Writes the recording with the found symbols. Does nothing if none were found.
+/// Writes the recording with the found symbols. In place, does nothing if none were found.
 fn write(
     arguments: &SymbolizeArguments,
     destination: Option<&Destination>,
@@ -129,7 +128,7 @@ fn write(
             Ok(amendment.torn_bytes())
         })
     };
-    // Its sections can be copied.
+    // The sections of an uncompressed .snap can be copied.
     let can_amend = recording.format == PLAIN && std::fs::metadata(file).is_ok_and(|facts| facts.is_file());
     let (path, (torn_bytes, bytes)) = match destination {
         None if found.symbols.is_empty() => return Ok(None),
@@ -149,7 +148,6 @@ fn write(
     Ok(Some(Written { path: path.clone(), bytes, torn_bytes }))
 }
 
-/// The report of `highwater symbolize`: the found symbols, and the written file.
 struct SymbolizeReport<'a> {
     arguments: &'a SymbolizeArguments,
     found: LookUp,
@@ -170,7 +168,6 @@ impl SymbolizeReport<'_> {
         if has_failed || self.found.modules.iter().any(is_rebuilt) { Status::Broken } else { Status::Fine }
     }
 
-    /// Prints that there was nothing to look up, and the reason.
     fn print_nothing(&self, page: &mut Page<'_>) -> io::Result<()> {
         let found = &self.found;
         let frames: u64 = found.modules.iter().map(|module| module.frames).sum();
@@ -287,7 +284,6 @@ impl Report for SymbolizeReport<'_> {
         ])
     }
 
-    /// The modules whose frames were looked up.
     fn table(&self) -> Table<'_> {
         let rows: Rows<&ModuleOutcome> = self.found.modules.iter().filter(|module| module.asked > 0).collect();
         let found = |module: &ModuleOutcome| module.finding.as_ref().and_then(|finding| finding.as_ref().ok().cloned());

@@ -42,7 +42,6 @@ pub struct TopArguments {
     pub by: GroupKey,
 }
 
-/// The time between two refreshes.
 const REFRESH: Duration = Duration::from_millis(500);
 
 /// The time between two searches for new files.
@@ -51,7 +50,6 @@ const LIST: Duration = Duration::from_secs(2);
 /// The time spent reading between two refreshes, for all recordings together; keys are handled in between.
 const READING: Duration = Duration::from_millis(200);
 
-/// Parses a grouping key.
 fn key(text: &str) -> Result<GroupKey, String> {
     match GroupKey::parse_list(text)?.as_slice() {
         [GroupKey::Lifetime] => {
@@ -84,7 +82,6 @@ pub fn run(arguments: &TopArguments, page: &mut Page<'_>) -> Result<Status, Fail
     shown.map(|_| Status::Fine)
 }
 
-/// The view in the terminal: the watched recordings, and the user's choices.
 #[derive(Debug)]
 struct View {
     target: Target,
@@ -96,7 +93,6 @@ struct View {
 }
 
 impl View {
-    /// Searches for new recordings.
     fn list(&mut self) -> Result<(), Failure> {
         self.listed = Some(Instant::now());
         for (path, name) in self.target.recordings()? {

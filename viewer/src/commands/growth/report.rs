@@ -17,7 +17,6 @@ use crate::output::Failure;
 /// Number of steps listed at the beginning and at the end if there are too many.
 const SHOWN_STEPS: usize = 6;
 
-/// Returns the growth of reserved memory as a JSON object.
 pub(super) fn reserved_facts(growth: &Growth) -> Facts<'_> {
     Facts::new([
         ("growth_bytes", growth.net().into()),
@@ -35,7 +34,6 @@ pub(super) struct Projection {
 }
 
 impl Projection {
-    /// Returns the extrapolation as an object.
     pub(super) fn value(&self) -> Value {
         Value::Map(vec![
             ("capacity_bytes", self.capacity_bytes.into()),
@@ -44,7 +42,6 @@ impl Projection {
         ])
     }
 
-    /// Returns the extrapolation as a sentence.
     pub(super) fn text(&self, unit: &str) -> String {
         format!(
             "Extrapolated: if every {unit} adds as much, the peak of a {unit}, {} now, exceeds the device's {} after {}; \
@@ -56,7 +53,6 @@ impl Projection {
     }
 }
 
-/// The source lines that leak memory in every step.
 pub(super) fn leaks<'a>(trace: &'a Trace, leaks: &'a [Leak]) -> Table<'a> {
     let columns = [
         Column::text("line", "line", |row| leaks[row].line.clone()),
@@ -68,7 +64,6 @@ pub(super) fn leaks<'a>(trace: &'a Trace, leaks: &'a [Leak]) -> Table<'a> {
     Table::new(leaks.len(), columns)
 }
 
-/// A table of the segments that stay reserved, by reason.
 pub(super) fn causes(causes: &[Kept]) -> Table<'_> {
     let columns = [
         Column::text("cause", "cause", |row| Value::of(causes[row].because)),
@@ -102,7 +97,7 @@ pub(super) fn steps(growth: &Growth) -> Table<'_> {
 pub(super) fn steps_table(growth: &Growth, measures_segments: bool) -> Table<'_> {
     let rows = &growth.steps;
     let more = rows.len().saturating_sub(2 * SHOWN_STEPS);
-    // In place of those in the middle stands how many they are.
+    // One row states how many are left out in the middle.
     let row = move |at: usize| match at.cmp(&SHOWN_STEPS) {
         Ordering::Equal if more > 0 => None,
         Ordering::Greater if more > 0 => Some(at + more - 1),
@@ -136,7 +131,6 @@ pub(super) fn steps_table(growth: &Growth, measures_segments: bool) -> Table<'_>
     Table::new(rows.len() - more + usize::from(more > 0), columns)
 }
 
-/// A table of the blocks of each call stack.
 pub(super) fn stacks<'a>(trace: &'a Trace, groups: &'a [Group]) -> Table<'a> {
     let columns = [
         Column::bytes("bytes", "bytes", |row| groups[row].bytes),
@@ -146,7 +140,6 @@ pub(super) fn stacks<'a>(trace: &'a Trace, groups: &'a [Group]) -> Table<'a> {
     Table::new(groups.len(), columns)
 }
 
-/// A sum as an object.
 pub(super) fn sum(sum: Sum) -> Value {
     Value::Map(vec![("bytes", sum.bytes.into()), ("blocks", sum.blocks.into())])
 }
@@ -189,7 +182,6 @@ impl Holders {
     }
 }
 
-/// Returns the grouping keys: those of `--by`, or default keys that suit the recording.
 pub(super) fn keys(trace: &Trace, arguments: &GrowthArguments) -> Vec<GroupKey> {
     // Guessed categories would split the memory kept by one line.
     let by_default = match (trace.tables.scopes.is_empty(), trace.trust.categories_guessed) {
@@ -201,10 +193,8 @@ pub(super) fn keys(trace: &Trace, arguments: &GrowthArguments) -> Vec<GroupKey> 
     arguments.by.as_ref().map_or(by_default, |by| by.0.clone())
 }
 
-/// The default grouping keys for segments.
 const OF_SEGMENTS: [GroupKey; 2] = [GroupKey::Pool, GroupKey::Frame];
 
-/// The filter for segments, which has no conditions.
 static NO_FILTER: LazyLock<Filter> = LazyLock::new(Filter::default);
 
 /// Returns the additional query for reserved memory; `None` if only that is measured, or if blocks are selected.

@@ -17,7 +17,6 @@ use crate::output::{Failure, Page, Report, Status};
 /// Maximum number of missing ranks listed in the JSON object.
 const MAX_MISSING: usize = 4096;
 
-/// Runs `highwater info` on a folder.
 pub(crate) fn info(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let folder = &arguments.source.file;
     if let Some(device) = arguments.device {
@@ -36,7 +35,6 @@ pub(crate) fn info(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Sta
     Ok(Status::Fine)
 }
 
-/// The report, which can be printed as text and as JSON.
 #[derive(Debug)]
 struct RanksReport<'a> {
     fleet: &'a Fleet,
@@ -65,7 +63,6 @@ impl Report for RanksReport<'_> {
             ("missing", missing.into()),
             ("missing_count", missing_count.into()),
             ("ranks", self.table().into()),
-            // Files that could not be read.
             ("unread", unread_facts(&fleet.unread).into()),
             ("skipped", fleet.skipped.into()),
             ("problems", fleet.problems().into()),
@@ -109,7 +106,6 @@ impl Report for RanksReport<'_> {
     }
 }
 
-/// Returns the files that could not be read, each with the reason.
 pub(crate) fn unread_facts(unread: &[(PathBuf, String)]) -> Vec<Facts<'static>> {
     let file =
         |(file, why): &(PathBuf, String)| Facts::new([("file", file.as_path().into()), ("why", why.as_str().into())]);

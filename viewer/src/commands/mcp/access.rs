@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 
 use highwater_snapshots::format::Windows;
 
-/// The recordings that a client may query.
 #[derive(Clone, Debug)]
 pub(super) struct Access {
     /// The files and folders as given by the user, each with its resolved path.
     roots: Vec<(PathBuf, PathBuf)>,
 }
 
-/// Maximum number of files of a folder that are listed.
+/// Maximum number of files that are listed when folders are searched.
 const MAX_LISTED: usize = 50;
 
 /// Maximum depth of nested folders that are listed.
@@ -56,7 +55,7 @@ impl Access {
         })
     }
 
-    /// Returns whether a resolved path is one of the recordings.
+    /// Returns whether a resolved path is a recording, or a folder of recordings, that may be read.
     fn allows(&self, real: &Path) -> bool {
         // A named folder may itself be the run of several ranks.
         let is_below = |root: &Path| real.starts_with(root) && (real.is_file() || (real.is_dir() && is_plain(real)));
@@ -87,7 +86,8 @@ pub(super) fn is_rotated(folder: &Path) -> bool {
     Windows::find_rotated(folder).is_some()
 }
 
-/// Returns whether a folder and its subfolders contain no links, since a link could lead out of the folder.
+/// Returns whether a folder and its subfolders can be listed and contain no links, since a link could lead out of the
+/// folder.
 fn is_plain(folder: &Path) -> bool {
     let Ok(entries) = fs::read_dir(folder) else { return false };
     entries.flatten().all(|entry| match entry.file_type() {
@@ -97,7 +97,8 @@ fn is_plain(folder: &Path) -> bool {
     })
 }
 
-/// Adds the recordings in a folder, sorted by name.
+/// Adds the recordings in a folder and its subfolders, `depth` levels in all, sorted by name, until `files` has
+/// [`MAX_LISTED`].
 fn list(name: &Path, folder: &Path, depth: usize, files: &mut Vec<(PathBuf, PathBuf)>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     let mut entries: Vec<_> = entries.flatten().collect();
@@ -117,7 +118,7 @@ fn list(name: &Path, folder: &Path, depth: usize, files: &mut Vec<(PathBuf, Path
     }
 }
 
-/// Formats the names of recordings.
+/// Formats the names of recordings, followed by … if there may be more.
 pub(super) fn listed(files: &[(PathBuf, PathBuf)]) -> String {
     let mut names: Vec<String> = files.iter().map(|(name, _)| name.display().to_string()).collect();
     if files.len() == MAX_LISTED {

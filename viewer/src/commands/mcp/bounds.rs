@@ -15,8 +15,8 @@ const MAX_MISSING: usize = 240;
 const LIMITS: [(usize, usize); 8] =
     [(200, 4000), (50, 1000), (20, 600), (10, 400), (5, 300), (3, 200), (1, 120), (0, 80)];
 
-/// Returns the first complete lines of `text`, at most [`MAX_TEXT`] bytes of JSON, and the number of lines that were
-/// cut.
+/// Returns `text`, or if that has more than [`MAX_TEXT`] bytes as JSON, its first lines, each shortened, and a line
+/// with the number of lines that were cut.
 pub(super) fn cut_text(text: &str) -> String {
     if as_json(text) <= MAX_TEXT {
         return text.to_owned();
@@ -40,13 +40,14 @@ pub(super) fn cut_text(text: &str) -> String {
     kept
 }
 
-/// Shortens a message to one line of limited length, because it may repeat a client's text.
+/// Shortens a message, because it may repeat a client's text.
 pub(super) fn cut_message(text: &str) -> String {
     cut_line(text, MAX_TEXT / 8)
 }
 
 /// Shortens `facts` to at most [`MAX_FACTS`] bytes, by keeping only the first entries of lists and the beginning of
-/// texts. The key `cut` of the result lists the truncated lists with their original lengths.
+/// texts. The key `cut` of the result lists the truncated lists with their original lengths; if nothing is short
+/// enough, it is the only key.
 pub(super) fn cut_facts(facts: &Value) -> Value {
     for (rows, letters) in LIMITS {
         let mut cut = Map::new();

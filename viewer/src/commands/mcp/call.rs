@@ -158,7 +158,6 @@ fn text_of(value: &Value) -> Option<String> {
     }
 }
 
-/// Executes a command, and returns its text and its JSON object.
 fn run(tool: &Tool, words: Vec<PathBuf>) -> Result<(String, Option<Value>), Unanswered> {
     let words = std::iter::once(PathBuf::from("highwater")).chain(words);
     let arguments = Arguments::try_parse_from(words).map_err(|error| in_words_of(tool, &usage_error(&error)))?;
@@ -207,7 +206,7 @@ fn picture(tool: &Tool, mut words: Vec<PathBuf>) -> Result<Value, Unanswered> {
     ]}))
 }
 
-/// Removes the name of a temporary file from a report.
+/// Replaces the path of a temporary file in a report by `picture.png`.
 fn without(text: &str, file: &Path) -> String {
     text.replace(&file.display().to_string(), "picture.png")
 }

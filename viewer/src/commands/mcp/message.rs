@@ -14,7 +14,8 @@ const MAX_LINE: u64 = 1 << 20;
 /// Maximum number of messages in a batch.
 const MAX_BATCH: usize = 64;
 
-/// Maximum number of lines that wait in each queue, before and after the reader, while a request is being answered.
+/// Maximum number of lines that wait in the channel from the reader, and in the queue behind it, while a request is
+/// being answered.
 const MAX_WAITING: usize = 64;
 
 /// The error codes of JSON-RPC, and one of the Model Context Protocol.
@@ -41,17 +42,14 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    /// Creates a refusal with a reason.
     pub(super) fn new(code: Code, text: impl Into<String>) -> Self {
         Self { code, text: text.into(), data: None }
     }
 
-    /// Adds facts for the client's program.
     pub(super) fn with_data(self, data: Value) -> Self {
         Self { data: Some(data), ..self }
     }
 
-    /// Returns the answer to the request `id`.
     fn answer(self, id: &Value) -> Value {
         let mut error = json!({"code": self.code as i32, "message": self.text});
         if let Some(data) = self.data {
@@ -173,7 +171,7 @@ fn answer_message(
         return None;
     }
     let id = message.get("id");
-    // An answer repeats it, whose length is limited.
+    // An answer repeats the id, so its length is limited.
     let is_id = |id: &Value| id.is_number() || id.as_str().is_some_and(|id| id.len() <= 1024);
     let Some(method) = message.get("method").and_then(Value::as_str) else {
         let id = id.filter(|id| is_id(id)).unwrap_or(&Value::Null);
@@ -184,7 +182,7 @@ fn answer_message(
         let refusal = Refusal::new(Code::Request, "invalid id: expected a number, or a string of at most 1024 bytes");
         return Some(refusal.answer(&Value::Null));
     }
-    // Without its beginning, a session cannot go on: clients must not cancel that.
+    // Clients must not cancel the beginning of a session.
     let mut is_over = || method != "initialize" && is_cancelled(id);
     if is_over() {
         return None;

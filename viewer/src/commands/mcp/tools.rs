@@ -9,12 +9,9 @@ use serde_json::{Map, Value, json};
 
 use crate::commands::Arguments;
 
-/// A tool that a client can call.
 #[derive(Debug)]
 pub(super) struct Tool {
-    /// The name of the tool, as used by clients.
     pub(super) name: &'static str,
-    /// The command of `highwater` that answers the call.
     pub(super) command: &'static str,
     /// The purpose of the tool, and when to use it.
     about: &'static str,
@@ -22,22 +19,18 @@ pub(super) struct Tool {
     pub(super) parameters: Vec<Parameter>,
 }
 
-/// A parameter of a tool.
 #[derive(Debug)]
 pub(super) struct Parameter {
     /// The name of the parameter: that of the option, with underscores.
     pub(super) name: &'static str,
-    /// The kind of the values.
     pub(super) kind: Kind,
     /// The description that the client shows to the model.
     pub(super) about: String,
-    /// Whether the parameter is required.
     pub(super) is_required: bool,
-    /// The value that is passed to the command if the client gives none, unless the command has a default.
+    /// The value that is passed to the command if the client gives none; `None` for the command's own default.
     pub(super) default: Option<&'static str>,
 }
 
-/// The kind of a parameter's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The first recording that the command reads. It may be omitted if there is only one.
@@ -46,17 +39,16 @@ pub(super) enum Kind {
     Second,
     /// A recording that an option names.
     Baseline,
-    /// Text.
     Text,
     /// Texts; the option is repeated for each.
     Texts,
-    /// A number of 0 or more.
+    /// An integer of 0 or more.
     Number,
     /// Whether the option is given.
     Flag,
 }
 
-/// The tool that returns a picture.
+/// The name of the tool that returns a picture.
 pub(super) const PICTURE: &str = "picture";
 
 /// Descriptions of parameters, where those of the options do not fit: files are named differently than on the command
@@ -97,7 +89,7 @@ impl Parameter {
         Self { name, kind, about, is_required: option.is_some_and(Arg::is_required_set), default }
     }
 
-    /// Returns the option of the command.
+    /// Returns the name of the command's option, with its dashes.
     pub(super) fn option(&self) -> String {
         format!("--{}", self.name.replace('_', "-"))
     }
@@ -160,9 +152,8 @@ impl Tool {
         parameters.iter().fold(text.to_owned(), name)
     }
 
-    /// Returns the tool's description for clients.
     pub(super) fn described(&self) -> Value {
-        // Options that are no parameters are named in passing.
+        // The texts also name options that are not parameters.
         let about = |parameter: &Parameter| self.renamed(&parameter.about).replace("--", "");
         let schema = |one: &Parameter| (one.name.to_owned(), one.schema(&about(one)));
         let properties: Map<String, Value> = self.parameters.iter().map(schema).collect();

@@ -14,13 +14,12 @@ use crate::output::Failure;
 use highwater_analysis::Metric;
 use highwater_app::answers::plan::{Code, Trial};
 
-/// The file with the lines that the Python package applies.
+/// The environment variable with the path of the file of lines that the Python package applies.
 const LINES: &str = "HIGHWATER_SIMULATE_LINES";
 
 /// Device memory in the first simulation, in bytes. Larger than that of any real device, so that no request fails.
 const UNLIMITED_BYTES: u64 = 1 << 40;
 
-/// A program, and the GPU to simulate for it.
 #[derive(Debug)]
 pub(super) struct SimulatedProgram<'a> {
     arguments: &'a PlanArguments,
@@ -28,7 +27,6 @@ pub(super) struct SimulatedProgram<'a> {
 }
 
 impl<'a> SimulatedProgram<'a> {
-    /// Prepares a program for the GPU in `arguments`.
     pub(super) fn new(arguments: &'a PlanArguments) -> Self {
         Self { arguments, gpu: arguments.gpu.unwrap_or_else(Gpu::unless_named) }
     }
@@ -58,7 +56,7 @@ impl<'a> SimulatedProgram<'a> {
     /// `expected`. Writes the new recording next to `recorded`, the recording of the unmodified program.
     ///
     /// # Errors
-    /// Fails if nothing was recorded.
+    /// Fails if the lines cannot be written, the program cannot be started, or nothing was recorded.
     pub(super) fn prove(&self, code: &Code, expected: Trial, recorded: &Path) -> Result<Proven, Failure> {
         let mut more: Vec<(String, OsString)> =
             code.environment.iter().map(|(name, value)| (name.clone(), value.into())).collect();
@@ -81,7 +79,7 @@ impl<'a> SimulatedProgram<'a> {
         let mut simulated = attempt(false)?;
         let is_as_predicted = matches!(simulated.outcome(), Outcome::Fits) && peaks(&simulated) == predicted;
         if simulated.reads_unknown_values() && !is_as_predicted {
-            // With the plan, the program may ask for a value on which memory depends: transformers does without a
+            // With the plan, the program may read a value on which memory depends, as transformers does without a
             // cache.
             simulated = attempt(true)?;
         }

@@ -19,23 +19,17 @@ use crate::output::{Page, Report};
 /// The report, which can be printed as text and as JSON.
 #[derive(Debug)]
 pub(crate) struct PlanReport {
-    /// The memory into which the step must fit.
     pub budget: Budget,
-    /// The plans found, and the limits of the search.
     pub search: Search,
     /// The changes of the cheapest plan, one after the other.
     pub lines: Vec<PlanLine>,
     /// The composition of the smallest peak, if nothing fits.
     pub at_minimum: Vec<(String, u64)>,
-    /// The evidence for the figures.
     pub proof: Proof,
     /// The command that records the step with the plan.
     pub command: Option<String>,
-    /// The code that applies the plan.
     pub code: Code,
-    /// The assumptions of the plan.
     pub assumptions: Vec<String>,
-    /// The limits of the answer.
     pub warnings: Vec<String>,
     /// The plans that additional changes would make possible, if nothing fits.
     pub possible: Vec<(Allowance, Plan)>,
@@ -50,7 +44,7 @@ pub(crate) struct PlanReport {
 /// The result of simulating the program with the plan on a device whose size is the budget.
 #[derive(Clone, Debug)]
 pub(crate) struct Proven {
-    /// Whether the program fits; null if it ended for another reason.
+    /// Whether the program fits; `None` if it ended for another reason.
     pub fits: Option<bool>,
     /// The peaks of requested, allocated and reserved bytes.
     pub peaks: [u64; 3],
@@ -61,7 +55,6 @@ pub(crate) struct Proven {
     pub depends_on_values: Vec<String>,
     /// The reason the program does not fit, or the reason this is unknown.
     pub why: Option<String>,
-    /// The path of the recording that the simulation wrote.
     pub file: PathBuf,
 }
 
@@ -82,7 +75,7 @@ impl Proven {
 }
 
 impl PlanReport {
-    /// Returns whether some plan fits, like [`Search::fits`], and whether the program with the plan did.
+    /// Returns whether some plan fits, as [`Search::fits`] does, unless the program did not fit with the plan.
     pub(crate) fn fits(&self) -> Option<bool> {
         self.unproven().map_or_else(|| self.search.fits(), |proven| proven.fits)
     }
@@ -97,7 +90,6 @@ impl PlanReport {
         plan.cost as f64 / self.search.base.units().max(1) as f64
     }
 
-    /// Returns a table of all plans except the first.
     fn alternatives(&self) -> Table<'_> {
         let plans = self.search.plans.get(1..).unwrap_or_default();
         let costs = |row: usize| costs(self.proof, plans[row].class, shares(&self.search, &plans[row]));
@@ -193,7 +185,7 @@ impl Report for PlanReport {
         Facts::new([
             ("budget_bytes", self.budget.bytes.into()),
             ("reserve_bytes", self.budget.reserve.into()),
-            // Null if it does as far as the figures go, which is not to the end of the run.
+            // Null if a plan fits as far as the figures go, but they do not go to the end of the run.
             ("fits", self.fits().into()),
             ("fits_as_is", (self.search.fits_as_is && *reach == Reach::End).into()),
             // How far the figures go: `end`, `failed_request`, or `recorded`.
@@ -230,7 +222,6 @@ impl Report for PlanReport {
         ])
     }
 
-    /// The changes of the plan.
     fn table(&self) -> Table<'_> {
         changes_table(&self.lines, self.proof, self.roofline.is_some())
     }
@@ -287,7 +278,6 @@ impl Report for PlanReport {
     }
 }
 
-/// The peaks of a trial.
 fn peaks_value(trial: &Trial) -> Value {
     Value::Map(vec![
         ("requested_bytes", trial.requested.into()),
@@ -297,7 +287,6 @@ fn peaks_value(trial: &Trial) -> Value {
     ])
 }
 
-/// Formats the result of simulating the program with the plan.
 fn simulated_again(proven: &Proven, budget: Budget) -> String {
     let device = format_bytes(budget.bytes);
     let [requested, _, reserved] = proven.peaks.map(format_bytes);

@@ -33,25 +33,22 @@ const MAX_STEPS: u32 = 2;
 const MAX_UNRECORDED: usize = 128;
 /// Maximum number of ways of splitting a batch that are tried.
 const MAX_SPLITS: usize = 6;
-/// Rank of LoRA adapters.
 const LORA_RANK: usize = 16;
 
 /// A built-in training step that is run again with changes, to find and check plans.
 #[derive(Clone, Debug)]
 pub(super) struct Rerun {
-    /// The name of the scenario.
     pub(super) name: String,
     /// The options of the unchanged step.
     pub(super) options: Options,
     batch: Option<usize>,
-    /// Whether the loss is a mean over the batch.
     pub(super) loss_is_mean: bool,
     candidates: Vec<ScopePattern>,
     /// The modules that may be recomputed, each with the additional work of a step that recomputes it.
     modules: Vec<(String, u64)>,
     /// The source of the estimated time of a step, if requested.
     roofline: Option<Roofline>,
-    /// The recording from which the step was read.
+    /// The recording from which the step was read; `None` for a scenario.
     recorded: Option<Arc<Trace>>,
 }
 
@@ -123,7 +120,6 @@ impl Rerun {
         Some(step.map(|step| Self { recorded: Some(Arc::clone(trace)), ..step }))
     }
 
-    /// Enables estimates of the time of a step, if `roofline` is given.
     pub(super) fn timed(self, roofline: Option<Roofline>) -> Self {
         Self { roofline, ..self }
     }
@@ -180,7 +176,8 @@ impl Rerun {
         words
     }
 
-    /// Returns the options of the step with `setup`.
+    /// Returns the options of the step with `setup`, on a device of `capacity` bytes, or of practically unlimited
+    /// memory.
     pub(super) fn with(&self, setup: &Setup, capacity: Option<u64>) -> Options {
         let mut options = self.options.clone();
         options.capacity = Some(capacity.unwrap_or(UNLIMITED));

@@ -22,7 +22,7 @@ impl Rerun {
             Some(OptimizerKind::AdamW8bit) => "AdamW8bit",
             Some(OptimizerKind::AdamW) | None => "AdamW",
         };
-        // That of the scenarios, which the rule does not have by default.
+        // The default momentum of the scenarios; the rule has none by default.
         let momentum = (kind == Some(OptimizerKind::Sgd)).then(|| options.momentum.unwrap_or(0.9));
         let fields =
             [("learning_rate", options.learning_rate), ("weight_decay", options.weight_decay), ("momentum", momentum)];

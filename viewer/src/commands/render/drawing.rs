@@ -27,7 +27,6 @@ use crate::input::recording::check_metric;
 use crate::input::{choose_device, event_range, on_device, read_with, with_spinner};
 use crate::output::{Failure, Page, Report, Status, caveats};
 
-/// Reads the recording, draws it, and prints the names of the files written.
 pub(crate) fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let drawing = Drawing::of(arguments)?;
     if let Content::One { view, keys } = &drawing.content
@@ -60,7 +59,6 @@ fn report(
     Ok(Status::Fine)
 }
 
-/// Returns `trace`, read from `file`, with the data for drawing.
 pub(crate) fn recording(file: &Path, trace: Trace) -> Arc<Recording> {
     Arc::new(Recording::new(recording_name(file), Some(file.to_owned()), trace))
 }
@@ -73,7 +71,6 @@ pub(crate) struct Drawing<'a> {
     content: Content,
 }
 
-/// The content of a picture.
 #[derive(Debug)]
 enum Content {
     /// A view of one recording. `keys` are the grouping keys of a view that shows a single moment.
@@ -87,7 +84,6 @@ enum Content {
 pub(crate) struct Written {
     /// The drawn devices of A and B; for one recording, the same device twice.
     devices: [DeviceId; 2],
-    /// Size of the file in bytes.
     bytes: u64,
 }
 
@@ -128,7 +124,6 @@ impl<'a> Drawing<'a> {
     }
 }
 
-/// The report of `highwater render`.
 struct RenderReport<'a> {
     drawing: &'a Drawing<'a>,
     recordings: &'a [Arc<Recording>],
@@ -160,7 +155,6 @@ impl Report for RenderReport<'_> {
     }
 }
 
-/// Draws a view of one recording.
 fn draw(
     arguments: &RenderArguments,
     paper: Paper,

@@ -9,12 +9,10 @@ use highwater_snapshots::Trace;
 use crate::commands::render::RenderArguments;
 use crate::output::{Failure, Page, Status};
 
-/// Returns an error, since this build has no app to draw with.
 pub(crate) fn run(arguments: &RenderArguments, _page: &mut Page<'_>) -> Result<Status, Failure> {
     match Drawing::of(arguments)? {}
 }
 
-/// Returns `trace`, read from `file`, unchanged.
 pub(crate) fn recording(file: &Path, trace: Trace) -> Arc<Recording> {
     Arc::new(Recording::new(file.display().to_string(), Some(file.to_owned()), trace))
 }

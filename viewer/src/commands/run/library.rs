@@ -24,7 +24,6 @@ const VARIABLE: &str = "HIGHWATER_INJECT";
 /// The name of the library's file next to the binary.
 const BESIDE: &str = "libhighwater_inject_library.so";
 
-/// The library as a file.
 #[derive(Debug)]
 pub(super) struct Library {
     path: PathBuf,
@@ -68,7 +67,8 @@ impl Library {
         Ok(Self { path, _folder: Some(folder) })
     }
 
-    /// Returns a path of the file that the loader accepts, since the loader interprets spaces and colons as separators.
+    /// Returns the library at `path`; `None` if that is not a file, or contains a space, tab, newline or colon, which
+    /// the loader interprets as separators.
     fn at(path: &Path) -> Option<Self> {
         let path = std::path::absolute(path).ok()?;
         let is_plain = !path.as_os_str().as_encoded_bytes().iter().any(|byte| b" :\t\n".contains(byte));

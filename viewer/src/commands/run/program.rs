@@ -49,12 +49,10 @@ impl Program {
         })
     }
 
-    /// The path of the executable file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The name of the executable file, without its folder.
     pub(crate) fn name(&self) -> String {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
@@ -120,7 +118,7 @@ impl Program {
     }
 }
 
-/// Returns whether the current user may execute this file.
+/// Returns whether this is a file that some user may execute.
 fn can_be_run(path: &Path) -> bool {
     let Ok(facts) = std::fs::metadata(path) else { return false };
     #[cfg(unix)]
@@ -130,7 +128,6 @@ fn can_be_run(path: &Path) -> bool {
     facts.is_file() && may_be
 }
 
-/// The dynamic loader of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loader {
     Usual,

@@ -117,7 +117,6 @@ fn report_files(program: &Program, files: &[PathBuf], page: &mut Page<'_>) -> io
     next.map_or(Ok(()), |next| page.hint(&next))
 }
 
-/// Returns the suggested next command.
 fn next_of(file: &Path, input: &Input) -> String {
     if !is_of_pytorch(input) {
         return FilesAndOptions::of(file).next("peak", &["--by", "scope,frame"], "for the calls that allocated memory");
@@ -155,7 +154,7 @@ fn report_file(
     let trace = input.facts();
     let bytes = std::fs::metadata(file).map_or(0, |facts| facts.len());
     let events = count_of(input.source.count_events(), "event");
-    // A shell or a launcher runs others.
+    // A shell or a launcher runs other programs.
     let recorded = trace.header.program.split(' ').next().and_then(|word| Path::new(word).file_name());
     let recorded = recorded.map_or_else(|| program.name(), |name| name.to_string_lossy().into_owned());
     let process = format!("{recorded}, process {}", trace.header.pid);
@@ -171,7 +170,6 @@ fn report_file(
     caveats::print(trace, page)
 }
 
-/// The peaks of each device.
 fn devices(summaries: &[DeviceSummary]) -> Table<'_> {
     let peak = |row: usize, metric: Metric| summaries[row].peak(metric).map(|moment| moment.bytes);
     let reserved = move |row: usize| peak(row, Metric::Reserved).unwrap_or(0);
@@ -201,7 +199,7 @@ pub(super) fn verdict(input: &Input, summaries: &[DeviceSummary]) -> Result<Stri
     }
     let key = if trace.tables.scopes.is_empty() { GroupKey::Frame } else { GroupKey::Scope };
     input.ask(|source, _| {
-        // Not one that the program has handled.
+        // A failed request that the program has handled is not final.
         if source.final_oom()?.is_some_and(|(_, device)| device == main)
             && let Some(failure) = RequestFailure::last(source, main)?
         {

@@ -69,7 +69,7 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Returns whether an interrupt (Ctrl+C) or another signal to end was received since the last call.
+    /// Returns whether an interrupt (Ctrl+C) or a signal to pass on was received since the last call.
     pub(crate) fn take_interrupt(&self) -> bool {
         let all = self.passed_on.iter().map(|(_, came)| came).chain([&self.interrupt]);
         all.fold(false, |any, came| came.swap(false, Ordering::Relaxed) | any)

@@ -116,7 +116,7 @@ impl Folder {
         Some(self.send(&file, number, request).unwrap_or_else(|why| Response::failed(&why)))
     }
 
-    /// Returns the summaries; `None` if the page already has this version.
+    /// Returns the summaries, or status 204 if the page already has this version.
     fn ranks(&self, known: &str) -> Response {
         let is_due = Instant::now() >= self.state().due;
         if is_due {
@@ -144,7 +144,7 @@ impl Folder {
         };
         let Some((newest, newest_file)) = rotated.files.last() else { return Ok(Response::refusal(404)) };
         let known = request.file.as_deref().filter(|known| !known.is_empty());
-        // Files of PyTorch programs, and too many, are no recording together.
+        // Files of PyTorch programs do not form one recording, nor do too many files.
         if known.is_none()
             && !is_fresh(newest_file)
             && let Ok(whole) = self.converted(path, newest_file, number)

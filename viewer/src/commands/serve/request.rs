@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 /// Maximum length of a head, in bytes.
 const LONGEST_HEAD: usize = 32 << 10;
 
-/// Maximum number of header fields of a request.
 const MAX_FIELDS: usize = 128;
 
 /// The parts of an HTTP request's head that determine the response.

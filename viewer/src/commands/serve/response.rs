@@ -15,24 +15,19 @@ const MIN_RATE: u64 = 50_000;
 const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'unsafe-inline'; \
                       connect-src 'self'; img-src data: blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
-/// The body of a response.
 #[derive(Debug)]
 pub(super) enum Body {
-    /// Bytes in memory.
     Bytes(Vec<u8>),
-    /// Bytes that are compiled into this program.
     Static(&'static [u8]),
     /// The next bytes of a file, and their number.
     File(File, u64),
 }
 
-/// An HTTP response.
 #[derive(Debug)]
 pub(super) struct Response {
     status: u16,
     fields: Vec<(&'static str, String)>,
     body: Body,
-    /// The `Cache-Control` field.
     caching: &'static str,
     /// Whether to omit the body, but still send its length.
     pub(super) is_head: bool,
@@ -49,7 +44,6 @@ impl Response {
         Self { status, fields: Vec::new(), body: Body::Static(&[]), caching: "no-store", is_head: false }
     }
 
-    /// Creates a response with a status and the reason for it.
     pub(super) fn explained(status: u16, reason: impl Into<String>) -> Self {
         Self::new(status, "text/plain; charset=utf-8", Body::Bytes(reason.into().into_bytes()))
     }
@@ -68,7 +62,6 @@ impl Response {
         self
     }
 
-    /// Adds a header field.
     pub(super) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.fields.push((name, value.into()));
         self

@@ -10,10 +10,8 @@ use super::response::{Body, Response};
 use crate::browser::{self, Listed, SCRIPT};
 use crate::output::Failure;
 
-/// A served recording.
 #[derive(Clone, Debug)]
 pub(super) struct Served {
-    /// The name in the page.
     pub(super) name: String,
     /// The path of the .snap file.
     pub(super) path: PathBuf,
@@ -21,7 +19,6 @@ pub(super) struct Served {
     pub(super) is_growing: bool,
 }
 
-/// The content of one server.
 #[derive(Debug)]
 pub(super) struct Site {
     /// The secret component of all paths.
@@ -42,7 +39,7 @@ impl Site {
         let Some((_, path)) = path.filter(|(given, _)| is_same(given, &self.token)) else {
             return Response::refusal(404);
         };
-        // Other sites may link to the page, and use nothing of it.
+        // Other sites may link to the page, but not load anything below it.
         if !path.is_empty() && request.fetch_site.as_deref() == Some("cross-site") {
             return Response::refusal(403);
         }
@@ -100,10 +97,9 @@ impl Site {
     }
 }
 
-/// Number of random bytes in a token.
 const BYTES: usize = 16;
 
-/// Returns a new token, which consists of letters and digits.
+/// Returns a new token of hexadecimal digits.
 pub(super) fn random_token() -> Result<String, Failure> {
     let mut bytes = [0; BYTES];
     getrandom::fill(&mut bytes).map_err(|why| Failure::Usage(format!("cannot create the secret address: {why}")))?;

@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use super::found::{BOUNDED, Called, Interval, Orders, Recorded, Simulated};
 
-/// The accuracy of the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Class {
@@ -88,13 +87,11 @@ impl Accuracy {
         Self { class, values, orders: main.orders.clone(), bounds }
     }
 
-    /// The bounds of a total.
     pub(super) fn bounds(&self, metric: Metric) -> Interval {
         self.bounds[metric as usize]
     }
 }
 
-/// Compares the allocations with those in `with_ones`.
 fn values_of(recorded: &Recorded, with_ones: &Trace) -> Values {
     let device = recorded.summary.device;
     let [zeros, ones] = [&recorded.trace, with_ones].map(|trace| requests(trace, device));
@@ -105,7 +102,7 @@ fn values_of(recorded: &Recorded, with_ones: &Trace) -> Values {
     Values::OtherWithOnes(line.cloned().map(Box::new))
 }
 
-/// Returns the requested bytes of all blocks, in order of allocation.
+/// Returns the requested bytes of the blocks that are allocated on `device`, in order of allocation.
 fn requests(trace: &Trace, device: DeviceId) -> Vec<u64> {
     let blocks = &trace.blocks;
     let rows = (0..blocks.len()).filter(|row| blocks.device[*row] == device && blocks.alloc[*row].is_some());

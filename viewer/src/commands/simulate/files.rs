@@ -77,7 +77,6 @@ impl Files {
         self.folder.join("start")
     }
 
-    /// The folder for the recordings of the processes.
     pub(super) fn recordings(&self) -> PathBuf {
         self.folder.join("recordings")
     }
@@ -117,7 +116,6 @@ impl Files {
         self.folder.join("caches")
     }
 
-    /// Returns the environment variables with the locations of the files.
     pub(super) fn environment(&self) -> Vec<(&'static str, OsString)> {
         let mut variables = vec![
             ("HIGHWATER_SIMULATE_LIBRARY", self.libraries().join(NAMES[0]).into()),

@@ -28,9 +28,7 @@ pub(super) struct Called {
     pub(super) file: Option<String>,
     pub(super) line: Option<u32>,
     pub(super) function: Option<String>,
-    /// The text of the line.
     pub(super) text: String,
-    /// Number of occurrences.
     pub(super) count: u64,
 }
 
@@ -62,7 +60,6 @@ pub(super) struct Noted {
     pub(super) read_order: Vec<(u64, usize)>,
 }
 
-/// The recording of a process.
 #[derive(Debug)]
 pub(super) struct Recorded {
     pub(super) file: PathBuf,
@@ -75,7 +72,7 @@ pub(super) struct Recorded {
 }
 
 impl Recorded {
-    /// Returns the peak of a total.
+    /// Returns the peak of a total; 0 if it was not measured.
     pub(super) fn peak(&self, metric: Metric) -> u64 {
         self.summary.peak(metric).map_or(0, |moment| moment.bytes)
     }
@@ -91,11 +88,9 @@ impl Recorded {
 pub(super) struct WithOnes {
     /// The recordings of the processes, in the order of [`Simulated::recorded`].
     pub(super) traces: Vec<Trace>,
-    /// The program's exit status.
     pub(super) status: u8,
 }
 
-/// Whether the program fits on the simulated device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Fits,
@@ -104,7 +99,6 @@ pub(crate) enum Outcome {
     Unknown(String),
 }
 
-/// The result of running a program on the simulated GPU.
 #[derive(Debug)]
 pub(crate) struct Simulated {
     pub(super) gpu: Gpu,
@@ -129,17 +123,15 @@ impl Simulated {
         self.recorded.iter().max_by_key(peak).expect("there is no recording")
     }
 
-    /// The recording that decides whether the program fits.
     pub(crate) fn trace(&self) -> &Arc<Trace> {
         &self.main().trace
     }
 
-    /// The path of the recording that decides whether the program fits.
     pub(crate) fn file(&self) -> &Path {
         &self.main().file
     }
 
-    /// Returns the peak of a total.
+    /// Returns the peak of a total in the recording that determines the result.
     pub(crate) fn peak(&self, metric: Metric) -> u64 {
         self.main().peak(metric)
     }
@@ -151,7 +143,6 @@ impl Simulated {
         reads.iter().filter_map(line).collect()
     }
 
-    /// Whether any unknown value of the device was read.
     pub(crate) fn reads_unknown_values(&self) -> bool {
         self.recorded.iter().any(|one| !one.noted.reads.is_empty())
     }
@@ -271,11 +262,11 @@ pub(super) fn read_traces(folder: &Path) -> Result<Vec<Trace>, Failure> {
     Ok(find(folder)?.into_iter().map(|(_, _, trace, _)| trace).collect())
 }
 
-/// Reads the recordings in a folder, by rank, and moves them to `out`; several recordings are moved to files next to
+/// Reads the recordings in a folder, by rank, and copies them to `out`; several recordings are copied to files next to
 /// `out`. `capacity` is the memory for PyTorch's allocator, in bytes.
 ///
 /// # Errors
-/// Fails if a recording cannot be read or moved.
+/// Fails if a recording cannot be read or copied.
 pub(super) fn read_all(folder: &Path, out: &Path, capacity: u64) -> Result<Vec<Recorded>, Failure> {
     let found = find(folder)?;
     let is_alone = found.len() == 1;
@@ -302,7 +293,6 @@ fn beside(out: &Path, which: &str) -> PathBuf {
     out.with_file_name(format!("{stem}.{which}{extension}"))
 }
 
-/// The lowest and the highest peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Interval {
     pub(super) low: u64,
@@ -318,7 +308,6 @@ impl Interval {
         Self { low: self.low.min(bytes), high: self.high.max(bytes) }
     }
 
-    /// Whether both bounds are equal.
     pub(super) fn is_exact(self) -> bool {
         self.low == self.high
     }
@@ -337,7 +326,7 @@ pub(super) struct Orders {
 }
 
 impl Orders {
-    /// Returns whether the order of addresses makes no difference.
+    /// Returns whether the order of addresses makes no difference to the peaks.
     pub(super) fn is_exact(&self) -> bool {
         self.peaks.into_iter().all(Interval::is_exact)
     }

@@ -29,7 +29,6 @@ const NOT_INCLUDED: [&str; 3] = [
     "memory that other processes use",
 ];
 
-/// The report of `highwater simulate`: whether the program fits, and the accuracy of that answer.
 pub(super) struct SimulateReport<'a> {
     simulated: &'a Simulated,
     outcome: Outcome,
@@ -37,7 +36,6 @@ pub(super) struct SimulateReport<'a> {
 }
 
 impl<'a> SimulateReport<'a> {
-    /// Computes the report from the result of the run.
     pub(super) fn of(simulated: &'a Simulated) -> Self {
         Self { simulated, outcome: simulated.outcome(), accuracy: Accuracy::of(simulated) }
     }
@@ -78,7 +76,6 @@ impl<'a> SimulateReport<'a> {
         }
     }
 
-    /// The accuracy of the figures, as sentences.
     fn accuracy(&self) -> Vec<String> {
         let simulated = self.simulated;
         let Accuracy { class, values, orders, .. } = &self.accuracy;
@@ -194,7 +191,6 @@ impl<'a> Report for SimulateReport<'a> {
             ("reserve_bytes", simulated.reserve_bytes.into()),
             ("peaks", peaks_value(main).into()),
             ("accuracy", Value::of(self.accuracy.class).into()),
-            // The bounds of the peaks.
             ("bounds", Value::Map(BOUNDED.map(bounds).into()).into()),
             ("ranks", simulated.recorded.iter().map(rank_value).collect::<Vec<_>>().into()),
             ("oom", main.failure().as_ref().map(failure_value).into()),
@@ -219,7 +215,6 @@ impl<'a> Report for SimulateReport<'a> {
         ])
     }
 
-    /// The peaks of each process.
     fn table(&self) -> Table<'_> {
         let wanted = [Metric::Requested, Metric::Allocated, Metric::Reserved];
         let rank = |(number, one): (usize, &Recorded)| {
@@ -251,7 +246,7 @@ impl<'a> Report for SimulateReport<'a> {
     }
 }
 
-/// Formats the lines of the program, with the function that each calls.
+/// Formats the lines of the program, each with `what` and the number of times, at most [`MAX_LINES`].
 fn listed(all: &[Called], what: impl Fn(&Called) -> String) -> Vec<String> {
     // What reads alike is one line.
     let mut counts: Vec<(String, u64)> = Vec::new();
@@ -270,7 +265,7 @@ fn listed(all: &[Called], what: impl Fn(&Called) -> String) -> Vec<String> {
     lines
 }
 
-/// Formats an interval of bytes.
+/// Formats an interval, in exact bytes if both ends would otherwise look alike.
 fn range(of: &Interval) -> String {
     let [low, high] = [of.low, of.high].map(format_bytes);
     if low == high && !of.is_exact() {
@@ -279,7 +274,6 @@ fn range(of: &Interval) -> String {
     format!("{low} to {high}")
 }
 
-/// Formats the line of the program that called a function.
 fn place_of(called: &Called) -> String {
     match (&called.file, called.line) {
         (Some(file), Some(line)) => format!("{}:{line}", shortened(Path::new(file)).display()),
@@ -287,12 +281,10 @@ fn place_of(called: &Called) -> String {
     }
 }
 
-/// Returns the peak of each total of a process as a JSON object.
 fn peaks_value(recorded: &Recorded) -> Value {
     Value::Map(BOUNDED.map(|metric| (metric.name(), recorded.peak(metric).into())).into())
 }
 
-/// The JSON value of a process's recording.
 fn rank_value(recorded: &Recorded) -> Value {
     Value::Map(vec![
         ("rank", recorded.trace.header.rank.into()),
@@ -303,7 +295,6 @@ fn rank_value(recorded: &Recorded) -> Value {
     ])
 }
 
-/// Returns a failed request as a JSON object.
 fn failure_value(failure: &RequestFailure) -> Value {
     Value::Map(vec![
         ("requested_bytes", failure.requested.into()),
@@ -312,7 +303,6 @@ fn failure_value(failure: &RequestFailure) -> Value {
     ])
 }
 
-/// The lines of the program as JSON.
 fn called(all: &[Called]) -> Vec<Value> {
     all.iter().map(called_value).collect()
 }

@@ -69,7 +69,6 @@ pub fn draw(answer: &Answer, frame: &mut Frame<'_>) {
     frame.render_widget(Paragraph::new(key_line()), keys);
 }
 
-/// The lines about the recording's source and progress.
 fn head_lines(detail: &Detail) -> Vec<Line<'static>> {
     let mut first = vec![Span::styled(format!("highwater top  {}", printable(&detail.name)), BOLD)];
     first.extend((!detail.program.is_empty()).then(|| Span::raw(format!("  {}", shown(&detail.program, 60)))));
@@ -98,7 +97,6 @@ fn state_span(state: &State) -> Span<'static> {
     }
 }
 
-/// Describes briefly whether more data is expected.
 pub(crate) fn state_text(state: &State) -> String {
     match state {
         State::Waiting => "no events yet".to_owned(),
@@ -118,7 +116,6 @@ fn age_text(age: Duration) -> String {
     }
 }
 
-/// Describes a step and a phase briefly.
 pub(crate) fn stage_text(stage: &Stage) -> String {
     stage.step.map_or_else(|| stage.phase.name().to_owned(), |step| format!("step {step}, {}", stage.phase.name()))
 }

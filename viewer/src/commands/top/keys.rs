@@ -5,12 +5,9 @@ use ratatui::crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};
 
 use super::answer::Choice;
 
-/// The action of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
-    /// Quit the program.
     Quit,
-    /// Show the view for these choices.
     Show(Choice),
 }
 

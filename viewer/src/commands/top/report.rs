@@ -10,7 +10,6 @@ use super::answer::{Detail, GroupRow, RecordingLine};
 use super::draw::{stage_text, state_text};
 use crate::output::{Failure, Page, Status};
 
-/// Maximum number of groups and steps to list.
 const MAX_ROWS: usize = 20;
 
 /// Prints all recordings: if there are several, a list, and then each one.

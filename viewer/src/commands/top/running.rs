@@ -168,7 +168,7 @@ impl Running {
         devices.any(|device| device.has(EventKind::Step) || device.has(EventKind::Phase))
     }
 
-    /// Returns the device with this ordinal; `None` if it has no events.
+    /// Returns the device with this ordinal; `None` if it has neither events nor memory before the first event.
     pub fn device(&self, id: DeviceId) -> Option<&Device> {
         self.devices.get(&id)
     }
@@ -178,7 +178,7 @@ impl Running {
         self.devices.iter().map(|(id, device)| (*id, &device.live)).collect()
     }
 
-    /// The devices, with the facts that determine the default one.
+    /// The devices with memory or samples, with the facts that determine the default one.
     pub fn uses(&self) -> Vec<DeviceUse> {
         let of = |(id, device): (&DeviceId, &Device)| {
             let peak = device.peak(Metric::Requested).bytes;
@@ -204,7 +204,8 @@ impl Running {
         found
     }
 
-    /// The live state of a device after `position` events, if that is a peak.
+    /// The live state of a device after `position` events; `None` if it is neither among the latest events nor at a
+    /// peak of this file.
     pub fn live_at(&self, device: DeviceId, position: u64) -> Option<Arc<LiveThen>> {
         if let Some(then) = self.at_peaks.get(&(device, position)) {
             return Some(Arc::clone(then));

@@ -11,7 +11,6 @@ use highwater_snapshots::rotation::recording_of;
 
 use crate::output::Failure;
 
-/// The recording, folder or process that `highwater top` watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// A file, or the files of a rotation.

@@ -46,7 +46,6 @@ pub enum State {
 }
 
 impl State {
-    /// Whether the file is whole.
     pub(crate) fn is_whole(&self) -> bool {
         matches!(self, Self::Complete | Self::Saved(_))
     }
@@ -302,7 +301,7 @@ impl Watched {
         self.begin(&path).map(|()| true)
     }
 
-    /// Reads the recording from its start, because the file was replaced.
+    /// Reads the recording from its start again; `note` states why.
     fn restart(&mut self, why: &str) {
         let fresh = Self::new(&self.path, &self.name);
         *self = Self { note: Some(format!("{why}; showing the new one")), restarts: self.restarts + 1, ..fresh };
@@ -321,7 +320,7 @@ fn window(
     follower.window(live, Start { events, all_events, stage, has_stages, ..Start::default() }, &running.uses())
 }
 
-/// Whether a file is a `.snap`, or an empty file that may become one.
+/// Whether a file is a `.snap`, or an empty file that may become one; true also if it cannot be read.
 fn is_snap_or_empty(path: &Path) -> bool {
     let mut start = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut start));

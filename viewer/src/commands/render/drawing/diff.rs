@@ -19,10 +19,8 @@ use crate::input::source::PLAIN;
 use crate::input::{Input, compared_devices, on_device, with_spinner};
 use crate::output::{Failure, Page, about, caveats};
 
-/// The name of the view.
 pub(super) const VIEW: &str = "diff";
 
-/// Checks the options of a comparison.
 pub(super) fn content_of(arguments: &RenderArguments) -> Result<Content, Failure> {
     if arguments.from.is_some() || arguments.to.is_some() {
         return Err(Failure::Usage("--from, --to: --view diff shows all of both recordings; omit them".to_owned()));
@@ -39,7 +37,6 @@ pub(super) fn content_of(arguments: &RenderArguments) -> Result<Content, Failure
     Ok(Content::Two { keys, at })
 }
 
-/// Draws two recordings, or two moments of one, side by side.
 pub(super) fn draw(
     arguments: &RenderArguments,
     paper: Paper,
@@ -85,7 +82,6 @@ pub(super) fn draw(
     Ok(Written { devices, bytes })
 }
 
-/// Prints the names of the files written.
 pub(super) fn print(
     arguments: &RenderArguments,
     recordings: &[Arc<Recording>],
