@@ -46,9 +46,9 @@ use crate::output::{Failure, Page, Status};
 /// profile of JAX, an SQLite export of Nsight Systems, or a log of RMM or NCCL, each optionally gzipped. The format is
 /// detected from the content. `-` is standard input. Sizes are in binary units (1 KiB is 1024 bytes).
 ///
-/// Exit status: 0 on success; 1 if a budget was exceeded (`check`), nothing fits it (`plan`) or nothing was found
-/// (`symbolize`), or a program does not fit (`simulate`); 2 for invalid usage, for a file that cannot be read
-/// or is inconsistent (`verify`), and for a scenario that ran out of memory (`record`).
+/// Exit status: 0 on success; 1 if a budget was exceeded or cannot be confirmed (`check`), nothing fits it (`plan`),
+/// nothing was found (`symbolize`), or a program does not fit (`simulate`); 2 for invalid usage, for a file that cannot
+/// be read or is inconsistent (`verify`), and for a scenario that ran out of memory (`record`).
 #[derive(Debug, Parser)]
 #[command(name = "highwater", version, args_conflicts_with_subcommands = true, max_term_width = 100)]
 pub struct Arguments {

@@ -29,15 +29,14 @@ pub struct Rates {
     pub gpu: &'static str,
     /// Matrix products in bf16 or f16 with f32 sums, in 10¹² floating-point operations a second.
     half: f64,
-    /// Matrix products in TF32.
+    /// Matrix products in TF32, in the same unit.
     tf32: f64,
-    /// All other arithmetic in f32.
+    /// All other arithmetic in f32, in the same unit.
     single: f64,
     /// Bandwidth of the memory in 10⁹ bytes a second.
     bandwidth: f64,
 }
 
-/// The kind of arithmetic, which determines the peak rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arithmetic {
     /// Products of matrices in bf16 or f16.
@@ -159,7 +158,6 @@ impl FromStr for Gpu {
 /// A GPU's peak rates, and the settings of programs that affect them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Roofline {
-    /// The peak rates of the GPU.
     pub rates: Rates,
     /// Whether products of f32 matrices are computed in TF32; PyTorch does so only if the program allows it.
     pub tf32: bool,

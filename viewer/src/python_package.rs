@@ -43,7 +43,7 @@ pub(crate) struct Package {
 
 impl Package {
     /// Provides the package, with the lines `then` as in [`write`]. Writes it to the user's cache, where Python can
-    /// store its compiled files, or to a temporary folder if `apart`.
+    /// store its compiled files, or to a temporary folder if `apart`, or if the cache cannot be written to.
     ///
     /// # Errors
     /// Fails if no folder can be written to.
@@ -60,7 +60,6 @@ impl Package {
         Ok(Self { path: folder.path().to_owned(), temporary: Some(folder) })
     }
 
-    /// The folder that contains the package.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

@@ -19,7 +19,8 @@ fn duration(text: &str) -> Result<Duration, String> {
     let of_unit = |(unit, seconds): (&str, f64)| Some(text.strip_suffix(unit)?.trim().parse::<f64>().ok()? * seconds);
     let seconds = units.into_iter().find_map(of_unit);
     let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    duration.filter(|duration| !duration.is_zero()).ok_or_else(|| "expected a time, such as 30s or 5min".to_owned())
+    let why = "expected a positive duration in ms, s, min or h, such as 30s or 5min";
+    duration.filter(|duration| !duration.is_zero()).ok_or_else(|| why.to_owned())
 }
 
 /// Arguments of `highwater attach`.

@@ -21,7 +21,7 @@ use crate::output::{Failure, Page, Status};
 
 /// Arguments of `highwater mcp`.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "An assistant that reads a JSON configuration starts it so:\n\n  \
+#[command(after_help = "Entry in the JSON configuration of an assistant:\n\n  \
                         {\"mcpServers\": {\"highwater\": {\"command\": \"highwater\", \"args\": [\"mcp\", \"FOLDER\"]}}}")]
 pub struct McpArguments {
     /// Recordings, and folders of recordings, that may be read

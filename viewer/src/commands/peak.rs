@@ -394,7 +394,7 @@ fn event_of(input: &Input, (device, metric): (DeviceId, Metric), at: At) -> Resu
         }
         At::Event(number) => {
             let last = count - 1;
-            Err(Failure::Usage(format!("--at {number}: the recording has no such event; they go from 0 to {last}")))
+            Err(Failure::Usage(format!("invalid value '{number}' for --at: expected an event from 0 to {last}")))
         }
     }
 }

@@ -25,7 +25,6 @@ pub struct VerifyArguments {
     pub device: Option<u16>,
 }
 
-/// Runs `highwater verify`.
 pub(crate) fn run(arguments: &VerifyArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let file = &arguments.source.file;
     let report = answer_or_whole(|is_whole| open(file, is_whole), |input| VerifyReport::of(input, arguments));
@@ -60,7 +59,7 @@ pub struct VerifyReport {
     trust: Option<Value>,
     /// Limits of accuracy, as sentences.
     limits: Vec<String>,
-    /// Figures that were computed rather than recorded, as sentences.
+    /// Limits of every recording of this kind, and the recorder's notes, as sentences.
     routine: Vec<String>,
     /// The beginning of the first line.
     on: String,
@@ -72,7 +71,7 @@ pub struct VerifyReport {
 }
 
 impl VerifyReport {
-    /// Runs the requested checks of a recording, and counts the problems found while reading.
+    /// Runs the checks of the requested devices, and adds the problems found while reading.
     pub fn of(input: &Input, arguments: &VerifyArguments) -> Result<Self, Failure> {
         let trace = input.facts();
         let devices = &match arguments.device {
@@ -99,7 +98,6 @@ impl VerifyReport {
         })
     }
 
-    /// Returns the report for a file that could not be read.
     pub(crate) fn of_unreadable(error: &highwater_snapshots::Error) -> Self {
         Self { problems: vec![error.to_string()], is_unreadable: true, ..Self::default() }
     }

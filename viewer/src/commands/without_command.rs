@@ -21,7 +21,6 @@ use crate::input::source::resident_events;
 #[cfg(feature = "gui")]
 use highwater_app::example::Examples;
 
-/// The summary printed if the app cannot be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Summary {
     /// The contents of the file, and the memory in use at the peak.
@@ -34,7 +33,7 @@ pub(crate) enum Summary {
 
 /// Opens the app, or prints the reason it cannot be shown and a summary.
 pub(crate) fn open(files: &[PathBuf], summary: Summary, page: &mut Page<'_>) -> Result<Status, Failure> {
-    // As a shell expands `run.*.snap`.
+    // A shell expands `run.*.snap` to the files of a rotation.
     let recording = Windows::rotated_of(files);
     let files = recording.as_ref().map_or(files, std::slice::from_ref);
     if let Some(file) = files.iter().find(|file| is_mistyped_command(file)) {
@@ -80,7 +79,7 @@ fn show_app(files: &[PathBuf]) -> Result<Option<String>, Failure> {
         .map(|why| format!("the app cannot be shown ({why})")))
 }
 
-/// Returns an error, because this build does not include the app.
+/// Returns the reason: this build does not include the app.
 #[cfg(not(feature = "gui"))]
 fn show_app(_files: &[PathBuf]) -> Result<Option<String>, Failure> {
     Ok(Some("this build has no app".to_owned()))
@@ -99,7 +98,8 @@ pub(crate) fn record(arguments: &RecordArguments, page: &mut Page<'_>) -> Result
     Ok(status)
 }
 
-/// Prints the report of `peak` for each file, after that of `info` in a whole summary.
+/// Prints the report of `peak` for each file, after that of `info` in a whole summary; for a folder, the report on its
+/// ranks.
 fn print(files: &[PathBuf], summary: Summary, page: &mut Page<'_>) -> Result<Status, Failure> {
     for (position, file) in files.iter().enumerate() {
         if position > 0 {

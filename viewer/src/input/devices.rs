@@ -77,7 +77,7 @@ pub(crate) fn covered(trace: &Trace, wanted: Option<u16>) -> Result<Vec<DeviceId
 }
 
 /// Returns the devices to compare: the requested devices, which must be in their recordings, or otherwise the default
-/// devices.
+/// devices. Fails if one of them lacks `metric`.
 pub(crate) fn compared_devices(
     inputs: [&Input; 2],
     wanted: [Option<u16>; 2],

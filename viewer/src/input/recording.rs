@@ -1,4 +1,4 @@
-//! Reads recordings, selects devices and filters blocks, for all commands.
+//! Reads recordings and folders of them, shows the progress, and selects devices and events, for all commands.
 
 use std::fs::File;
 use std::io::{IsTerminal as _, Write as _};
@@ -73,7 +73,6 @@ fn is_named_pipe(file: &Path) -> bool {
     !is_passed && std::fs::metadata(file).is_ok_and(|facts| facts.file_type().is_fifo())
 }
 
-/// Returns false, since only Unix has named pipes in folders.
 #[cfg(not(unix))]
 fn is_named_pipe(_file: &Path) -> bool {
     false
@@ -177,7 +176,6 @@ pub(crate) fn read_inputs(
     fleet.unwrap_or_default()
 }
 
-/// Returns the reason `fleet` has no readable recording.
 pub(crate) fn nothing_to_read(fleet: &Fleet) -> String {
     let reason = |(path, why): &(PathBuf, String)| {
         let path = path.display().to_string();
@@ -203,7 +201,6 @@ pub(crate) fn counting_bar(doing: &str, count: usize) -> ProgressBar {
     bar
 }
 
-/// Shows a spinner on standard error during `work`.
 pub(crate) fn with_spinner<T>(doing: &str, work: impl FnOnce() -> T) -> T {
     let spinner = spinner(doing);
     let done = work();
@@ -250,15 +247,15 @@ pub(crate) fn check_metric(source: &Source<'_>, device: DeviceId, metric: Metric
     Err(Failure::Usage(text.to_owned()))
 }
 
-/// Returns the events from `from` to `to` (by default the last one) of a recording with `count` events; `None` if the
-/// recording has no events.
+/// Returns the events from `from` to `to` (by default the last one), both included, of a recording with `count` events;
+/// `None` if the recording has no events.
 pub(crate) fn event_range(from: u64, to: Option<u64>, count: u64) -> Result<Option<Range<u64>>, Failure> {
     let Some(last) = count.checked_sub(1) else {
         return Ok(None);
     };
     let to = to.unwrap_or(last).min(last);
     if from > last {
-        let text = format!("--from {from}: the recording has no such event; they go from 0 to {last}");
+        let text = format!("invalid value '{from}' for --from: expected an event from 0 to {last}");
         return Err(Failure::Usage(text));
     }
     if from > to {

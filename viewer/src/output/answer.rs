@@ -62,7 +62,6 @@ pub(crate) fn about(subject: &str, failure: Failure) -> Failure {
     }
 }
 
-/// Returns the failure to read the text file `path`.
 pub(crate) fn unreadable(path: &Path, source: io::Error) -> Failure {
     let source = Error::Io { doing: "read", source, path: path.to_owned() };
     Failure::Read { file: path.to_owned(), source }
@@ -73,9 +72,11 @@ pub(crate) fn unreadable(path: &Path, source: io::Error) -> Failure {
 pub enum Status {
     /// Success. The exit status is 0.
     Fine,
-    /// A budget was exceeded, or nothing was found. The exit status is 1.
+    /// A budget was exceeded or cannot be confirmed, something does not fit, or nothing was found. The exit status is
+    /// 1.
     Broken,
-    /// The recording is inconsistent, or its run failed. The exit status is 2.
+    /// The recording is inconsistent or could not be read in full, its run failed, or the result is unknown. The exit
+    /// status is 2.
     Unsound,
     /// The exit status of the program that was run.
     Program(u8),

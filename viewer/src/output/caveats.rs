@@ -11,7 +11,6 @@ use serde::Serialize;
 
 use crate::output::page::Page;
 
-/// The limits of the accuracy, and whether there are any.
 #[derive(Debug, Serialize)]
 struct TrustFigures<'a> {
     complete: bool,
@@ -26,7 +25,6 @@ struct TrustFigures<'a> {
     notes: Vec<&'a str>,
 }
 
-/// Returns the limits of the accuracy of `trace`, as figures.
 pub(crate) fn trust(trace: &Trace) -> Value {
     Value::of(TrustFigures {
         complete: trace.is_complete(),
@@ -37,7 +35,6 @@ pub(crate) fn trust(trace: &Trace) -> Value {
     })
 }
 
-/// Returns the problems of the file, one sentence each.
 pub(crate) fn problem_texts(trace: &Trace) -> Vec<String> {
     trace.problems.iter().map(ToString::to_string).collect()
 }

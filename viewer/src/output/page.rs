@@ -27,7 +27,7 @@ type Keep<'a> = &'a mut dyn FnMut(Facts<'_>);
 /// Returns the text to print instead of a suggested command; `None` to print nothing.
 type Suggestion<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Minimum characters of a wrapped line.
+/// Minimum width to which text is wrapped, in characters.
 const MIN_WIDTH: usize = 40;
 
 /// The version of the keys of all JSON objects; incremented when a key is removed or changes its meaning, not when one

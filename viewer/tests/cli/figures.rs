@@ -79,10 +79,10 @@ fn questions_that_a_recording_cannot_answer_are_refused() {
     let why = |words: &str| answer(trace(), words).unwrap_err().to_string();
     assert!(why("peak step.snap --device 7").contains("no such device; its only device is 0"));
     assert!(why("info step.snap --device 7").contains("no such device; its only device is 0"));
-    assert!(why("peak step.snap --at 999").contains("they go from 0 to"));
+    assert!(why("peak step.snap --at 999").contains("expected an event from 0 to"));
     assert!(why("peak step.snap --metric device_used").contains("no samples"));
     assert!(why("phases step.snap --metric reserved --where size>1").contains("not a sum over blocks"));
-    assert!(why("events step.snap --from 999").contains("they go from 0 to"));
+    assert!(why("events step.snap --from 999").contains("expected an event from 0 to"));
     assert!(why("events step.snap --from 5 --to 4").contains("after the last"));
 }
 

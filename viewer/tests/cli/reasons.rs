@@ -230,7 +230,7 @@ fn diff_matches_stacks_through_a_function_that_was_put_in_and_says_so() {
               train
               main
               total    12 KiB  8 KiB      −4 KiB
-            1 group was matched loosely: functions were inserted into their stacks, or renamed.
+            1 group was matched loosely: functions were inserted into the stacks, or renamed.
 
             Next: highwater diff step.snap wide.snap --by scope,op --at step:0 --where category=optimizer_state,temporary   for the modules and operations behind it
         "#]],

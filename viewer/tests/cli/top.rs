@@ -216,7 +216,7 @@ fn a_file_that_is_not_what_it_was_gives_a_message_and_not_the_end() {
 
     std::fs::write(&file, write_trace(Vec::new(), &trace()).unwrap()).unwrap();
     let (detail, lines) = after(&mut watched);
-    assert!(lines[2].contains("another recording has replaced the one before"), "{lines:?}");
+    assert!(lines[2].contains("another recording has replaced the previous one; showing the new one"), "{lines:?}");
     assert_agrees(&answered(&mut watched, CHOICE), folder.path(), "mlp.snap");
     assert!(detail.events < whole.events);
 
@@ -226,7 +226,8 @@ fn a_file_that_is_not_what_it_was_gives_a_message_and_not_the_end() {
     assert_eq!(detail.peaks, whole.peaks);
 
     std::fs::write(&file, &bytes[..bytes.len() / 3]).unwrap();
-    let (detail, _) = after(&mut watched);
+    let (detail, lines) = after(&mut watched);
+    assert!(lines[2].contains("the file was truncated; reading it again"), "{lines:?}");
     // A busy program may have written its first events after a third of the file.
     let may_grow = matches!(detail.state, State::Growing | State::Waiting);
     assert!(detail.events < whole.events && may_grow, "it was truncated, and may grow again: {:?}", detail.state);

@@ -297,7 +297,10 @@ fn check_event(at: u64, count: u64) -> Result<(), Failure> {
     if at < count {
         return Ok(());
     }
-    Err(Failure::Usage(format!("--at {at}: the recording has no such event; it has {count}, counted from 0")))
+    Err(Failure::Usage(match count.checked_sub(1) {
+        Some(last) => format!("invalid value '{at}' for --at: expected an event from 0 to {last}"),
+        None => format!("--at {at}: the recording has no events"),
+    }))
 }
 
 /// Returns the events to draw, out of `count` events.

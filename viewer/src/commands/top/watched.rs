@@ -174,12 +174,16 @@ impl Watched {
             Err(Lost::Missing) => {
                 return Err("the file is missing: it was moved or deleted; showing what was read before".to_owned());
             }
-            Err(Lost::Replaced | Lost::Truncated(_)) => {
-                self.restart("another recording has replaced the one before");
+            Err(Lost::Replaced) => {
+                self.restart("another recording has replaced the previous one; showing the new one");
+                return Ok(true);
+            }
+            Err(Lost::Truncated(_)) => {
+                self.restart("the file was truncated; reading it again");
                 return Ok(true);
             }
             Err(Lost::Overwritten) => {
-                self.restart("the file was overwritten with another recording");
+                self.restart("the file was overwritten with another recording; showing the new one");
                 return Ok(true);
             }
             Err(Lost::Unreadable(why)) => return Err(format!("cannot read the file: {why}")),
@@ -302,9 +306,9 @@ impl Watched {
     }
 
     /// Reads the recording from its start again; `note` states why.
-    fn restart(&mut self, why: &str) {
+    fn restart(&mut self, note: &str) {
         let fresh = Self::new(&self.path, &self.name);
-        *self = Self { note: Some(format!("{why}; showing the new one")), restarts: self.restarts + 1, ..fresh };
+        *self = Self { note: Some(note.to_owned()), restarts: self.restarts + 1, ..fresh };
     }
 }
 

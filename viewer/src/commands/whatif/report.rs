@@ -27,11 +27,12 @@ const MAX_CAUSES: usize = 6;
 pub struct WhatIfReport<'a> {
     trace: &'a Trace,
     arguments: &'a WhatIfArguments,
-    /// The prediction for the default device. With several devices, for the first one that does not fit.
+    /// The prediction for the requested device, or of several for the one that fits least: one that does not fit, then
+    /// one whose result is unknown, then the fullest.
     prediction: Prediction,
     /// The predictions for the other requested devices.
     others: Vec<Prediction>,
-    /// The file that was written, if one was requested.
+    /// The name and the size in bytes of the file that was written, if one was requested.
     written: Option<(String, u64)>,
 }
 
@@ -281,7 +282,6 @@ fn lower_bound(changed: &Changed) -> Option<u64> {
     changed.ends_in_oom.map(|_| changed.suffices.unwrap_or(changed.live_bytes))
 }
 
-/// The result of the change on one device.
 fn device_value(prediction: &Prediction) -> Option<Value> {
     let changed = prediction.changed.as_ref()?;
     Some(Value::Map(vec![

@@ -4,8 +4,8 @@ use highwater_snapshots::format_exact_bytes;
 
 use crate::commands::next_command::quoted;
 
-/// Returns the `highwater record` command line `program` with another capacity, other settings, and another output
-/// file.
+/// Returns the `highwater record` command line `program` with the given capacity and settings, and with another output
+/// file; `None` if `program` is not such a command line.
 pub(crate) fn rerun(program: &str, capacity: Option<u64>, alloc_conf: Option<&str>) -> Option<String> {
     let mut words = program.split_whitespace();
     let binary = words.next()?.rsplit(['/', '\\']).next()?;

@@ -94,7 +94,7 @@ fn check_drawn(arguments: &RenderArguments) -> Result<(), Failure> {
         _ => "--by",
     };
     Err(Failure::Usage(format!(
-        "{lacking}: more than {} events are drawn by event and category only; choose fewer with --from and --to",
+        "{lacking} is not supported for more than {} events; choose fewer with --from and --to",
         format_count(MAX_EVENTS)
     )))
 }
