@@ -33,7 +33,6 @@ if sys.version_info[0] > 2:
     _start_own()
 "#;
 
-/// A folder with the package.
 #[derive(Debug)]
 pub(crate) struct Package {
     path: PathBuf,

@@ -76,7 +76,6 @@ pub struct DiffArguments {
 }
 
 impl DiffArguments {
-    /// Returns the files and options that the suggested next command repeats.
     pub(crate) fn given(&self) -> FilesAndOptions {
         let files: Vec<&Path> = std::iter::once(&self.a).chain(&self.b).map(AsRef::as_ref).collect();
         let given = FilesAndOptions::of(&self.a).about(&files).with("at", self.at.as_ref().map(ComparedAt::to_string));

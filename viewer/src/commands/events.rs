@@ -52,7 +52,6 @@ pub struct EventsArguments {
 }
 
 impl EventsArguments {
-    /// Returns the files and options that the suggested next command repeats.
     pub(crate) fn given(&self) -> FilesAndOptions {
         FilesAndOptions::of(&self.source.file).with("device", self.device).blocks(&self.blocks)
     }

@@ -58,7 +58,6 @@ impl ExplainArguments {
         if keys == DEFAULT_KEYS && !has_stages { &keys[..1] } else { keys }
     }
 
-    /// Returns the files and options that the suggested next command repeats.
     pub(crate) fn given(&self) -> FilesAndOptions {
         let given = FilesAndOptions::of(&self.source.file).with("device", self.device.device).metric(self.metric);
         given.blocks(&self.blocks)

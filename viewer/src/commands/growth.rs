@@ -61,7 +61,6 @@ pub struct GrowthArguments {
 }
 
 impl GrowthArguments {
-    /// Returns the files and options that the suggested next command repeats.
     pub(crate) fn given(&self) -> FilesAndOptions {
         let given =
             FilesAndOptions::of(&self.source.file).with("from-step", self.from_step).with("to-step", self.to_step);
@@ -166,7 +165,6 @@ impl<'a> GrowthReport<'a> {
         self.arguments.between.unit()
     }
 
-    /// Describes the period in which the counted blocks are allocated.
     fn when(&self) -> String {
         if self.has_steps() { format!("in these {}s", self.unit()) } else { "in the recording".to_owned() }
     }

@@ -38,7 +38,6 @@ pub struct InfoArguments {
 }
 
 impl InfoArguments {
-    /// Returns the files and options that the suggested next command repeats.
     pub(crate) fn given(&self) -> FilesAndOptions {
         FilesAndOptions::of(&self.source.file).with("device", self.device).blocks(&self.blocks)
     }
@@ -71,7 +70,6 @@ pub struct InfoReport<'a> {
 /// Values that mean that a setting is disabled. PyTorch's snapshots also list disabled settings.
 const OFF: [&str; 7] = ["", "0", "0.0", "-1", "False", "false", "None"];
 
-/// The column at which values of facts are printed.
 const FACT_INDENT: usize = 13;
 /// Names of facts that are printed as sentences, or by other commands.
 const NOTED: [&str; 6] = [NOTE, SIMULATION, HOLDERS, EXCERPT, LEFT_OUT, UNREGISTERED];

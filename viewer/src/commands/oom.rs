@@ -40,7 +40,6 @@ pub struct OomArguments {
 }
 
 impl OomArguments {
-    /// Returns the files and options that the suggested next command repeats.
     pub(crate) fn given(&self) -> FilesAndOptions {
         FilesAndOptions::of(&self.source.file).with("device", self.device).categories(&self.categories)
     }

@@ -56,7 +56,6 @@ pub struct PeakArguments {
 }
 
 impl PeakArguments {
-    /// Returns the files and options that the suggested next command repeats.
     pub(crate) fn given(&self) -> FilesAndOptions {
         let given = FilesAndOptions::of(&self.source.file)
             .with("device", self.device.device)

@@ -40,7 +40,6 @@ pub struct PhasesArguments {
 }
 
 impl PhasesArguments {
-    /// Returns the files and options that the suggested next command repeats.
     pub(crate) fn given(&self) -> FilesAndOptions {
         let given = FilesAndOptions::of(&self.source.file).with("device", self.device.device).metric(self.metric);
         given.blocks(&self.blocks)

@@ -55,7 +55,6 @@ impl Maximize {
 }
 
 impl PlanArguments {
-    /// Returns the budget. By default, no part of it is reserved.
     pub(crate) fn budget(&self) -> Budget {
         Budget { bytes: self.budget, reserve: self.reserve.unwrap_or(0) }
     }

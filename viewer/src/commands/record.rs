@@ -73,7 +73,7 @@ impl RecordArguments {
         self.out.clone().unwrap_or_else(default)
     }
 
-    /// Returns the path of the file to open in the app afterwards.
+    /// Returns the path of the file to open in the app afterwards, if that is requested.
     pub(crate) fn to_open(&self) -> Option<PathBuf> {
         self.open.then(|| self.file())
     }
@@ -84,7 +84,6 @@ impl RecordArguments {
     }
 }
 
-/// Maximum number of phases shown for a run of many steps.
 const PHASES_SHOWN: usize = 25;
 
 /// The examples offered on the app's start screen. Their pictures are made with `highwater render`.
@@ -154,7 +153,6 @@ pub fn run(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<Status, F
 struct ScenarioList(&'static [ScenarioInfo]);
 
 impl ScenarioList {
-    /// Returns an object with a value for each scenario.
     fn by_name<V: Into<Field>>(&self, value: impl Fn(&'static ScenarioInfo) -> V) -> Value {
         let values: BTreeMap<_, _> = self.0.iter().map(|info| (info.name, value(info).into())).collect();
         Value::Map(values.into_iter().collect())

@@ -20,7 +20,6 @@ pub struct RecordArguments {
 }
 
 impl RecordArguments {
-    /// Returns `None`, since nothing is recorded.
     pub(crate) fn to_open(&self) -> Option<PathBuf> {
         None
     }

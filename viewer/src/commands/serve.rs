@@ -273,7 +273,6 @@ fn wake(address: SocketAddr) {
     let _ = TcpStream::connect((ip, address.port()));
 }
 
-/// Whether the user has asked the program to end.
 #[derive(Clone, Debug, Default)]
 struct Stop(Arc<AtomicBool>);
 
@@ -308,7 +307,6 @@ impl Stop {
         Ok(Self::default())
     }
 
-    /// Requests that the server stop when standard input ends.
     fn at_end_of_input(&self, address: SocketAddr) -> io::Result<()> {
         let stop = Arc::clone(&self.0);
         let wait = move || {
@@ -325,7 +323,6 @@ impl Stop {
     }
 }
 
-/// Counts the clients that are currently being answered.
 #[derive(Debug, Default)]
 struct Clients {
     count: Mutex<usize>,

@@ -93,7 +93,6 @@ impl WhatIfArguments {
         self.zero.and(self.ranks).map(|denominator| SizePart { numerator: 1, denominator })
     }
 
-    /// Returns the change that the options describe, on `device`.
     pub(crate) fn change(&self, device: DeviceId) -> Change {
         let filters = |all: &[Where]| all.iter().map(|one| one.filter.clone()).collect();
         let sharded = self.sharded().into_iter().flat_map(|part| {
@@ -113,7 +112,6 @@ impl WhatIfArguments {
         }
     }
 
-    /// Describes the change by its options.
     pub(crate) fn change_in_words(&self) -> String {
         let without: Vec<&str> = self.without.iter().map(|one| one.text.as_str()).collect();
         let until_last_use: Vec<&str> = self.until_last_use.iter().map(|one| one.text.as_str()).collect();
@@ -123,7 +121,6 @@ impl WhatIfArguments {
         in_words(self.alloc_conf.as_deref(), self.capacity, &self.checkpoint, [&without, &until_last_use], &scale)
     }
 
-    /// Returns the files and options that the suggested next command repeats, including the change.
     pub(crate) fn given(&self) -> FilesAndOptions {
         let given = FilesAndOptions::of(&self.source.file)
             .with("device", self.device.device)

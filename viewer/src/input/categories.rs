@@ -11,7 +11,6 @@ use crate::args::{Categories, CategoryChoice};
 use crate::input::recording::{Recording, read};
 use crate::output::{Failure, unreadable};
 
-/// Reads `file`, with categories according to `choice`.
 pub(crate) fn read_with(file: &Path, choice: &CategoryChoice) -> Result<Recording, Failure> {
     // Errors in a rules file are reported before a long read.
     let rules = rules(choice)?;

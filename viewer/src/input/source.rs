@@ -100,7 +100,6 @@ impl Input {
         Failure::Read { file: self.file.clone(), source }
     }
 
-    /// Returns an error if `metric` is not available for `device`.
     pub(crate) fn check_metric(&self, device: DeviceId, metric: Metric) -> Result<(), Failure> {
         check_metric(&self.source, device, metric)
     }

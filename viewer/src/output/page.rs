@@ -21,7 +21,6 @@ pub struct Page<'a> {
     suggestion: Option<Suggestion<'a>>,
 }
 
-/// Receives the facts of a report.
 type Keep<'a> = &'a mut dyn FnMut(Facts<'_>);
 
 /// Returns the text to print instead of a suggested command; `None` to print nothing.

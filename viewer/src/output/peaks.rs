@@ -7,7 +7,6 @@ use highwater_app::figures::moment::peak_facts;
 use highwater_app::report::{Column, Table, Value, percent};
 use highwater_snapshots::{Header, Phase, format_count};
 
-/// Describes the bytes that a metric counts.
 fn meaning(metric: Metric) -> &'static str {
     match metric {
         Metric::Requested => "requested by live blocks",

@@ -155,7 +155,8 @@ struct Holder {
     graphs: u64,
 }
 
-/// The references, ordered by the number of graphs, the largest first.
+/// The rows in the recorder's order: by number of graphs and then by bytes, the largest first, and last those that only
+/// PyTorch itself refers to.
 #[derive(Debug, Default)]
 pub(super) struct Holders(Vec<Holder>);
 

@@ -15,7 +15,6 @@ use crate::commands::Arguments;
 use crate::commands::next_command::unquoted;
 use crate::output::{Failure, Page, usage_error, versioned};
 
-/// Characters per line of reports.
 const WIDTH: usize = 120;
 
 /// Maximum number of texts in an argument, since each may cost the time of a replay.
@@ -25,7 +24,6 @@ const MAX_TEXT: usize = 4096;
 /// Width and height of pictures in pixels, small enough to send to a model.
 const PICTURE_SIZE: &str = "1200x750";
 
-/// The reason a call has no answer.
 pub(super) enum Unanswered {
     /// The text for the client.
     Because(String),
@@ -189,7 +187,6 @@ fn answer(text: &str, facts: Option<&Value>) -> Value {
     }
 }
 
-/// Draws a picture in a temporary folder.
 fn picture(tool: &Tool, mut words: Vec<PathBuf>) -> Result<Value, Unanswered> {
     let failed = |doing: &str, why: std::io::Error| format!("cannot {doing} the picture: {why}; free some disk space");
     let folder = tempfile::tempdir().map_err(|why| failed("write", why))?;

@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 /// Maximum length in bytes of a line.
 const MAX_LINE: u64 = 1 << 20;
 
-/// Maximum number of messages in a batch.
 const MAX_BATCH: usize = 64;
 
 /// Maximum number of lines that wait in the channel from the reader, and in the queue behind it, while a request is
@@ -33,7 +32,6 @@ pub(super) enum Code {
     Version = -32022,
 }
 
-/// The reason a request failed, for the client.
 #[derive(Clone, Debug)]
 pub(super) struct Refusal {
     code: Code,

@@ -1,6 +1,5 @@
 //! Finds the largest batch size or sequence length for which a step fits, by bisection.
 
-/// Maximum size that is tried.
 const MOST: usize = 1 << 24;
 
 /// Returns the largest size for which `fits` returns true, found by doubling from `start` and then by bisection; `None`

@@ -16,7 +16,6 @@ use crate::commands::plan::Maximize;
 use crate::gpu::Roofline;
 use crate::output::{Page, Report};
 
-/// The report, which can be printed as text and as JSON.
 #[derive(Debug)]
 pub(crate) struct PlanReport {
     pub budget: Budget,

@@ -31,7 +31,6 @@ const UNLIMITED: u64 = 1 << 50;
 const MAX_STEPS: u32 = 2;
 /// Maximum number of steps, layers or micro-batches to run if the recording ended early because it ran out of memory.
 const MAX_UNRECORDED: usize = 128;
-/// Maximum number of ways of splitting a batch that are tried.
 const MAX_SPLITS: usize = 6;
 const LORA_RANK: usize = 16;
 

@@ -39,7 +39,6 @@ impl Rerun {
         })
     }
 
-    /// Returns the layers that get adapters by default.
     fn lora_targets(&self) -> &'static [&'static str] {
         match self.name.as_str() {
             "gpt2" => &["c_attn"],

@@ -79,7 +79,6 @@ enum Content {
     Two { keys: Vec<GroupKey>, at: Option<DiffAt> },
 }
 
-/// Facts about a written picture, for the report.
 #[derive(Debug)]
 pub(crate) struct Written {
     /// The drawn devices of A and B; for one recording, the same device twice.
@@ -303,7 +302,6 @@ fn check_event(at: u64, count: u64) -> Result<(), Failure> {
     }))
 }
 
-/// Returns the events to draw, out of `count` events.
 fn events_of(arguments: &RenderArguments, count: u64) -> Result<Range<u64>, Failure> {
     let range = event_range(arguments.from.unwrap_or(0), arguments.to, count)?;
     range.ok_or_else(|| Failure::Usage("--from, --to: the recording has no events; omit them".to_owned()))

@@ -21,7 +21,6 @@ const NAME: &str = include_str!(concat!(env!("OUT_DIR"), "/inject.so.name"));
 /// The environment variable with the path of a library to use instead of the embedded one.
 const VARIABLE: &str = "HIGHWATER_INJECT";
 
-/// The name of the library's file next to the binary.
 const BESIDE: &str = "libhighwater_inject_library.so";
 
 #[derive(Debug)]

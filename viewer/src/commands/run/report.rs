@@ -18,7 +18,6 @@ use crate::commands::next_command::shortened;
 use crate::input::Input;
 use crate::output::{Failure, Page, caveats};
 
-/// Maximum number of processes whose recordings are listed.
 const MAX_FILES: usize = 16;
 
 /// Prints a summary of the recording, or the reason nothing was recorded. Errors here do not change the program's exit

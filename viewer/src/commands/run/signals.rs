@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use crate::output::Failure;
 
-/// Interval of polling for signals.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Whether no program is running, so that signals have their default effect.
@@ -24,7 +23,6 @@ static IS_IDLE: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 pub(crate) struct Signals {
     /// Signals to pass on. The flag of a signal is set when the signal is received.
     passed_on: Vec<(i32, Arc<AtomicBool>)>,
-    /// Whether an interrupt was received.
     interrupt: Arc<AtomicBool>,
     #[cfg(unix)]
     registered: Vec<signal_hook::SigId>,
@@ -105,8 +103,8 @@ pub(crate) fn is_ignored(signal: i32) -> bool {
     mask >> (signal - 1) & 1 == 1
 }
 
-/// Returns whether the process is running. A process that has ended remains in the process table until its parent asks
-/// for its status.
+/// Returns whether the process is running; always false without `/proc`. A process that has ended remains in the
+/// process table until its parent asks for its status.
 pub(crate) fn is_running(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, state)| !state.trim_start().starts_with(['Z', 'X']))

@@ -44,7 +44,6 @@ fn of_ended_processes(folder: &Path, prefix: &str) -> Vec<PathBuf> {
     entries.filter(|entry| entry.file_name().to_str().is_some_and(has_ended)).map(|entry| entry.path()).collect()
 }
 
-/// The processes that convert one of these files.
 fn conversions(files: &[PathBuf]) -> Vec<u32> {
     if files.is_empty() {
         return Vec::new();

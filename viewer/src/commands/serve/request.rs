@@ -16,7 +16,6 @@ pub(super) struct Request {
     pub(super) is_head: bool,
     /// The path, without a query.
     pub(super) path: String,
-    /// The field `Host`.
     pub(super) host: String,
     /// The first and the last requested byte, from the field `Range`.
     pub(super) range: Option<(u64, Option<u64>)>,

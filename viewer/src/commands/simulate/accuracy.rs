@@ -37,7 +37,6 @@ pub(super) enum Values {
     OtherEnd(u8),
 }
 
-/// The accuracy of the figures of one recording, and their bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Accuracy {
     pub(super) class: Class,

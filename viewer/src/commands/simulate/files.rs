@@ -16,7 +16,6 @@ const LIBRARY: &[u8] = &[];
 /// The names under which programs and libraries open the driver and NVML. The first is the name of the actual file.
 const NAMES: [&str; 3] = ["libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"];
 
-/// The code that Python runs at startup.
 const START: &str = "from highwater import _simulated\n_simulated.start()\n";
 
 /// The folder with the simulated driver and the Python package. The loader and Python search it first.

@@ -104,7 +104,6 @@ pub(crate) struct Simulated {
     pub(super) gpu: Gpu,
     /// One recording per process that used the device, by rank.
     pub(super) recorded: Vec<Recorded>,
-    /// The program's exit status.
     pub(super) status: u8,
     /// Memory that was reserved for uses outside of PyTorch's allocator.
     pub(super) reserve_bytes: u64,

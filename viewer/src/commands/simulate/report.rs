@@ -19,10 +19,8 @@ use crate::output::{Page, Report};
 /// may not fit on a GPU.
 const OUTSIDE_BYTES: u64 = 1 << 30;
 
-/// Maximum number of lines of the program to list.
 const MAX_LINES: usize = 8;
 
-/// Memory that is not included in the answer.
 const NOT_INCLUDED: [&str; 3] = [
     "the CUDA context and memory that libraries allocate themselves (about 0.5 to 1 GiB)",
     "buffers of NCCL",

@@ -63,7 +63,6 @@ pub struct Device {
     first_step: Option<u32>,
     /// Whether blocks or segments were live before the first event.
     has_start: bool,
-    /// Number of events of each kind.
     counts: [u64; EventKind::ALL.len()],
 }
 

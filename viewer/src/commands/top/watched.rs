@@ -74,7 +74,6 @@ pub struct Watched {
     pub restarts: u64,
     /// The reason nothing more is read at present, as a sentence. Earlier data stays.
     trouble: Option<String>,
-    /// A note on the file, as a sentence.
     note: Option<String>,
 }
 
@@ -278,7 +277,6 @@ impl Watched {
         Ok(())
     }
 
-    /// The next file of the rotation, if there is one.
     fn next_part(&self) -> Option<(u32, PathBuf)> {
         let part = self.part?;
         let files = RotatedFiles::find(&self.path)?.files;

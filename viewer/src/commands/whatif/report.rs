@@ -19,7 +19,6 @@ use crate::commands::whatif::rerun::rerun;
 use crate::input::on_device;
 use crate::output::{Failure, Page, Report, peaks_value, problem_texts};
 
-/// Maximum number of causes listed.
 const MAX_CAUSES: usize = 6;
 
 /// The report, which can be printed as text and as JSON.
@@ -30,7 +29,6 @@ pub struct WhatIfReport<'a> {
     /// The prediction for the requested device, or of several for the one that fits least: one that does not fit, then
     /// one whose result is unknown, then the fullest.
     prediction: Prediction,
-    /// The predictions for the other requested devices.
     others: Vec<Prediction>,
     /// The name and the size in bytes of the file that was written, if one was requested.
     written: Option<(String, u64)>,

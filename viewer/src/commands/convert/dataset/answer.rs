@@ -12,17 +12,14 @@ use crate::commands::info::ranks::unread_facts;
 use crate::commands::next_command::quoted;
 use crate::output::{Page, Report};
 
-/// Maximum number of recordings and of unreadable files that are listed.
 const MAX_LISTED: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct Written {
     pub(super) rank: Option<u32>,
-    /// The file that was read.
     pub(super) file: PathBuf,
     pub(super) events: u64,
     pub(super) blocks: u64,
-    /// Total size of the written tables.
     pub(super) bytes: u64,
 }
 

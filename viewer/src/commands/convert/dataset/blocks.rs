@@ -23,7 +23,6 @@ pub(super) struct BlockRows<'a> {
     keys: HashMap<GroupKey, (BlockValues<'a>, Vec<Option<ByteArray>>)>,
     /// Number of blocks in `trace` that have their row in an earlier window.
     before: usize,
-    /// The ends of blocks that outlive the window.
     ends: &'a LaterEnds,
 }
 
@@ -138,7 +137,7 @@ impl<'a> BlockRows<'a> {
         numbered(self.trace, self.block(row).alloc)
     }
 
-    /// Returns the event at which a block's free was requested; `None` if that was not, or not within the recording.
+    /// Returns the event at which a block's free was requested; `None` if it was not requested within the recording.
     fn free_requested(&self, row: usize) -> Option<Numbered> {
         if self.trace.was_waiting_at_start(self.id(row)) {
             return None;

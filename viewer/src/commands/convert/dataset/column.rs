@@ -24,7 +24,6 @@ pub(super) struct Column<V> {
     /// The description of the values, as in `docs/ranks.md`.
     #[cfg_attr(not(test), expect(dead_code, reason = "a test compares it with the documentation"))]
     pub(super) about: &'static str,
-    /// Whether values can be null.
     pub(super) is_optional: bool,
     pub(super) values: Values<V>,
 }
