@@ -97,7 +97,7 @@ fn late_command(words: &[OsString]) -> Option<String> {
 /// Prints help or version, or the error in the command line in two lines.
 fn refuse(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        // If the reader has closed the pipe, there is nobody to tell.
+        // If the reader has closed the pipe, the failure cannot be reported.
         let _ = error.print();
         return ExitCode::SUCCESS;
     }

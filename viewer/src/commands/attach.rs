@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &AttachArguments, page: &mut Page<'_>) -> Result<St
             break found;
         }
         if !is_running(pid) {
-            // Whatever ended the program may have had it write the recording first.
+            // The program may have written the recording before it ended.
             let found = scripts.notes();
             if !found.written.is_empty() {
                 break found;

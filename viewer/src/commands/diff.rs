@@ -386,7 +386,7 @@ impl Report for DiffReport<'_> {
             let when = when(moment);
             page.line(&format!("{side}: {}, {on}{when}.", file.display()))?;
         }
-        // Only the peaks of whole recordings are cut short by it.
+        // Two moments of one recording are not affected by it.
         for (side, ran_out) in [("A", self.ran_out[0]), ("B", self.ran_out[1])] {
             if ran_out && self.arguments.b.is_some() {
                 page.warning(&format!("{side} ran out of memory: the memory needed later is not recorded."))?;

@@ -152,7 +152,7 @@ impl<'a> EventsListing<'a> {
         ))?;
         page.gap()?;
         let number_width = format_count(last).len().max("event".len());
-        // Of a recording without times, the column is left out.
+        // A recording without times has no such column.
         let time_width =
             if self.trace.has_times() { seconds(self.last_time_ns).len().max("seconds".len()) + 2 } else { 0 };
         let heading = if self.trace.has_times() { "seconds" } else { "" };

@@ -358,7 +358,7 @@ impl Report for GrowthReport<'_> {
             ("rest_freed_bytes", self.growth.rest_freed.bytes.into()),
             ("rest_groups", self.growth.rest_groups.into()),
             ("stacks", stacks(self.trace, &self.growth.stacks).into()),
-            // The objects that the program held at the end.
+            // The tensors that the program refers to at the end, by variable.
             ("holders", self.holders.table().into()),
             ("trust", trust(self.trace).into()),
             ("problems", problem_texts(self.trace).into()),

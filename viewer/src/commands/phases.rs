@@ -143,7 +143,7 @@ impl Report for PhasesReport<'_> {
         let given = self.arguments.given();
         let keys = origin_keys(self.trace).map_or("frame", |(keys, _)| keys);
         let mut options = vec!["--by", keys];
-        // The peak of some blocks alone is at another moment than the whole one.
+        // The peak of some blocks may be at another moment than that of all.
         let is_filtered = self.arguments.blocks.filter.stated().is_some();
         let at = self.peak.number().filter(|_| is_filtered).map(|event| event.to_string());
         options.extend(at.iter().flat_map(|at| ["--at", at]));

@@ -124,7 +124,6 @@ fn prepare(
         let names: Vec<&str> = recordings.iter().map(|other| other.name.as_str()).collect();
         let name = browser::name_of(file, &names);
         let read = match first.take().unwrap_or_else(|| read_with(file, &arguments.categories)) {
-            // A recording that has only begun.
             Err(Failure::Unreadable { .. } | Failure::Read { .. }) if has_only_begun(file) => {
                 let text = "has no events yet: the page shows them once the recorded program writes them.";
                 page.warning(&format!("{} {text}", file.display()))?;

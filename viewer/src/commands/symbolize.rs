@@ -100,7 +100,7 @@ fn lock(file: &Path) -> Result<File, Failure> {
             "{} is still being written: wait for its program to end, or write a copy with --out",
             file.display()
         ))),
-        // If the file system does not support locks, nobody has one.
+        // If the file system does not support locks, no recorder holds one.
         Ok(()) | Err(TryLockError::Error(_)) => Ok(opened),
     }
 }

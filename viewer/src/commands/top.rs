@@ -126,7 +126,7 @@ fn show(view: &mut View, terminal: &mut ratatui::DefaultTerminal, stop: &AtomicB
             terminal.draw(|frame| draw(&answer, frame))?;
             drawn = Some(now);
         }
-        // While a long recording is read for the first time, the picture follows at once.
+        // While a long recording is read for the first time, the next update follows without a pause.
         let wait = if has_more { Duration::ZERO } else { REFRESH.saturating_sub(begun.elapsed()) };
         if is_hung_up(wait)? {
             return Ok(false);

@@ -143,7 +143,8 @@ pub fn run(arguments: &WhatIfArguments, page: &mut Page<'_>) -> Result<Status, F
     })
 }
 
-/// Computes the report for `arguments`. A capacity applies to all devices, unless a device is requested.
+/// Computes the report for `arguments`. A capacity applies to all GPUs, or to host memory if there are none, unless a
+/// device is requested.
 pub fn report<'a>(input: &'a Input, arguments: &'a WhatIfArguments) -> Result<WhatIfReport<'a>, Failure> {
     let (wanted, trace) = (arguments.device.device, input.facts());
     let devices = match wanted {

@@ -71,7 +71,8 @@ pub(super) fn causes(causes: &[Kept]) -> Table<'_> {
         Column::count("segments", "segments", |row| causes[row].sum.blocks),
         Column::text("streams", "streams", |row| causes[row].streams.clone()),
         Column::text("pools", "pools", |row| causes[row].pools.iter().map(ToString::to_string).collect::<Vec<_>>()),
-        // What one stream or pool would need instead of all of these, which are never in use at the same time.
+        // The bytes that one stream or pool would need in place of all of these, which are never in use at the same
+        // time.
         Column::bytes("shared_bytes", "shared", |row| causes[row].shared_bytes),
         Column::text("text", "text", |row| causes[row].text()),
     ];

@@ -107,7 +107,7 @@ impl Parameter {
 fn kind_of(option: &Arg) -> Kind {
     let integers =
         [TypeId::of::<u8>(), TypeId::of::<u16>(), TypeId::of::<u32>(), TypeId::of::<u64>(), TypeId::of::<usize>()];
-    // Sizes are integers to the command, but have units.
+    // Sizes are parsed to integers, but are written with units.
     let is_size = option.get_value_names().is_some_and(|names| names == ["SIZE"]);
     match option.get_action() {
         ArgAction::SetTrue => Kind::Flag,

@@ -191,7 +191,7 @@ impl Report for PlanReport {
             ("reach", reach.name().into()),
             // Why the run may need more memory than the recording shows.
             ("unconfirmed_because", reach.doubt().into()),
-            // Whether every recorded request succeeds with the plan, if the figures go only so far.
+            // Whether every recorded request succeeds with the plan, if the figures go only so far; null otherwise.
             ("gets_past_failure", (*reach == Reach::FailedRequest).then_some(!plans.is_empty()).into()),
             ("proof", proof.into()),
             // The program with the plan, simulated once more on a device of the budget; null if no program was given.

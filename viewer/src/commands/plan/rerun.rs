@@ -278,7 +278,6 @@ impl TrainingStep for Rerun {
             .into_iter()
             .collect();
 
-        // How the optimizer steps, and how the batch is split.
         let mut forms: Vec<Vec<Change>> = vec![Vec::new()];
         if !fused.is_empty() {
             forms.push(fused.clone());

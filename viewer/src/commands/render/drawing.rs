@@ -277,7 +277,7 @@ fn selection_of(arguments: &RenderArguments, recording: &Recording, device: Devi
         }
         selection.pin = Some(Pin { block: None, moment: (at - events.start) as usize + 1 });
     }
-    // A part of a long recording has only the events that are asked for.
+    // A part of a long recording has only the requested events.
     if recording.run.is_none() && (arguments.from.is_some() || arguments.to.is_some()) {
         let events = events_of(arguments, recording.trace.events.len() as u64)?;
         let [from, to] = [events.start, events.end - 1].map(|event| event as u32);

@@ -25,8 +25,8 @@ const MAX_FILES: usize = 16;
 pub(super) fn report(program: &Program, file: &Path, claims: &Path, asks_for_driver: bool) {
     let mut out = io::stderr().lock();
     let page = &mut Page::for_stderr(&mut out);
-    // If standard error is closed, nobody reads it.
     let lost = notes(claims, ".begun");
+    // If standard error is closed, nobody reads it.
     let _ = match files_of_run(file, claims).as_slice() {
         [] if !claims.is_dir() => report_unknown(claims, page),
         [] if !lost.is_empty() => report_lost(&lost, page),
@@ -57,7 +57,7 @@ fn notes(claims: &Path, ending: &str) -> Vec<String> {
 
 /// Reports recordings that have not ended.
 fn report_lost(notes: &[String], page: &mut Page<'_>) -> io::Result<()> {
-    // The program, or someone else, may have deleted it.
+    // The saved file may have been deleted since.
     let (saved, lost): (Vec<&String>, Vec<&String>) = notes.iter().partition(|note| Path::new(note).is_file());
     for file in saved.into_iter().take(MAX_FILES) {
         let file = shortened(Path::new(file));
@@ -161,7 +161,7 @@ fn report_file(
     if is_of_pytorch(input) {
         let verdict = verdict(input, summaries).unwrap_or_else(|why| why.to_string());
         page.headline(&format!("highwater: {name}: {verdict}."))?;
-        // Of a ring, the peak is that of the last events.
+        // With a ring buffer, the peak is that of the last events.
         return if trace.trust.events_lost > 0 { caveats::print(trace, page) } else { Ok(()) };
     }
     page.headline(&format!("highwater: recorded {events} of {process} in {name} ({}).", format_bytes(bytes)))?;

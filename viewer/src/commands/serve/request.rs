@@ -81,7 +81,7 @@ fn parse(head: &[u8]) -> Result<Option<Request>, u16> {
             "range" => request.range = range_of(value()?),
             "highwater-file" => request.file = Some(value()?.to_owned()),
             "sec-fetch-site" => request.fetch_site = Some(value()?.to_ascii_lowercase()),
-            // Among them cookies of other programs on this computer.
+            // Other fields are ignored, among them cookies of other programs on this computer.
             _ => {}
         }
     }

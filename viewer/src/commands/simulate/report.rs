@@ -203,9 +203,9 @@ impl<'a> Report for SimulateReport<'a> {
             // Lines in which kernels are chosen by the time that they take.
             ("autotuned", called(&simulated.noted(|noted| &noted.autotuned)).into()),
             ("depends_on_values", called(&simulated.noted(|noted| &noted.reads)).into()),
-            // The line after which the first other request is made if values are ones.
+            // The line of the last read before the first allocation that differs if values are ones.
             ("first_to_decide", first_to_decide.map(called_value).into()),
-            // Whether the same is allocated if values are ones; null unless that was tried.
+            // Whether the same is allocated and the program ends alike if values are ones; null unless that was tried.
             ("same_with_ones", same_with_ones.into()),
             ("uninitialized_host_bytes", skipped.into()),
             ("torch", fact("torch").into()),
@@ -246,7 +246,7 @@ impl<'a> Report for SimulateReport<'a> {
 
 /// Formats the lines of the program, each with `what` and the number of times, at most [`MAX_LINES`].
 fn listed(all: &[Called], what: impl Fn(&Called) -> String) -> Vec<String> {
-    // What reads alike is one line.
+    // Equal lines are listed once.
     let mut counts: Vec<(String, u64)> = Vec::new();
     for called in all {
         let line = format!("  {}  {}", place_of(called), what(called));

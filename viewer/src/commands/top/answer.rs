@@ -47,13 +47,13 @@ pub struct RecordingLine {
     pub rank: Option<u32>,
     /// Whether more data is expected.
     pub state: State,
-    /// The current value of the selected total.
+    /// The current value of the selected total on the default device.
     pub now: u64,
-    /// The moment of the maximum of the selected total.
+    /// The moment of the maximum of the selected total on the default device.
     pub peak: PeakMoment,
     /// The current step and phase.
     pub stage: Stage,
-    /// The selected total over time.
+    /// The totals of the default device over time.
     pub curve: Curve,
 }
 
@@ -66,7 +66,7 @@ pub struct Detail {
     pub program: String,
     /// The device that is shown.
     pub device: DeviceId,
-    /// Number of devices on which memory was allocated.
+    /// Number of devices with memory or samples.
     pub device_count: usize,
     /// The device's name; empty if unknown.
     pub device_name: String,
@@ -80,7 +80,7 @@ pub struct Detail {
     pub stage: Stage,
     /// Whether there are steps or phases.
     pub has_stages: bool,
-    /// The time from the first event to the last.
+    /// The time from the first event to the last, in nanoseconds; 0 without times.
     pub duration_ns: u64,
     /// The current totals.
     pub totals: Totals,

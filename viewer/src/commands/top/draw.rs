@@ -189,7 +189,7 @@ fn draw_curve(detail: &Detail, metric: Metric, area: Rect, frame: &mut Frame<'_>
 
 fn draw_recordings(answer: &Answer, area: Rect, frame: &mut Frame<'_>) {
     let room = usize::from(area.height.saturating_sub(1));
-    // The chosen one is always in view.
+    // The selected recording is always in view.
     let first = (answer.choice.row + 1).saturating_sub(room);
     let metric = answer.choice.metric;
     let has_ranks = area.width >= WIDE;
@@ -282,7 +282,6 @@ fn group_text(key: GroupKey, label: &str, width: usize) -> String {
 fn draw_steps(detail: &Detail, metric: Metric, area: Rect, frame: &mut Frame<'_>) {
     let right = |text: String| Cell::from(Text::from(text).alignment(Alignment::Right));
     let header = ["step", "peak", "end", "time"].map(|text| right(text.to_owned()));
-    // The latest first.
     let rows = detail.steps.iter().rev().map(|step| {
         let time = step.times_ns.1.saturating_sub(step.times_ns.0);
         let time = if time > 0 { format_duration(time) } else { String::new() };

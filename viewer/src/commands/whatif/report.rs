@@ -206,7 +206,7 @@ impl Report for WhatIfReport<'_> {
             ("fits", changed.and_then(Changed::fits).into()),
             // Why the run may need more memory than the recording shows.
             ("unconfirmed_because", changed.and_then(|changed| Some(changed.doubt?.text(self.trace))).into()),
-            // No smaller device is enough; only if the recording ends in an out-of-memory error.
+            // A device with less memory is not enough; null unless the recording ends in an out-of-memory error.
             ("lower_bound_bytes", changed.and_then(lower_bound).into()),
             // One for each requested device.
             ("devices", devices.into()),
