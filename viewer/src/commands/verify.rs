@@ -102,7 +102,7 @@ impl VerifyReport {
         Self { problems: vec![error.to_string()], is_unreadable: true, ..Self::default() }
     }
 
-    /// Returns status 2 if the recording is inconsistent, otherwise 0.
+    /// Returns status 2 if the recording has a problem or cannot be read, otherwise 0.
     pub fn status(&self) -> Status {
         if self.ok { Status::Fine } else { Status::Unsound }
     }

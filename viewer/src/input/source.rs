@@ -35,7 +35,7 @@ impl Input {
     /// Opens `file`; a long recording is read in windows.
     ///
     /// # Errors
-    /// Fails if the recording cannot be read, or if the environment variable is not a number.
+    /// Fails if the recording or a file of rules cannot be read, or if `HIGHWATER_RESIDENT_EVENTS` is not a number.
     pub fn open(file: &Path, choice: &CategoryChoice) -> Result<Self, Failure> {
         Self::open_long(file, choice)?.map_or_else(|| Self::whole(file, choice), Ok)
     }
@@ -43,7 +43,7 @@ impl Input {
     /// Opens `file` if it is a recording that is too long for memory.
     ///
     /// # Errors
-    /// Fails if the environment variable is not a number.
+    /// Fails if `HIGHWATER_RESIDENT_EVENTS` is not a number.
     pub fn open_long(file: &Path, choice: &CategoryChoice) -> Result<Option<Self>, Failure> {
         let source = open_windows(file, choice)?.and_then(|windows| Source::in_windows(windows).ok());
         Ok(source.map(|source| Self::of(source, PLAIN, file)))
@@ -52,7 +52,7 @@ impl Input {
     /// Reads all of `file`.
     ///
     /// # Errors
-    /// Fails if the recording cannot be read.
+    /// Fails if the recording or a file of rules cannot be read.
     pub fn whole(file: &Path, choice: &CategoryChoice) -> Result<Self, Failure> {
         let Recording { trace, format } = read_with(file, choice)?;
         Ok(Self::of(Source::in_memory(trace), format, file))
@@ -153,7 +153,7 @@ pub(crate) fn answer_or_whole<I, T>(
 /// or categories must be guessed or lines skipped.
 ///
 /// # Errors
-/// Fails if the environment variable is not a number.
+/// Fails if `HIGHWATER_RESIDENT_EVENTS` is not a number.
 pub(crate) fn open_windows(file: &Path, choice: &CategoryChoice) -> Result<Option<Windows>, Failure> {
     let most = resident_events()?;
     if needs_whole(choice) || is_stdin(file) {
@@ -179,7 +179,7 @@ fn needs_whole(choice: &CategoryChoice) -> bool {
 /// recording is loaded into memory as a whole.
 ///
 /// # Errors
-/// Fails if the environment variable is not a number, or if the rules for categories cannot be read.
+/// Fails if `HIGHWATER_RESIDENT_EVENTS` is not a number, or if the rules for categories cannot be read.
 pub(crate) fn opener(
     choice: &CategoryChoice,
 ) -> Result<impl Fn(&Path, bool) -> Result<Source<'static>, Error> + Sync, Failure> {
@@ -210,7 +210,7 @@ pub(crate) fn opener_up_to(
 /// Returns the number of events above which recordings are read in windows.
 ///
 /// # Errors
-/// Fails if the environment variable is not a number.
+/// Fails if `HIGHWATER_RESIDENT_EVENTS` is not a number.
 pub(crate) fn resident_events() -> Result<u64, Failure> {
     match std::env::var(RESIDENT_EVENTS) {
         Err(_) => Ok(MAX_RESIDENT_EVENTS),

@@ -1,5 +1,6 @@
 //! Truncates answers to a size that a language model can read.
 
+use highwater_snapshots::count_of;
 use serde_json::{Map, Value, json};
 
 /// Maximum bytes of the text of an answer, as JSON.
@@ -28,9 +29,9 @@ pub(super) fn cut_text(text: &str) -> String {
         used += as_json(&line);
         if used > MAX_TEXT - MAX_MISSING {
             kept += &format!(
-                "… {} more lines: ask for fewer rows with `top`, for fewer steps with `from_step` and `to_step`, or for \
+                "… {}: ask for fewer rows with `top`, for fewer steps with `from_step` and `to_step`, or for \
                  fewer blocks with `where`, where the tool has them\n",
-                lines.len() - row
+                count_of((lines.len() - row) as u64, "more line")
             );
             break;
         }

@@ -222,7 +222,8 @@ type Found = (String, PathBuf, Trace, Noted);
 fn find(folder: &Path) -> Result<Vec<Found>, Failure> {
     let cannot = |why: &dyn std::fmt::Display| Failure::Record(format!("cannot read what was recorded: {why}"));
     let entries = std::fs::read_dir(folder).map_err(|why| cannot(&why))?;
-    // Of a process that went on after a failed allocation, its last recording has that too.
+    // Of several recordings of a process, as after a failed allocation, the one with the shortest name was written last
+    // and contains the others.
     let mut of_process: BTreeMap<String, PathBuf> = BTreeMap::new();
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     paths.sort_by_key(|path| (path.file_name().map(|name| name.len()), path.clone()));

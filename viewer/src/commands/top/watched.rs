@@ -106,7 +106,7 @@ impl Watched {
         self.trouble.as_deref().or(self.note.as_deref())
     }
 
-    /// The rank of its process.
+    /// The rank of the recorded process, if it was recorded.
     pub fn rank(&self) -> Option<u32> {
         self.follower.header().rank
     }
