@@ -63,7 +63,7 @@ pub struct InfoReport<'a> {
     devices: Vec<DeviceSummary>,
     /// The first failed requests on each device.
     failures: Vec<RequestFailure>,
-    /// The time from the first event to the last, in nanoseconds; `None` if there are no events.
+    /// The time from the first event to the last, in nanoseconds; `None` without times.
     duration_ns: Option<u64>,
 }
 

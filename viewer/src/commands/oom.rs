@@ -395,7 +395,8 @@ fn remedies_table<'a>(case: &'a OomAnalysis, trials: &'a Trials) -> Table<'a> {
     Table::new(results.len(), columns)
 }
 
-/// Returns live blocks whose freeing lets the request succeed; `is_smallest` is whether no smaller set does.
+/// Returns live blocks whose freeing lets the request succeed; `is_smallest` is whether they are known to have the fewest
+/// bytes of their kind.
 fn eviction_value(case: &OomAnalysis) -> Option<Value> {
     let smallest_eviction = case.request.smallest_eviction()?;
     let kind = if matches!(smallest_eviction.freed, Freed::Segments { .. }) { "segments" } else { "neighbours" };

@@ -172,8 +172,8 @@ fn is_hung_up(most: Duration) -> io::Result<bool> {
     event::poll(most).map(|_| false)
 }
 
-/// Returns a flag that is set by signals that would end the program, so that the terminal can be restored. Without a
-/// terminal, there is nothing to restore.
+/// Returns a flag that SIGTERM and SIGINT set, so that the terminal can be restored. After SIGHUP, there is no terminal
+/// to restore.
 fn stop_requested() -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     #[cfg(unix)]

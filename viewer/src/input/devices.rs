@@ -68,7 +68,8 @@ pub(crate) fn covered_phrase(trace: &Trace, devices: &[DeviceId]) -> Option<Stri
 }
 
 /// Returns the devices that a check covers: the requested device, which must be in the recording, or otherwise all
-/// devices with memory. Includes host memory only if it is requested, or if no other device has memory.
+/// devices with memory. Includes host memory only if it is requested, or if no other device has memory. If no device has
+/// any, all GPUs are covered.
 pub(crate) fn covered(trace: &Trace, wanted: Option<u16>) -> Result<Vec<DeviceId>, Failure> {
     if wanted.is_some() {
         return Ok(vec![choose_device(trace, wanted)?]);

@@ -29,7 +29,8 @@ const UNLIMITED: u64 = 1 << 50;
 /// Number of steps recorded to measure the memory of each set of modules. Later steps are like the second step. Trials
 /// run all steps.
 const MAX_STEPS: u32 = 2;
-/// Maximum number of steps, layers or micro-batches to run if the recording ended early because it ran out of memory.
+/// Number of steps, layers or micro-batches that may be run although the recording has fewer events, since it may have
+/// ended out of memory.
 const MAX_UNRECORDED: usize = 128;
 const MAX_SPLITS: usize = 6;
 const LORA_RANK: usize = 16;

@@ -31,7 +31,7 @@ pub(super) struct Library {
 }
 
 impl Library {
-    /// Finds the library, or writes the embedded one into the user's cache.
+    /// Finds the library, or writes the embedded one into the user's cache, or else into a temporary folder.
     pub(super) fn provide() -> Result<Self, Failure> {
         if !cfg!(all(target_os = "linux", target_env = "gnu")) {
             let text =

@@ -132,7 +132,8 @@ impl Folder {
     }
 
     /// Sends the bytes of a recording. For a rotation, starts with the file that the page already reads, or otherwise
-    /// with the newest file, which starts with the live blocks. If no more data is expected, sends all files.
+    /// with the newest file, which starts with the live blocks; if no more data is expected then, sends all files as
+    /// one recording.
     fn send(&self, path: &Path, number: usize, request: &Request) -> io::Result<Response> {
         let Some(rotated) = RotatedFiles::find(path) else {
             let is_as_stored = self.categories.categories.is_none() && begins_as_snap(path);

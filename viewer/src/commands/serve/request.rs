@@ -17,7 +17,7 @@ pub(super) struct Request {
     /// The path, without a query.
     pub(super) path: String,
     pub(super) host: String,
-    /// The first and the last requested byte, from the field `Range`.
+    /// The first and the last requested byte, both included, from the field `Range`; without a last one, up to the end.
     pub(super) range: Option<(u64, Option<u64>)>,
     /// The field `Highwater-File`: identifies the file of earlier parts, as returned by the server.
     pub(super) file: Option<String>,

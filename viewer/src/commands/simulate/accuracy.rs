@@ -33,7 +33,7 @@ pub(super) enum Values {
     SameWithOnes,
     /// The allocations with ones differed. Contains the line of the last read before the first difference, if known.
     OtherWithOnes(Option<Box<Called>>),
-    /// The program ended differently with ones. Contains its exit status.
+    /// With ones, the program ended with another exit status, which this contains, or lacks the process's recording.
     OtherEnd(u8),
 }
 
