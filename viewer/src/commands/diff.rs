@@ -141,7 +141,7 @@ fn members_of(group: &DiffGroup, keys: &[GroupKey]) -> Option<Vec<Value>> {
 
 const MAX_PHASES: usize = 12;
 
-/// The report, which can be printed as text and as JSON.
+/// The report of `highwater diff`.
 #[derive(Debug)]
 pub struct DiffReport<'a> {
     traces: [&'a Trace; 2],

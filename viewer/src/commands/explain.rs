@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &ExplainArguments, page: &mut Page<'_>) -> Result<S
     })
 }
 
-/// The report, which can be printed as text and as JSON.
+/// The report of `highwater explain`.
 #[derive(Debug)]
 pub struct ExplainReport<'a> {
     trace: &'a Trace,

@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &GrowthArguments, page: &mut Page<'_>) -> Result<St
     })
 }
 
-/// The result of `highwater growth`, which can be printed as text or as JSON.
+/// The report of `highwater growth`.
 #[derive(Debug)]
 pub struct GrowthReport<'a> {
     trace: &'a Trace,

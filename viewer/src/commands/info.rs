@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Stat
     })
 }
 
-/// The report, which can be printed as text and as JSON.
+/// The report of `highwater info`.
 #[derive(Debug)]
 pub struct InfoReport<'a> {
     trace: &'a Trace,

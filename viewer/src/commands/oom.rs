@@ -93,7 +93,7 @@ struct Case {
     stack: StackId,
 }
 
-/// The report, which can be printed as text and as JSON.
+/// The report of `highwater oom`.
 #[derive(Debug)]
 pub struct OomReport<'a> {
     trace: &'a Trace,

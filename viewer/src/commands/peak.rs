@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &PeakArguments, page: &mut Page<'_>) -> Result<Stat
     })
 }
 
-/// The report, which can be printed as text and as JSON.
+/// The report of `highwater peak`.
 #[derive(Debug)]
 pub struct PeakReport<'a> {
     trace: &'a Trace,

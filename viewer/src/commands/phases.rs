@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &PhasesArguments, page: &mut Page<'_>) -> Result<St
     })
 }
 
-/// The report, which can be printed as text and as JSON.
+/// The report of `highwater phases`.
 #[derive(Debug)]
 pub struct PhasesReport<'a> {
     trace: &'a Trace,

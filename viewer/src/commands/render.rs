@@ -169,7 +169,7 @@ impl FromStr for PictureAt {
     }
 }
 
-/// The page that a picture is for.
+/// The colour theme of a picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum PictureTheme {
     /// Dark on light.

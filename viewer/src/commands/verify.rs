@@ -48,7 +48,7 @@ fn open(file: &Path, is_whole: bool) -> Result<Input, Failure> {
     Ok(Input::of(Source::in_memory(trace), format, file))
 }
 
-/// The report, which can be printed as text and as JSON.
+/// The report of `highwater verify`.
 #[derive(Debug, Default)]
 pub struct VerifyReport {
     file: PathBuf,

@@ -18,7 +18,7 @@ use crate::commands::check::CheckArguments;
 use crate::input::{Input, covered_phrase, on_device, phrase};
 use crate::output::{Failure, Page, Report, Status, caveats, problem_texts, sum_names, trust};
 
-/// The report, which can be printed as text, Markdown and JSON.
+/// The report of `highwater check`.
 #[derive(Debug)]
 pub struct CheckReport<'a> {
     pub(super) arguments: &'a CheckArguments,

@@ -23,7 +23,7 @@ pub struct Choice {
     pub key: GroupKey,
     /// The index of the recording.
     pub row: usize,
-    /// Number of times the user switched to the next device.
+    /// Number of times the user switched to the next device since the recording was selected.
     pub device: usize,
 }
 
@@ -103,7 +103,7 @@ pub struct Detail {
 pub struct Groups {
     /// The groups, largest at the peak first.
     pub rows: Vec<GroupRow>,
-    /// Whether the groups at the peak are known. They are not if the peak is in a file that no longer exists.
+    /// Whether the groups at the peak are known. They are not if the state at the peak is no longer in memory.
     pub has_peak: bool,
 }
 

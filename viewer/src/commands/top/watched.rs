@@ -70,7 +70,8 @@ pub struct Watched {
     part: Option<u32>,
     /// Whether more data is expected.
     pub state: State,
-    /// Number of times the recording was read again from its start, because its file was replaced.
+    /// Number of times the recording began anew, because its file was replaced, truncated or overwritten, or a later file
+    /// is of another run.
     pub restarts: u64,
     /// The reason nothing more is read at present, as a sentence. Earlier data stays.
     trouble: Option<String>,

@@ -21,7 +21,7 @@ use crate::output::{Failure, Page, Report, peaks_value, problem_texts};
 
 const MAX_CAUSES: usize = 6;
 
-/// The report, which can be printed as text and as JSON.
+/// The report of `highwater whatif`.
 #[derive(Debug)]
 pub struct WhatIfReport<'a> {
     trace: &'a Trace,
