@@ -115,7 +115,6 @@ pub(crate) const GPUS: &[Gpu] = &[
 ];
 
 impl Gpu {
-    /// Returns the default GPU, an A100.
     pub(crate) fn unless_named() -> Self {
         "a100".parse().expect("the default GPU is not in the table")
     }

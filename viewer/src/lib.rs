@@ -64,7 +64,6 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Executes the command with a page for standard output, buffered and with the terminal's width.
 fn execute(arguments: &Arguments) -> Result<Status, Failure> {
     let mut out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let page = &mut Page::for_stdout(&mut out);

@@ -10,7 +10,6 @@ use tempfile::TempDir;
 
 use crate::embedded_files::put;
 
-/// The modules: name and source.
 const MODULES: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/package.rs"));
 
 /// The code that Python runs at startup. It first runs the program's own module of the same name, which would otherwise

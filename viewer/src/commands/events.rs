@@ -251,7 +251,6 @@ fn seconds(time_ns: u64) -> String {
     format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
 }
 
-/// The shape and dtype of the tensor that an event allocates.
 fn shape_of(trace: &Trace, id: EventId) -> Option<Cow<'_, str>> {
     let block = block_of(trace, id).filter(|block| trace.blocks.alloc[block.0 as usize] == id)?;
     Some(shown(trace.shape(block)?, MAX_SHOWN))

@@ -61,7 +61,6 @@ pub struct InfoReport<'a> {
     format: FileFormat,
     arguments: &'a InfoArguments,
     devices: Vec<DeviceSummary>,
-    /// The first failed requests on each device.
     failures: Vec<RequestFailure>,
     /// The time from the first event to the last, in nanoseconds; `None` without times.
     duration_ns: Option<u64>,

@@ -44,7 +44,7 @@ fn takes(command: &str, option: &str, value: &str) -> bool {
     })
 }
 
-/// Quotes a word for a shell: in single quotes unless it consists of plain characters.
+/// Quotes a word for a shell, unless it consists of plain characters.
 pub(crate) fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./:=,+@%".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

@@ -398,7 +398,6 @@ fn event_of(input: &Input, (device, metric): (DeviceId, Metric), at: At) -> Resu
     }
 }
 
-/// Maximum number of pools named in one line.
 const MAX_NAMES: usize = 12;
 
 /// The pools at a moment, and the sets of pools that are never in use at the same time.

@@ -74,7 +74,6 @@ pub struct PhasesReport<'a> {
     peak: Moment,
 }
 
-/// Maximum number of categories listed in one cell.
 const NAMED: usize = 3;
 
 impl<'a> PhasesReport<'a> {

@@ -212,7 +212,6 @@ fn of_program(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<PlanRepo
     Ok(PlanReport { proven, ..report(&step, found, arguments, applied)? })
 }
 
-/// The changes of a plan in a report, and its warnings in addition to those of the step.
 #[derive(Default)]
 struct Applied {
     setup: Option<Setup>,

@@ -125,7 +125,6 @@ pub struct PictureBy {
 }
 
 impl PictureBy {
-    /// Creates a value with these grouping keys, coloured by category.
     pub(crate) fn groups(keys: Vec<GroupKey>) -> Self {
         Self { colours: Ok(ColourBy::default()), keys: Ok(GroupKeys(keys)) }
     }

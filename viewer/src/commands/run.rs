@@ -96,7 +96,6 @@ if sys.version_info >= (3, 9):
     sys.meta_path.insert(0, _BeforeTorch)
 "#;
 
-/// The suffixes of files that the recorder of PyTorch programs can write.
 const WRITTEN: [&str; 7] = ["snap", "pickle", "pkl", "json", "folded", "html", "parquet"];
 
 /// Runs the program to its end, prints a summary of the recording to standard error, and returns the program's exit

@@ -28,7 +28,6 @@ macro_rules! files {
     };
 }
 
-/// The files of the skill: path and content.
 const FILES: [(&str, &str); 7] = files![
     "SKILL.md",
     "references/out-of-memory.md",

@@ -88,7 +88,6 @@ struct View {
     watched: Vec<Watched>,
     computed: Computed,
     choice: Choice,
-    /// The time of the last search for further files.
     listed: Option<Instant>,
 }
 

@@ -20,7 +20,6 @@ struct TrustFigures<'a> {
     phases_guessed: bool,
     /// Uses of blocks that were not live, which are counted only during reading.
     unmatched_uses: u64,
-    /// The recorder's notes about the recording.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<&'a str>,
 }

@@ -63,7 +63,6 @@ pub(crate) fn sum_names(rest_groups: u64) -> Vec<String> {
     rest.into_iter().chain(["total".to_owned()]).collect()
 }
 
-/// Returns a group's key values, each by the name of its key.
 pub(crate) fn named(keys: &[GroupKey], values: &[String]) -> Value {
     let by_name: BTreeMap<&'static str, &String> = keys.iter().map(|key| key.name()).zip(values).collect();
     Value::Map(by_name.into_iter().map(|(name, value)| (name, value.clone().into())).collect())

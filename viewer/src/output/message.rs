@@ -7,7 +7,6 @@ use highwater_snapshots::shown::{MAX_SHOWN, shown};
 
 use super::terminal::columns;
 
-/// Indentation of the lines of a message after the first.
 const CONTINUATION: &str = "  ";
 
 /// Prints `text` to standard error, wrapped on a terminal. A failure to print cannot be reported.

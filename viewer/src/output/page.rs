@@ -12,7 +12,6 @@ use crate::output::terminal::columns;
 /// The text output of a command.
 pub struct Page<'a> {
     out: &'a mut dyn Write,
-    /// Characters per line, if limited.
     width: Option<usize>,
     is_coloured: bool,
     /// Receives the facts of reports that are printed as text, if set.
@@ -38,7 +37,6 @@ pub fn versioned(facts: Facts<'_>) -> Facts<'_> {
     Facts::new([("schema_version", SCHEMA_VERSION.into())]).and(facts)
 }
 
-/// Separates a suggested command from its purpose.
 const PURPOSE: &str = "   ";
 
 const BOLD: &str = "\x1b[1m";

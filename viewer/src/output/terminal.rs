@@ -1,6 +1,5 @@
 //! The width of the terminal.
 
-/// The assumed width of a terminal that does not report it, in columns.
 const USUAL_WIDTH: usize = 80;
 
 /// Returns the width of the terminal in columns. If the terminal does not report it, returns the value of `COLUMNS`, or

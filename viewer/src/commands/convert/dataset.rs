@@ -212,7 +212,6 @@ fn with_rank<V: Rows>(mut columns: Vec<Column<V>>) -> Vec<Column<V>> {
     columns
 }
 
-/// Returns the columns of both tables as Markdown, as in `docs/ranks.md`.
 #[cfg(test)]
 pub(crate) fn schema_page() -> String {
     fn rows<V>(title: &str, columns: &[Column<V>]) -> String {

@@ -76,7 +76,6 @@ struct WithinReport<'a> {
     /// The reference rank, and the rank to compare with it.
     ranks: [&'a Rank; 2],
     is_outlier: bool,
-    /// The introduction, which states how the second rank differs from all ranks.
     intro: String,
     diff: &'a DiffReport<'a>,
 }

@@ -14,7 +14,6 @@ use crate::commands::info::InfoArguments;
 use crate::input::{opener, read_fleet};
 use crate::output::{Failure, Page, Report, Status};
 
-/// Maximum number of missing ranks listed in the JSON object.
 const MAX_MISSING: usize = 4096;
 
 pub(crate) fn info(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Failure> {

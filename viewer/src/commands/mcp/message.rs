@@ -8,7 +8,6 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-/// Maximum length in bytes of a line.
 const MAX_LINE: u64 = 1 << 20;
 
 const MAX_BATCH: usize = 64;
@@ -110,7 +109,6 @@ fn read_lines(mut input: impl BufRead, lines: &SyncSender<Option<Vec<u8>>>) -> i
     }
 }
 
-/// Reads up to the end of a line, and discards it.
 fn skip_line(input: &mut impl BufRead) -> io::Result<()> {
     loop {
         let part = input.fill_buf()?;
@@ -123,7 +121,6 @@ fn skip_line(input: &mut impl BufRead) -> io::Result<()> {
     }
 }
 
-/// Returns whether a line cancels the request `id`.
 fn cancels(line: &[u8], id: &Value) -> bool {
     let is_cancel =
         |message: &Value| message["method"] == "notifications/cancelled" && message["params"]["requestId"] == *id;

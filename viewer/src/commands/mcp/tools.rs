@@ -35,7 +35,6 @@ pub(super) struct Parameter {
 pub(super) enum Kind {
     /// The first recording that the command reads. It may be omitted if there is only one.
     Recording,
-    /// A further recording that the command reads.
     Second,
     /// A recording that an option names.
     Baseline,
@@ -44,7 +43,6 @@ pub(super) enum Kind {
     Texts,
     /// An integer of 0 or more.
     Number,
-    /// Whether the option is given.
     Flag,
 }
 

@@ -39,7 +39,6 @@ const LORA_RANK: usize = 16;
 #[derive(Clone, Debug)]
 pub(super) struct Rerun {
     pub(super) name: String,
-    /// The options of the unchanged step.
     pub(super) options: Options,
     batch: Option<usize>,
     pub(super) loss_is_mean: bool,

@@ -148,7 +148,6 @@ fn optimizer_parser() -> impl TypedValueParser<Value = OptimizerKind> {
         .try_map(|name| name.parse::<OptimizerKind>())
 }
 
-/// Returns a parser of floating-point dtypes.
 fn dtype_parser() -> impl TypedValueParser<Value = DType> {
     let floats = DType::ALL.into_iter().filter(|dtype| dtype.is_float()).map(DType::name);
     PossibleValuesParser::new(floats).map(|name| DType::from_name(&name).expect("the value is not the name of a dtype"))

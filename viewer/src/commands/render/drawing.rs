@@ -195,7 +195,6 @@ fn save(arguments: &RenderArguments, paper: Paper, mut sheet: Sheet, view: Sheet
     with_spinner(&doing, || save_view(&arguments.out, paper, &title, |ui| sheet.sheet_ui(ui, view)))
 }
 
-/// Returns the keys of `--by`; the default is the category.
 fn by_of(arguments: &RenderArguments) -> PictureBy {
     arguments.by.clone().unwrap_or_default()
 }
@@ -291,7 +290,6 @@ fn selection_of(arguments: &RenderArguments, recording: &Recording, device: Devi
     Ok(selection)
 }
 
-/// Returns an error if a recording of `count` events has no event `at`.
 fn check_event(at: u64, count: u64) -> Result<(), Failure> {
     if at < count {
         return Ok(());

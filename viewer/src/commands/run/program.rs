@@ -19,7 +19,6 @@ const MODULE_LAUNCHERS: [&str; 3] = ["torchrun", "accelerate", "deepspeed"];
 const LAUNCHER_MODULES: [&str; 4] =
     ["torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "deepspeed.launcher.runner"];
 
-/// A program that was found, and may be executed.
 #[derive(Debug)]
 pub(crate) struct Program {
     path: PathBuf,

@@ -51,7 +51,6 @@ struct State {
     /// The summaries as JSON, and the number of times they have changed.
     json: Vec<u8>,
     version: u64,
-    /// The time of the next check.
     due: Instant,
 }
 

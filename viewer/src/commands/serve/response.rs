@@ -39,7 +39,6 @@ impl Response {
         Self { status, fields, body, caching: "no-store", is_head: false }
     }
 
-    /// A response with only a status.
     pub(super) fn refusal(status: u16) -> Self {
         Self { status, fields: Vec::new(), body: Body::Static(&[]), caching: "no-store", is_head: false }
     }

@@ -13,9 +13,7 @@ use crate::output::Failure;
 #[derive(Clone, Debug)]
 pub(super) struct Served {
     pub(super) name: String,
-    /// The path of the .snap file.
     pub(super) path: PathBuf,
-    /// Whether the recording is still being written.
     pub(super) is_growing: bool,
 }
 

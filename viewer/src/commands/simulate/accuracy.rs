@@ -43,7 +43,6 @@ pub(super) struct Accuracy {
     pub(super) values: Values,
     /// The totals with other orders of addresses, or the reason they are unknown.
     pub(super) orders: Option<Result<Orders, String>>,
-    /// The bounds of the totals in [`BOUNDED`].
     pub(super) bounds: [Interval; BOUNDED.len()],
 }
 

@@ -218,7 +218,6 @@ impl Simulated {
 /// A recording in a folder: the process, the file, the trace and the notes.
 type Found = (String, PathBuf, Trace, Noted);
 
-/// Reads the recordings in a folder, by rank and process.
 fn find(folder: &Path) -> Result<Vec<Found>, Failure> {
     let cannot = |why: &dyn std::fmt::Display| Failure::Record(format!("cannot read what was recorded: {why}"));
     let entries = std::fs::read_dir(folder).map_err(|why| cannot(&why))?;
@@ -286,7 +285,6 @@ pub(super) fn read_all(folder: &Path, out: &Path, capacity: u64) -> Result<Vec<R
     Ok(moved)
 }
 
-/// The file for one of several processes, such as `train.rank3.snap`.
 fn beside(out: &Path, which: &str) -> PathBuf {
     let stem = out.file_stem().unwrap_or_default().to_string_lossy();
     let extension = out.extension().map(|extension| format!(".{}", extension.to_string_lossy())).unwrap_or_default();

@@ -24,7 +24,6 @@ const SCALE: u16 = 11;
 /// Width of the terminal from which categories and the selected groups are side by side.
 const WIDE: u16 = 120;
 
-/// Columns of a curve in the list of recordings.
 const SMALL_CURVE: usize = 12;
 
 /// The value to which the peak is scaled in the curve.
@@ -237,7 +236,6 @@ fn draw_recordings(answer: &Answer, area: Rect, frame: &mut Frame<'_>) {
     frame.render_widget(Table::new(rows, widths).header(header), area);
 }
 
-/// Formats a curve as one line of block characters.
 fn small_curve(samples: &[u64], max: u64) -> String {
     const LEVELS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let level = |bytes: &u64| (u128::from(*bytes) * 8).div_ceil(u128::from(max.max(1))).min(8) as usize;
@@ -271,7 +269,6 @@ fn draw_groups(key: GroupKey, groups: &Groups, area: Rect, frame: &mut Frame<'_>
     frame.render_widget(table, area);
 }
 
-/// The value of a key in at most `width` characters.
 fn group_text(key: GroupKey, label: &str, width: usize) -> String {
     match key {
         GroupKey::Frame | GroupKey::Stack => shown(&shorten_line(label, width.min(MAX_IN_TABLE)), width).into_owned(),

@@ -11,7 +11,6 @@ pub(super) enum Act {
     Show(Choice),
 }
 
-/// The keys, for the help line at the bottom.
 pub(super) const HELP: [(&str, &str); 5] =
     [("q", "quit"), ("m", "total"), ("g", "grouping"), ("d", "device"), ("↑↓ Tab", "recording")];
 

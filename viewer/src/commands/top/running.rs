@@ -125,7 +125,6 @@ impl Device {
 /// The latest events, and the blocks that were live before them.
 #[derive(Clone, Debug, Default)]
 struct Span {
-    /// Number of events before the span.
     first: u64,
     stage: Stage,
     live: BTreeMap<DeviceId, LiveState>,

@@ -66,7 +66,6 @@ pub struct Watched {
     run: Option<(u64, u32, String)>,
     /// The live blocks at peaks in earlier files of a rotation.
     earlier: BTreeMap<(DeviceId, u64), Source<'static>>,
-    /// The number of the current file of a rotation.
     part: Option<u32>,
     /// Whether more data is expected.
     pub state: State,
@@ -231,7 +230,6 @@ impl Watched {
         }
     }
 
-    /// Opens the file, or the first one of a rotation.
     fn open(&mut self) -> Result<bool, String> {
         if matches!(self.state, State::Saved(_))
             && let Ok(facts) = std::fs::metadata(&self.path)

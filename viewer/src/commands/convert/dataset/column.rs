@@ -29,7 +29,6 @@ pub(super) struct Column<V> {
 }
 
 impl<V> Column<V> {
-    /// Creates a column of numbers that repeat.
     pub(super) fn number(
         name: &'static str,
         about: &'static str,
@@ -38,7 +37,6 @@ impl<V> Column<V> {
         Self { name, about, is_optional: true, values: Values::Repeating(Box::new(value)) }
     }
 
-    /// Creates a column of numbers close to that of the previous row.
     pub(super) fn running(
         name: &'static str,
         about: &'static str,
