@@ -18,7 +18,6 @@ macro_rules! calls {
         }
 
         impl<'a> Call<'a> {
-            /// Returns the name of the primitive.
             pub(super) fn primitive(&self) -> &'static str {
                 match self {
                     $(Self::$variant(..) => stringify!($primitive),)+
@@ -32,7 +31,6 @@ macro_rules! calls {
                 }
             }
 
-            /// Runs the primitive.
             pub(super) fn run(self) -> Result<()> {
                 match self {
                     $(Self::$variant($out, $($argument),*) => super::$primitive($out, $($argument),*),)+

@@ -10,7 +10,6 @@ use std::sync::LazyLock;
 /// Number of state elements that share one scale.
 pub const CODE_BLOCK: usize = 256;
 
-/// Number of codes, one for each value of a byte.
 const CODES: usize = 256;
 
 const DECADES: i32 = 7;
@@ -23,8 +22,8 @@ pub struct Code {
 }
 
 impl Code {
-    /// Returns the codebook for values from −1 to 1, with half of the codes for each sign. The spacing in the top
-    /// decade is 0.014.
+    /// Returns the codebook for values from −0.993 to 1: 127 negative values, 0 and 128 positive values. The spacing in
+    /// the top decade is 0.014.
     pub fn signed() -> &'static Self {
         static CODE: LazyLock<Code> = LazyLock::new(|| Code::new(true));
         &CODE

@@ -7,9 +7,9 @@
 //! | fills, copies, gathers and the like | 0 |
 //! | all others | 1 per element of the largest operand |
 //!
-//! These are the conventions of PyTorch's `FlopCounterMode`, which omits the last row. Bytes are those of all operands.
-//! Each operand is counted once, without the elements that a broadcast repeats, and for a table only the rows that are
-//! gathered or scattered.
+//! These are the conventions of PyTorch's `FlopCounterMode`, which omits the last row. Bytes are those of all operands,
+//! each counted once even if it is both read and written, without the elements that a broadcast repeats. Of a table,
+//! only the rows that are gathered count, or twice the rows that are added to it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -27,7 +27,8 @@ pub struct Cost {
     pub flops: u64,
     /// Bytes read or written.
     pub bytes: u64,
-    /// Number of primitive calls; on a GPU, each launches at least one kernel.
+    /// Number of primitive calls. On a GPU, most launch one kernel or more; calls in [`run_all`](super::run_all) may
+    /// share one.
     pub calls: u64,
 }
 
@@ -106,13 +107,11 @@ impl Drop for Restore {
     }
 }
 
-/// Returns whether work is counted on this thread.
 #[inline]
 pub(super) fn is_counted() -> bool {
     COUNTED.with_borrow(Option::is_some)
 }
 
-/// Counts the work of `primitive` with `arguments`.
 pub(super) fn add(primitive: &str, arguments: &[&dyn Argument]) {
     let mut operands = Vec::new();
     for argument in arguments {
@@ -143,7 +142,6 @@ pub(super) fn add(primitive: &str, arguments: &[&dyn Argument]) {
     });
 }
 
-/// A view passed to a primitive.
 #[derive(Clone, Copy, Debug)]
 struct Operand {
     elements: u64,
@@ -151,12 +149,11 @@ struct Operand {
     bytes: u64,
     /// Length of the last axis.
     columns: u64,
-    /// Product of the axis lengths before this axis.
+    /// Length of the second to last axis.
     rows: u64,
     dtype: DType,
 }
 
-/// Returns the dtype of the factors of a product.
 fn product_dtype(primitive: &str, operands: &[Operand]) -> Option<DType> {
     let operand = match primitive {
         "matmul" | "matmul_bias" => 1,
@@ -174,9 +171,9 @@ fn flops(primitive: &str, operands: &[Operand]) -> u64 {
     let rows = |operand: usize| operands.get(operand).map_or(0, |operand| operand.rows);
     match primitive {
         "matmul" | "matmul_bias" => product(2, 0, columns(1)),
-        // The output, the statistics, queries, keys and values.
+        // Operand 3 is the key.
         "attention" => product(4, 0, rows(3)),
-        // Three gradients, three known tensors, queries, keys and values.
+        // Operand 7 is the key.
         "attention_backward" => product(10, 0, rows(7)),
         "fill" | "copy" | "cast" | "random" | "arange" | "gather_rows" | "gather" | "unfold" | "clear" => 0,
         _ => operands.iter().map(|operand| operand.elements).max().unwrap_or(0),
@@ -186,7 +183,7 @@ fn flops(primitive: &str, operands: &[Operand]) -> u64 {
 fn bytes(primitive: &str, operands: &[Operand]) -> u64 {
     let sum = |operands: &[Operand]| operands.iter().map(|operand| operand.bytes).sum::<u64>();
     match (primitive, operands) {
-        // Of the table, as much as of the rows.
+        // Of the table, as many bytes are read as the output has.
         ("gather_rows", [out, _, indices]) => 2 * out.bytes + indices.bytes,
         ("add_rows", [_, rows, indices]) => 3 * rows.bytes + indices.bytes,
         _ => sum(operands),

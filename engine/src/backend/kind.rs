@@ -62,7 +62,7 @@ pub enum Binary {
     NegMul,
     /// 2 · l · r, the gradient of the square, where r is the input.
     SquareGrad,
-    /// l / 2r, where r is the square root.
+    /// l / (2r), where r is the square root.
     SqrtGrad,
     /// l · (1 − r²), where r is the hyperbolic tangent.
     TanhGrad,
@@ -151,7 +151,7 @@ pub struct Window {
     pub kernel: [usize; 2],
     /// Vertical and horizontal stride.
     pub stride: [usize; 2],
-    /// Zero padding above and below, and left and right.
+    /// Padding above and below, and left and right. It counts as 0, except in max pooling, where it is skipped.
     pub padding: [usize; 2],
     /// Vertical and horizontal distance of the kernel's elements, which is 1 for pooling.
     pub dilation: [usize; 2],
@@ -196,9 +196,9 @@ pub enum Comparison {
     NotEqual,
 }
 
-/// A piecewise linear function of one or two operands. Each slope is stored in two bits. It is −1, 0 or 1 for one
-/// operand, and 0, ½ or 1 for each of two operands. The two slopes add up to 1, unless an operand is NaN, in which case
-/// both are 1.
+/// A piecewise linear function of one or two operands. The slopes of an element are stored in two bits. The slope is
+/// −1, 0 or 1 for one operand, and 0, ½ or 1 for each of two operands. The two slopes add up to 1, unless an operand is
+/// NaN, in which case both are 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Piecewise {
     /// |l|, with slope 0 at 0.

@@ -1,8 +1,8 @@
 //! The primitives, which do all arithmetic on tensors, and their implementation for each device.
 //!
-//! A primitive allocates nothing. The caller allocates its output and every buffer that it needs, independently of the
-//! kind of device. The accounting device, which skips primitives, therefore makes exactly the same allocations as the
-//! others.
+//! A primitive allocates no tensor memory. The caller allocates its output and every buffer that it needs,
+//! independently of the kind of device. The accounting device, which skips primitives, therefore makes exactly the same
+//! allocations as the others.
 
 pub mod kind;
 pub mod arithmetic;
@@ -66,7 +66,6 @@ pub fn run_all(calls: &[Call<'_>]) -> Result<()> {
     }
 }
 
-/// Reports the memory accesses of a primitive if they are recorded, and adds its cost if costs are counted.
 #[inline]
 fn observe(primitive: &str, arguments: &[&dyn Argument]) {
     if uses::are_recorded() {
@@ -204,10 +203,10 @@ primitives! {
     /// Computes `out = silu(gate) · up` for contiguous tensors.
     swiglu::swiglu(out: View<'_>, gate: View<'_>, up: View<'_>);
     /// Computes the given gradients of gate and up from the result's gradient and `inputs = [gate, up]`. All tensors
-    /// are contiguous. Each gradient may overwrite any of the inputs.
+    /// are contiguous. Each gradient may overwrite `grad` or either input.
     swiglu::swiglu_backward(grad: View<'_>, inputs: [View<'_>; 2], gradients: [Option<View<'_>>; 2]);
     // Optimizers. All operands except gradients are contiguous.
-    /// Runs one step of stochastic gradient descent. A copy of the new parameter is written to `rounded`, which has the
+    /// Runs one step of stochastic gradient descent. `rounded`, if given, receives a copy of the new parameter in the
     /// gradient's dtype.
     optim::sgd(parameter: View<'_>, rounded: Option<View<'_>>, grad: View<'_>, direction: Option<View<'_>>, step: SgdStep);
     /// Runs one step of Adam. `moments` contains the averages of the gradient and of its square.
@@ -215,9 +214,10 @@ primitives! {
     /// Runs one step of Adam. `state` contains the averages as [`Code`]s, signed and unsigned (U8), and for each the
     /// largest magnitude of every [`CODE_BLOCK`] of its elements (F32).
     optim_8bit::adam_8bit(parameter: View<'_>, rounded: Option<View<'_>>, grad: View<'_>, state: [View<'_>; 4], step: AdamStep);
-    /// Computes `total += Σ |input|^order`, or the largest magnitude for an infinite order. `total` is a single F64.
+    /// Computes `total += Σ |input|^order`, or for an infinite order `total = max(total, max |input|)`. `total` is a
+    /// single F64.
     clip::add_norm(total: View<'_>, input: View<'_>, order: f64);
-    /// Computes `total = total^(1 / order)` for a single F64.
+    /// Computes `total = total^(1 / order)` for a single F64, which an infinite order leaves unchanged.
     clip::finish_norm(total: View<'_>, order: f64);
     /// Computes `out *= min(1, most / (norm + 10⁻⁶))`, where `norm` is a single F64.
     clip::clip_to_norm(out: View<'_>, norm: View<'_>, most: f64);
@@ -286,8 +286,8 @@ primitives! {
     pool::avg_pool_backward(out: View<'_>, grad: View<'_>, window: Window, counts_padding: bool);
 
     /// Computes the mean and 1 / standard deviation of each channel of `[batch, channels, …]`, with `epsilon` added to
-    /// the variance. Moves the running mean and variance, which have the statistics dtype, towards those of the batch
-    /// by `momentum`. All tensors are contiguous.
+    /// the variance. Moves the running mean and variance, which have the statistics dtype, towards the mean and the
+    /// unbiased variance of the batch by `momentum`. All tensors are contiguous.
     batch_norm::batch_norm_measure(mean: View<'_>, rstd: View<'_>, input: View<'_>, running: Option<[View<'_>; 2]>, momentum: f64, epsilon: f64);
     /// Normalizes each channel with its statistics to mean 0 and variance 1, then applies the weight and bias of each
     /// channel. Statistics of shape `[batch, groups]` are those of groups of channels of each example. All tensors are

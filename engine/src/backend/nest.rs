@@ -3,8 +3,8 @@
 use crate::Layout;
 use crate::shape::MAX_RANK;
 
-/// A loop nest over `N` operands of the same shape. The first operand, the output, determines the order. Its smallest
-/// stride is the innermost loop.
+/// A loop nest over `N` operands of the same shape. The strides of the first operand, the output, determine the order:
+/// the innermost loop has the smallest.
 #[derive(Clone, Debug)]
 pub(in crate::backend) struct Nest<const N: usize> {
     rank: usize,
@@ -15,7 +15,6 @@ pub(in crate::backend) struct Nest<const N: usize> {
 }
 
 impl<const N: usize> Nest<N> {
-    /// Builds the loops over `layouts`, which must have the same shape.
     pub(in crate::backend) fn new(layouts: [&Layout; N]) -> Self {
         let shape = layouts[0].shape();
         debug_assert!(layouts.iter().all(|layout| layout.shape() == shape), "the operands differ in shape");
@@ -42,12 +41,10 @@ impl<const N: usize> Nest<N> {
         nest
     }
 
-    /// Returns the number of elements.
     pub(in crate::backend) fn elements(&self) -> usize {
         self.elements
     }
 
-    /// Returns the stride of the innermost loop for each operand.
     pub(in crate::backend) fn inner_strides(&self) -> [usize; N] {
         std::array::from_fn(|n| self.strides[n][self.rank - 1])
     }
@@ -79,7 +76,6 @@ impl<const N: usize> Nest<N> {
         (outer, length, strides)
     }
 
-    /// Returns the offset of each operand's first element.
     pub(in crate::backend) fn offsets(&self) -> [usize; N] {
         self.offsets
     }
@@ -150,7 +146,6 @@ impl<const N: usize> Nest<N> {
         }
     }
 
-    /// Calls `element(offsets)` for every element.
     pub(in crate::backend) fn each(&self, mut element: impl FnMut([usize; N])) {
         let strides = self.inner_strides();
         self.rows(0, self.elements, |offsets, length| {

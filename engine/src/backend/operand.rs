@@ -8,7 +8,6 @@ use super::kind::{
 use super::step::{AdamStep, SgdStep};
 use crate::rng::Draw;
 
-/// An argument of a primitive.
 pub(super) trait Argument {
     /// Passes each view that the argument contains to `each`, in order.
     fn views(&self, each: &mut dyn FnMut(&View<'_>));

@@ -5,13 +5,13 @@ use highwater_recorder::api;
 use super::operand::Argument;
 use crate::storage::Storage;
 
-/// Returns whether uses are recorded, at the cost of one relaxed load.
+/// Costs one relaxed load.
 #[inline]
 pub(super) fn are_recorded() -> bool {
     api::records_uses()
 }
 
-/// Reports all memory that `arguments` refer to, in order, with each block only once.
+/// Reports each storage that `arguments` refer to once, in the order of the arguments.
 pub(super) fn report(arguments: &[&dyn Argument]) {
     let mut seen: Vec<*const Storage> = Vec::new();
     for argument in arguments {

@@ -2,8 +2,8 @@
 //! memory.
 //!
 //! Forward saves the log-sum-exp of each row of scores, from which backward recomputes the scores, as in FlashAttention
-//! (Dao, Fu, Ermon, Rudra, Ré: "FlashAttention", 2022). Threads compute the heads of one example of the batch and use
-//! the result memory as scratch space.
+//! (Dao, Fu, Ermon, Rudra, Ré: "FlashAttention", 2022). Threads compute the heads of one example of the batch into host
+//! buffers, which are then stored.
 
 use rayon::prelude::*;
 
@@ -21,7 +21,7 @@ const OP: &str = "attention";
 /// Number of queries per tile.
 const QUERIES: usize = 64;
 
-/// A tensor `[batch, heads, positions, width]` to be read. The width is 1 if the tensor has no such axis.
+/// A tensor `[batch, heads, positions, width]`. The width is 1 if the tensor has no such axis.
 struct Heads<'a, T> {
     memory: Reading<'a, T>,
     view: View<'a>,
@@ -41,14 +41,12 @@ impl<'a, T: Float> Heads<'a, T> {
         Ok(Self { memory: view.storage.read::<T>(OP)?, view })
     }
 
-    /// Returns the elements of `[batch, head]`, row by row.
     fn head(&self, head: [usize; 2]) -> Vec<T::Real> {
         let (rows, width) = head_rows(self.view, head);
         rows.flat_map(|row| &self.memory[row..row + width]).map(|element| element.load()).collect()
     }
 }
 
-/// Stores the elements of `[batch, head]`.
 fn store<T: Float>(out: View<'_>, head: [usize; 2], elements: &[T::Real]) -> Result<()> {
     let mut memory = out.storage.write::<T>(OP)?;
     let (rows, width) = head_rows(out, head);
@@ -58,7 +56,6 @@ fn store<T: Float>(out: View<'_>, head: [usize; 2], elements: &[T::Real]) -> Res
     Ok(())
 }
 
-/// Returns a matrix of contiguous rows of `width` elements.
 fn matrix<R>(elements: &[R], width: usize) -> Matrix<'_, R> {
     Matrix { numbers: elements, strides: [width, 1] }
 }
@@ -156,7 +153,7 @@ pub(crate) fn attention_backward(
         let [batches, key_heads, _, width] = [0, 1, 2, 3].map(|axis| inputs[1].layout.shape()[axis]);
         let heads_a_key = inputs[0].layout.shape()[1] / key_heads;
         for batch in 0..batches {
-            // A task has a head of keys, and the heads of queries that attend to it.
+            // One task per key head, because all query heads that attend to it add to the same gradients.
             let backward = |key_head| {
                 let (key, value) = (key.head([batch, key_head]), value.head([batch, key_head]));
                 let mut grads = [vec![R::ZERO; key.len()], vec![R::ZERO; value.len()]];

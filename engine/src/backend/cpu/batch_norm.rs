@@ -26,12 +26,11 @@ impl Size {
         Self { batch: shape[0], channels: shape[1], places: shape[2..].iter().product() }
     }
 
-    /// Returns the elements of a channel, one slice per example.
+    /// One slice per example.
     fn lines<T>(self, values: &[T], channel: usize) -> impl Iterator<Item = &[T]> {
         (0..self.batch).map(move |example| &values[(example * self.channels + channel) * self.places..][..self.places])
     }
 
-    /// Returns whether there is nothing to compute.
     fn is_empty(self) -> bool {
         self.batch * self.channels * self.places == 0
     }
@@ -62,7 +61,6 @@ pub(crate) fn batch_norm_measure(
     })
 }
 
-/// Computes the mean and variance of a channel.
 fn measure<T: Float>(size: Size, values: &[T], channel: usize) -> [T::Real; 2] {
     let count = T::Real::of((size.batch * size.places) as f64);
     // Partial sums keep the rounding error small.
@@ -86,7 +84,6 @@ fn approach<T: Float>(out: View<'_>, numbers: impl Iterator<Item = T::Real>, mom
     Ok(())
 }
 
-/// Means and spreads to be read.
 struct Statistics<'a, R: Real> {
     memory: [Elements<Reading<'a, R>>; 2],
     spread: Spread,
@@ -103,7 +100,7 @@ impl<'a, R: Real> Statistics<'a, R> {
         Ok(Self { memory, spread, channels: size.channels, shared })
     }
 
-    /// Returns the mean and 1 / standard deviation for a channel of an example.
+    /// Returns the mean and 1 / standard deviation for `line`, the index of a channel among those of all examples.
     fn of(&self, line: usize) -> [R; 2] {
         let place = self.shared.map_or(line % self.channels, |channels| line / channels);
         let [mean, spread] = [0, 1].map(|n| self.memory[n][place]);
@@ -144,7 +141,8 @@ pub(crate) fn batch_norm(
     })
 }
 
-/// Returns the sum of a channel's gradients, and the sum of their products with the normalized elements.
+/// Returns the sum of a channel's gradients, and the sum of their products with the normalized elements, which is 0
+/// without `values`.
 fn sums<T: Float>(
     size: Size,
     grads: &[T],

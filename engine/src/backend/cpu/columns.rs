@@ -10,8 +10,9 @@ use super::number::Real;
 /// Number of columns per task.
 const COLUMNS: usize = 256;
 
-/// Computes `N` sums for each column of `[rows, columns]` rows, where `add(row, columns, sums)` adds part of a row to
-/// the sums of its columns. Long matrices are split into parts of rows, whose partial sums are then added in order.
+/// Computes `N` sums for each column of a matrix of size `[rows, columns]`, where `add(row, columns, sums)` adds part
+/// of a row to the sums of its columns. Long matrices are split into parts of rows, whose partial sums are then added
+/// in order.
 pub(super) fn column_sums<R: Real, const N: usize>(
     [rows, columns]: [usize; 2],
     add: impl Fn(usize, Range<usize>, [&mut [R]; N]) + Sync,

@@ -12,7 +12,7 @@ pub(crate) fn compare(out: View<'_>, comparison: Comparison, left: View<'_>, rig
     let nest = Nest::new([out.layout, left.layout, right.layout]);
     let mut memory = out.storage.write::<Truth>(OP)?;
     if left.dtype == DType::I64 {
-        // Large integers are not numbers in double precision.
+        // Double precision does not represent all large integers.
         let (l, r) = (left.storage.read::<i64>(OP)?, right.storage.read::<i64>(OP)?);
         nest.each(|[at, left, right]| memory[at] = holds(comparison, &l[left], &r[right]).into());
         return Ok(());

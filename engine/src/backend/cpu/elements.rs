@@ -36,12 +36,10 @@ impl<T, M: DerefMut<Target = [T]>> DerefMut for Elements<M> {
     }
 }
 
-/// Borrows the elements of a contiguous view for reading.
 pub(super) fn read<'a, T: Pod>(view: View<'a>, op: &'static str) -> Result<Elements<Reading<'a, T>>> {
     Ok(Elements::new(view.storage.read::<T>(op)?, view))
 }
 
-/// Borrows the elements of a contiguous view for reading, if there is a view.
 pub(super) fn read_if<'a, T: Pod>(
     view: Option<View<'a>>,
     op: &'static str,
@@ -49,12 +47,10 @@ pub(super) fn read_if<'a, T: Pod>(
     view.map(|view| read(view, op)).transpose()
 }
 
-/// Borrows the elements of a contiguous view for writing.
 pub(super) fn write<'a, T: Pod>(view: View<'a>, op: &'static str) -> Result<Elements<Writing<'a, T>>> {
     Ok(Elements::new(view.storage.write::<T>(op)?, view))
 }
 
-/// Borrows the only element of a view for reading.
 pub(super) fn read_one<T: Pod>(view: View<'_>, op: &'static str) -> Result<T> {
     Ok(view.storage.read::<T>(op)?[view.layout.offset()])
 }

@@ -28,16 +28,11 @@ pub(crate) fn copy(out: View<'_>, input: View<'_>) -> Result<()> {
     with_bytes!(out.dtype, T => convert(out, input, &|(value,): (T,)| value))
 }
 
-/// Copies the elements of `input` to `out`; does nothing if `input` is `None`, because the elements are already in
-/// `out`.
+/// Does nothing if `input` is `None`, because the elements are already in `out`.
 pub(super) fn copy_if(out: View<'_>, input: Option<View<'_>>) -> Result<()> {
     input.map_or(Ok(()), |input| copy(out, input))
 }
 
-/// Copies the elements to a host vector in logical order, in which the last axis varies fastest.
-///
-/// # Errors
-/// Fails if the memory is in use by another operation.
 pub(crate) fn to_host<T: Pod>(input: View<'_>) -> Result<Vec<T>> {
     let memory = input.storage.read::<T>("to_vec")?;
     let mut numbers = vec![T::zeroed(); input.layout.elements()];

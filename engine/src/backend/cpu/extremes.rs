@@ -59,7 +59,6 @@ fn rank(ranked: &mut Vec<usize>, [count, length]: [usize; 2], order: impl Fn(&us
     ranked.sort_unstable_by(order);
 }
 
-/// Returns the order of two values in the search.
 fn order<R: Real>(left: R, right: R, extremum: Extremum) -> Ordering {
     match (left.is_nan(), right.is_nan()) {
         (false, false) => {

@@ -7,13 +7,10 @@ use std::marker::PhantomData;
 
 use super::number::{Float, Real};
 
-/// A function of an element, or of a tuple of elements.
 pub(super) trait Function<I, O>: Sync {
-    /// Evaluates the function.
     fn of(&self, input: I) -> O;
 }
 
-/// Implemented for closures, which are used for small functions.
 impl<I, O, F: Fn(I) -> O + Sync> Function<I, O> for F {
     #[inline(always)]
     fn of(&self, input: I) -> O {
@@ -51,7 +48,6 @@ impl<T: Float, F: Function<(T::Real, T::Real, T::Real), T::Real>> Function<(T, T
     }
 }
 
-/// Defines functions as types.
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident($input:pat => $of:ty) = $value:expr;)+) => {
         $($(#[$doc])*
@@ -67,13 +63,9 @@ macro_rules! functions {
 }
 
 functions! {
-    /// eˣ.
     Exp(x => R) = x.exp();
-    /// The hyperbolic tangent.
     Tanh(x => R) = x.tanh();
-    /// 1 / (1 + e⁻ˣ).
     Sigmoid(x => R) = R::ONE / (R::ONE + (-x).exp());
-    /// x · sigmoid(x).
     Silu(x => R) = x * Sigmoid.of(x);
     /// The gradient of [`Silu`], times the first operand.
     SiluGrad((g, x) => (R, R)) = {
@@ -82,7 +74,6 @@ functions! {
     };
     /// The cumulative distribution function of the standard normal distribution, Φ(x).
     NormalShare(x => R) = R::of(0.5) * (R::ONE + (x * R::of(std::f64::consts::FRAC_1_SQRT_2)).erf());
-    /// x · Φ(x).
     Gelu(x => R) = x * NormalShare.of(x);
     /// The gradient of [`Gelu`], times the first operand.
     GeluGrad((g, x) => (R, R)) = {
@@ -92,7 +83,6 @@ functions! {
     };
     /// The argument of the hyperbolic tangent that approximates Φ.
     GeluInner(x => R) = R::of(SQRT_2_OVER_PI) * (x + R::of(GELU_CUBIC) * x * x * x);
-    /// x · Φ(x), with the tanh approximation.
     GeluTanh(x => R) = {
         let inner: R = GeluInner.of(x);
         x * R::of(0.5) * (R::ONE + inner.tanh())

@@ -3,7 +3,6 @@
 
 use half::{bf16, f16};
 
-/// Converts a bf16 to f32.
 #[inline(always)]
 pub(super) fn from_bf16(number: bf16) -> f32 {
     f32::from_bits(u32::from(number.to_bits()) << 16)
@@ -21,7 +20,6 @@ pub(super) fn to_bf16(number: f32) -> bf16 {
 /// The bits of infinity in single precision. Those of a NaN are greater.
 const INFINITE: u32 = 0x7f80_0000;
 
-/// Converts an f16 to f32.
 #[inline(always)]
 pub(super) fn from_f16(number: f16) -> f32 {
     let bits = u32::from(number.to_bits());

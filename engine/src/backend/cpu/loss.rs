@@ -113,7 +113,6 @@ impl Size {
         (place / self.places * self.classes + class) * self.places + place % self.places
     }
 
-    /// Computes the log-sum-exp of each position.
     fn log_sums<T: Float>(self, logits: &[T], out: &mut [T::Real]) {
         if self.places == 1 {
             logits.par_chunks(self.line()).zip(out.par_iter_mut()).for_each(|(row, log_sum)| {

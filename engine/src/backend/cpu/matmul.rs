@@ -12,10 +12,8 @@ use crate::{Layout, Result};
 /// Minimum number of multiplications per task that justifies a second thread.
 const MULTIPLICATIONS_PER_TASK: usize = 1 << 20;
 
-/// CPU implementation of [`crate::backend::matmul`]. Threads divide the elements of the output, and no dot product is
-/// split between threads, so the result does not depend on their number.
-///
-/// # Errors
+/// Threads divide the elements of the output, and no dot product is split between threads, so the result does not
+/// depend on their number.
 pub(crate) fn matmul(out: View<'_>, left: View<'_>, right: View<'_>, scale: f64, keep: f64) -> Result<()> {
     with_float!("matmul", out.dtype, T => matmul_as::<T>(out, left, right, scale, keep))
 }
@@ -86,7 +84,6 @@ pub(super) struct Matrix<'a, R> {
 }
 
 impl<R> Matrix<'_, R> {
-    /// Returns the transposed view, without copying elements.
     pub(super) fn transposed(mut self) -> Self {
         self.strides.swap(0, 1);
         self
@@ -136,9 +133,7 @@ unsafe impl<T: Float> Send for Matrices<T> {}
 // SAFETY: as above.
 unsafe impl<T: Float> Sync for Matrices<T> {}
 
-/// An element type with a matrix product.
 pub(super) trait Product: Float {
-    /// Computes the product with the given parallelism.
     fn product(matrices: Matrices<Self>, threads: Parallelism);
 }
 
@@ -215,7 +210,6 @@ half_product!(f16);
 #[derive(Default)]
 struct Scratch([Vec<f32>; 3]);
 
-/// Computes one tile of the output, starting at element `[row, column]`.
 fn product_tile<T: Float<Real = f32>>(matrices: Matrices<T>, [row, column]: [usize; 2], scratch: &mut Scratch) {
     let Matrices { size: [m, k, n], factors: [scale, keep], left, right, out } = matrices;
     let Scratch([a, b, c]) = scratch;

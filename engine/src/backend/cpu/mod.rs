@@ -4,8 +4,8 @@
 //! not depend on the number of threads. The last digits may differ between kinds of processors, whose matrix products
 //! use different instructions.
 //!
-//! A kernel's scratch space is small and bounded, and is on the stack or in a few rows of host memory. Only attention
-//! needs more, for the heads of one example. The caller allocates everything else.
+//! Scratch space is on the stack or in small host buffers, which recordings do not contain: rows, tiles and partial
+//! results. Only attention needs more, for the heads of one example. The caller allocates everything else.
 
 mod wide;
 mod single;
@@ -46,5 +46,5 @@ pub(crate) mod pool;
 pub(crate) mod batch_norm;
 pub(crate) mod channel_dropout;
 
-/// Minimum number of elements per task that justifies a second thread.
+/// Number of elements of a task; fewer do not justify a second thread.
 const ELEMENTS_PER_TASK: usize = 1 << 15;

@@ -24,29 +24,19 @@ pub(crate) trait Real:
     + Sync
     + 'static
 {
-    /// 0.
     const ZERO: Self;
-    /// 1.
     const ONE: Self;
     /// Negative infinity.
     const LEAST: Self;
     /// Rounds to the nearest value.
     fn of(value: f64) -> Self;
-    /// Converts to f64.
     fn wide(self) -> f64;
-    /// Computes eˣ.
     fn exp(self) -> Self;
-    /// Computes the natural logarithm.
     fn ln(self) -> Self;
-    /// Computes the square root.
     fn sqrt(self) -> Self;
-    /// Computes the hyperbolic tangent.
     fn tanh(self) -> Self;
-    /// Computes the sine.
     fn sin(self) -> Self;
-    /// Computes the cosine.
     fn cos(self) -> Self;
-    /// Computes the error function.
     fn erf(self) -> Self;
 
     /// Returns the larger value, or NaN if either is NaN.
@@ -55,7 +45,6 @@ pub(crate) trait Real:
         if self >= other || self.is_nan() { self } else { other }
     }
 
-    /// Returns whether this is NaN.
     #[inline(always)]
     fn is_nan(self) -> bool {
         self.partial_cmp(&self).is_none()
@@ -113,9 +102,7 @@ real!(f64, Self::exp, Self::tanh, libm::erf);
 
 /// A floating-point element type. Kernels load elements, compute in [`Float::Real`], and store the results.
 pub(crate) trait Float: Pod + Send + Sync + 'static {
-    /// The type used for arithmetic on the elements.
     type Real: Real + Float<Real = Self::Real>;
-    /// Converts to the type of arithmetic.
     fn load(self) -> Self::Real;
     /// Converts back to the element type, rounding to nearest.
     fn store(value: Self::Real) -> Self;

@@ -173,7 +173,6 @@ impl<R: Real> AdamNumbers<R> {
         }
     }
 
-    /// Returns the new parameter and the new averages.
     #[inline]
     pub(super) fn step(&self, parameter: R, grad: R, [mean, square]: [R; 2]) -> (R, [R; 2]) {
         let grad = grad * self.grad_scale + self.weight_decay * parameter;

@@ -40,7 +40,6 @@ fn adam_as<T: Float, G: Float>(
     let blocks = parameters.par_chunks_mut(CODE_BLOCK).zip(means.zip(squares)).enumerate();
     let blocks = blocks.with_min_len(ELEMENTS_PER_TASK / CODE_BLOCK);
     blocks.for_each(|(block, (parameters, ((means, mean_scale), (squares, square_scale))))| {
-        // A block's dequantized values, while the block is updated.
         let mut full = [[0.0_f32; CODE_BLOCK]; 2];
         decode(Code::signed(), means, *mean_scale, &mut full[0]);
         decode(Code::unsigned(), squares, *square_scale, &mut full[1]);

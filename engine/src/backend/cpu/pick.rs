@@ -11,8 +11,8 @@ fn narrowed(op: &'static str, whole: &Layout, places: &Layout, axis: usize) -> R
         .try_fold(*whole, |layout, other| layout.narrow(op, other, 0, places.shape()[other]))
 }
 
-/// Calls `visit` for every index in `places`, with the offset of the indexed element in `whole`, and the offset in
-/// `beside` of the same position as that of the index.
+/// Calls `visit` for every index in `places`, with the offset of the indexed element in `whole`, and the offset of the
+/// element of `beside` at the position of the index itself.
 fn each(
     op: &'static str,
     [whole, beside, places]: [View<'_>; 3],

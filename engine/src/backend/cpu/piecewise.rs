@@ -52,7 +52,7 @@ pub(crate) fn piecewise(
     })
 }
 
-/// Returns the slope of the left operand of a maximum.
+/// Returns the bits for the slopes of a maximum.
 fn shares<R: Real>(left: R, right: R) -> u8 {
     match left.partial_cmp(&right) {
         Some(std::cmp::Ordering::Greater) => RISES,
@@ -62,7 +62,7 @@ fn shares<R: Real>(left: R, right: R) -> u8 {
     }
 }
 
-/// Fills `out` and `slopes`, which has two bits per element. The left operand replaces a missing right operand.
+/// The left operand replaces a missing right operand.
 fn run<T: Float>(
     out: View<'_>,
     slopes: Option<View<'_>>,

@@ -49,7 +49,8 @@ fn noted<T: Float, P: Place>(
     Ok(())
 }
 
-/// Returns the offset of a window's maximum and its position within the window. The first of equal elements wins.
+/// Returns the offset of a window's maximum and its position within the window. Of equal elements, the first is chosen.
+/// NaN counts as larger than all others.
 fn largest<T: Float>(values: &[T], plane: Plane, window: Window, place: usize) -> (usize, usize) {
     let mut best = None;
     let corner = window.corner(place);
@@ -181,7 +182,6 @@ struct Planes {
     strides: [usize; 4],
 }
 
-/// The plane of one channel of one image in [`Planes`].
 #[derive(Clone, Copy)]
 struct Plane {
     first: usize,
@@ -209,7 +209,7 @@ impl Plane {
     }
 }
 
-/// Returns the offsets from 0 to `length` whose pixels, counted from `start`, are within `size`, each with its pixel.
+/// Returns the offsets below `length` whose pixels, `start + offset`, are in `0..size`, each with its pixel.
 fn within(start: isize, length: usize, size: usize) -> impl Iterator<Item = (usize, usize)> {
     let skipped = start.min(0).unsigned_abs();
     let first = start.max(0) as usize;

@@ -1,7 +1,7 @@
 //! Helpers for kernels over contiguous elements.
 //!
-//! Sums have a fixed number of lanes, one per vector element, where each lane adds every n-th element. The number of
-//! lanes does not depend on the processor.
+//! Rows are reduced in a fixed number of lanes, each of which has every 16th element. The number of lanes does not
+//! depend on the processor, so neither do the results.
 
 use rayon::prelude::*;
 
@@ -62,7 +62,6 @@ pub(super) fn kept<T: Float>(there: T, sum: T::Real, keep: T::Real) -> T {
     T::store(if keep == T::Real::ZERO { sum } else { keep * there.load() + sum })
 }
 
-/// Sums the lanes.
 #[inline(always)]
 fn total<R: Real>(lanes: [R; LANES]) -> R {
     let mut total = R::ZERO;
@@ -70,7 +69,6 @@ fn total<R: Real>(lanes: [R; LANES]) -> R {
     total
 }
 
-/// Reduces the elements in lanes, each of which has every n-th element.
 #[inline(always)]
 fn by_lanes<T: Float>(row: &[T], start: T::Real, add: impl Fn(T::Real, T) -> T::Real) -> [T::Real; LANES] {
     let mut lanes = [start; LANES];
@@ -83,21 +81,18 @@ fn by_lanes<T: Float>(row: &[T], start: T::Real, add: impl Fn(T::Real, T) -> T::
 }
 
 wide! {
-    /// Loads the row's values into `out`.
     pub(super) fn load[T: Float](out: &mut [T::Real], row: &[T]) {
         for (value, number) in out.iter_mut().zip(row) {
             *value = number.load();
         }
     }
 
-    /// Stores `factor` times the values, rounded to the nearest elements.
     pub(super) fn store[T: Float](out: &mut [T], values: &[T::Real], factor: T::Real) {
         for (number, &value) in out.iter_mut().zip(values) {
             *number = T::store(factor * value);
         }
     }
 
-    /// Adds the row to `sums`.
     pub(super) fn add[T: Float](sums: &mut [T::Real], row: &[T]) {
         for (sum, number) in sums.iter_mut().zip(row) {
             *sum += number.load();
@@ -111,21 +106,18 @@ wide! {
         }
     }
 
-    /// Adds another row to the row.
     pub(super) fn add_row[T: Float](row: &mut [T], other: &[T]) {
         for (number, other) in row.iter_mut().zip(other) {
             *number = T::store(number.load() + other.load());
         }
     }
 
-    /// Multiplies the row by `factor`.
     pub(super) fn scale[R: Real](row: &mut [R], factor: R) {
         for value in row {
             *value = *value * factor;
         }
     }
 
-    /// Returns the sum of a row's elements, accumulated in lanes.
     pub(super) fn sum[T: Float](row: &[T]) -> T::Real {
         total(by_lanes(row, T::Real::ZERO, |sum, x| sum + x.load()))
     }
@@ -135,7 +127,6 @@ wide! {
         total(by_lanes(row, T::Real::ZERO, |sum, x| sum + (x.load() - mean) * (x.load() - mean)))
     }
 
-    /// Returns the dot product.
     pub(super) fn dot[T: Float](left: &[T], right: &[T]) -> T::Real {
         let mut lanes = [T::Real::ZERO; LANES];
         let ((left, left_rest), (right, right_rest)) = (left.as_chunks::<LANES>(), right.as_chunks::<LANES>());

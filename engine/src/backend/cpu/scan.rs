@@ -34,12 +34,9 @@ pub(crate) fn scan(out: View<'_>, input: Option<View<'_>>, axis: usize, scan: Sc
     })
 }
 
-///
 /// The product is linear in each factor. The gradient of factor j is therefore the product of all factors before it,
 /// times the sum over the results that contain it of their gradients times the factors in between. This sum follows
 /// from that of the next factor, so two passes over a line suffice. Nothing is divided, so zeros need no special case.
-///
-/// # Errors
 pub(crate) fn product_backward(
     out: View<'_>,
     grad: View<'_>,

@@ -26,7 +26,6 @@ pub(crate) fn swiglu_backward(grad: View<'_>, inputs: [View<'_>; 2], gradients: 
     with_float!(OP, grad.dtype, T => backward::<T>([grad, inputs[0], inputs[1]], gradients))
 }
 
-/// The source of an operand's values.
 enum Source<'a, T> {
     Operand(Elements<Reading<'a, T>>),
     /// The memory of one of the gradients, which overwrites the operand.

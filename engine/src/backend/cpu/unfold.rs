@@ -138,7 +138,6 @@ impl Columns {
         });
     }
 
-    /// Adds a row of columns to the row's channel.
     fn add_row<T: Float>(&self, row: usize, values: &[T], channel: &mut [T]) {
         let whole_lines = self.window.stride[1] == 1 && self.strides[2] == 1 && self.right == 1;
         self.runs(row, |run, y| {

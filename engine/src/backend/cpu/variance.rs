@@ -5,7 +5,7 @@ use super::number::{Float, Real, with_float};
 use crate::backend::{Nest, View};
 use crate::{Layout, Result};
 
-/// Returns the layout without the axes for which `leave` is true.
+/// Selects index 0 of the axes for which `leave` is true.
 fn without(layout: &Layout, leave: impl Fn(usize) -> bool) -> Layout {
     (0..layout.shape().rank()).rev().filter(|&axis| leave(axis)).fold(*layout, |layout, axis| layout.select(axis, 0))
 }
@@ -38,7 +38,6 @@ pub(crate) fn variance(out: View<'_>, input: View<'_>, mean: View<'_>, scale: f6
         let mut memory = out.storage.write::<T>("var")?;
         let shape = input.layout.shape();
         let summed = |axis: usize| out.layout.strides()[axis] == 0 || shape[axis] == 1;
-        // The first element along the summed axes, and the summed axes themselves.
         let outer = |layout: &Layout| without(layout, summed);
         let inner = without(input.layout, |axis| !summed(axis));
         if input.layout.elements() == 0 {

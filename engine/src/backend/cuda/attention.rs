@@ -14,11 +14,8 @@ use crate::backend::{AttentionSize, Nest, View};
 use crate::{DType, Error, Result};
 
 const OP: &str = "attention";
-/// The file of the kernels for sums.
 const SUMS: &str = "attention_sums";
-/// Number of threads in a block of attention.
 const THREADS: u32 = 128;
-/// Maximum number of blocks in a launch.
 const MAX_BLOCKS: usize = i32::MAX as usize;
 /// Maximum number of heads and positions. Kernels count them in 32 bits, and go up to a tile beyond the last.
 const MAX_PLACES: usize = 1 << 31;
@@ -37,17 +34,15 @@ impl Rows {
         Self { address, strides: std::array::from_fn(|axis| view.layout.strides()[axis] as u64) }
     }
 
-    /// Returns the rows of a view that a launch reads.
     fn read<'a>(launch: &mut Launch<'a>, view: View<'a>) -> Result<Self> {
         Ok(Self::new(launch.lend(view)?, view))
     }
 
-    /// Returns the rows of a view that a launch writes.
     fn write<'a>(launch: &mut Launch<'a>, view: View<'a>) -> Result<Self> {
         Ok(Self::new(launch.lend_to_write(view)?, view))
     }
 
-    /// Returns whether the offset and the size in bytes of every row of this view are multiples of 16.
+    /// Returns whether the address and the size in bytes of every row of this view are multiples of 16.
     fn is_wide(&self, view: View<'_>) -> bool {
         let (shape, strides) = (view.layout.shape(), view.layout.strides());
         let bytes = |elements: usize| (elements * view.dtype.size()) as u64;
@@ -82,8 +77,7 @@ struct Sight {
 }
 
 impl Sight {
-    /// Returns the arguments for these queries and keys. `is_wide` states that the offsets and sizes in bytes of all
-    /// rows are multiples of 16.
+    /// `is_wide` states that the addresses and sizes in bytes of all rows are multiples of 16.
     fn new(query: View<'_>, key: View<'_>, size: AttentionSize, is_wide: bool) -> Result<Self> {
         let (q, k) = (query.layout.shape(), key.layout.shape());
         if q[3] > MAX_WIDTH {
@@ -107,7 +101,7 @@ impl Sight {
         })
     }
 
-    /// Returns the total number of query heads, and the number of key heads.
+    /// Returns the numbers of query heads and of key heads in the whole batch.
     fn heads(&self) -> [usize; 2] {
         let heads = self.batches as usize * self.heads as usize;
         [heads, heads / self.heads_a_key.max(1) as usize]
@@ -120,7 +114,6 @@ fn check_rows(views: &[View<'_>]) {
     assert!(views.iter().all(is_row), "the elements of a row are not contiguous");
 }
 
-/// A step of attention, ready to be submitted to the stream.
 struct Work {
     step: Step,
     tiles: Tiles,
@@ -128,7 +121,6 @@ struct Work {
 }
 
 impl Work {
-    /// Creates the work for `heads` heads of `rows` rows each.
     fn new(queue: &Queue<'_>, step: Step, dtype: DType, sight: &Sight, [heads, rows]: [usize; 2]) -> Result<Self> {
         let gpu = queue.gpu();
         let device = Processors { count: gpu.processors() as usize, shared_bytes: gpu.shared_bytes() };
@@ -140,7 +132,7 @@ impl Work {
         Ok(Self { step, tiles, shares: heads * rows.div_ceil(tiles.rows) })
     }
 
-    /// Submits the step to the stream, with the arguments of its kernel before `sight`.
+    /// Submits the step to the stream. `launch` returns a launch with the arguments of its kernel before `sight`.
     fn start<'a>(&self, sight: Sight, launch: impl Fn() -> Result<Launch<'a>>) -> Result<()> {
         for first in (0..self.shares).step_by(MAX_BLOCKS) {
             let blocks = (self.shares - first).min(MAX_BLOCKS) as u32;
@@ -236,9 +228,9 @@ pub(crate) fn attention_backward(
     work.start(sight, || Ok(launch()?.with(grads[0]).with(known)))
 }
 
-/// Returns the number of blocks among which the query heads of one tile of keys are divided. If many query heads share
-/// a key head, there would otherwise be too few blocks. Each block writes a partial result of `bytes` bytes to the
-/// workspace, where the results are added up.
+/// Returns the number of parts into which the query heads of each key head are divided. If many query heads share a key
+/// head, there would otherwise be too few blocks. Each of several parts writes its gradients of all keys and values,
+/// which take `bytes` bytes, to the workspace, where they are added up.
 fn parts(queue: &Queue<'_>, sight: &Sight, blocks: usize, bytes: usize) -> usize {
     let room = queue.workspace().1 as usize / bytes.max(1);
     let wanted = 2 * queue.gpu().processors() as usize / blocks.max(1);

@@ -1,19 +1,15 @@
 //! The tile sizes of attention, and the file of kernels for each head size. Launches need this part of
 //! `attention_plans.cuh`.
 
-/// The result that a kernel computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The result of attention.
     Forward,
     /// The gradients of keys and values.
     KeyGradients,
-    /// The gradients of queries.
     QueryGradients,
 }
 
 impl Step {
-    /// Returns the name of the kernels of this step.
     pub(super) fn kernel(self) -> &'static str {
         match self {
             Self::Forward => "attention_forward",
@@ -38,7 +34,7 @@ struct File {
     singles: [[usize; 2]; 3],
 }
 
-/// The size used if a file has no kernel.
+/// Marks a step for which a file has no kernel.
 const NONE: [usize; 2] = [0, 0];
 
 const FILES: [File; 8] = [
@@ -52,14 +48,11 @@ const FILES: [File; 8] = [
     File::new("attention_256", MAX_WIDTH, [[64, 32], [32, 32], [64, 32]], [[32, 32], [32, 16], [32, 16]]),
 ];
 
-/// The division of a step among blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tiles {
-    /// The name of the file of kernels.
     pub(super) file: &'static str,
     /// Number of rows of a block's own tile.
     pub(super) rows: usize,
-    /// Shared memory of a block in bytes.
     pub(super) shared_bytes: u32,
 }
 
@@ -84,10 +77,8 @@ impl Tiles {
     }
 }
 
-/// The limits of a device's multiprocessors on tiles.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Processors {
-    /// Number of multiprocessors.
     pub(super) count: usize,
     /// Maximum shared memory of a block, in bytes.
     pub(super) shared_bytes: u32,

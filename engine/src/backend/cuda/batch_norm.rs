@@ -74,14 +74,12 @@ impl Cut {
         Self::Lines { parts, pack: size.pack(is_aligned) }
     }
 
-    /// Returns the number of parts into which the lines of a channel are divided.
     fn parts_of_lines(processors: u32, size: Size, room: u64) -> u64 {
         let near = (size.numbers() * size.bytes).div_ceil(PIECE_BYTES);
         let busy = (u64::from(processors) * 4).div_ceil(size.channels).min(size.numbers().div_ceil(PIECE_NUMBERS));
         near.max(busy).min(room / size.channels).clamp(1, 65535)
     }
 
-    /// Returns the grid of the kernel that sums pieces.
     fn grid(&self, size: Size) -> Grid {
         match self {
             Self::Lines { parts, .. } => Grid { blocks: [size.channels as u32, *parts as u32, 1], ..Grid::row(1) },
@@ -123,7 +121,7 @@ impl Cut {
     }
 }
 
-/// Means and deviations of channels, `struct Statistics` in batch_norm.cu.
+/// Means and spreads of channels, `struct Statistics` in batch_norm.cu.
 #[derive(Clone, Copy)]
 struct Statistics<'a> {
     views: [View<'a>; 2],
@@ -138,7 +136,6 @@ impl<'a> Statistics<'a> {
         Self { views, spread, shared: if views[0].layout.shape().rank() > 1 { of_groups } else { 0 } }
     }
 
-    /// Adds the statistics to a launch.
     fn add(self, mut launch: Launch<'a>) -> Result<Launch<'a>> {
         let [mean, spread] = [launch.lend(self.views[0])?, launch.lend(self.views[1])?];
         let [is_variance, epsilon] = match self.spread {
@@ -157,7 +154,6 @@ struct Measured<'a> {
 }
 
 impl<'a> Measured<'a> {
-    /// Adds the outputs to a launch.
     fn add(&self, mut launch: Launch<'a>) -> Result<Launch<'a>> {
         let running = self.running.map_or([None; 2], |running| running.map(Some));
         let mut words = Vec::new();

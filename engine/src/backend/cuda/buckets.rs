@@ -25,20 +25,16 @@ pub(super) struct Buckets {
 /// A range of consecutive additions, which are sorted together.
 #[derive(Clone, Copy)]
 pub(super) struct Part {
-    /// The index of the first addition.
     pub(super) first: u64,
-    /// Number of additions.
     pub(super) count: u64,
 }
 
 impl Buckets {
-    /// Creates buckets in the workspace of a CUDA device's current stream.
     pub(super) fn of(device: &Device) -> Self {
         let (address, bytes) = device.workspace();
         Self { address, room: if bytes == 0 { MAX_UNSTORED_ADDITIONS } else { bytes / BYTES_PER_ADDITION } }
     }
 
-    /// Creates buckets with room for few additions, for tests.
     #[cfg(test)]
     pub(super) fn small(device: &Device, room: u64) -> Self {
         Self { room, ..Self::of(device) }
@@ -49,7 +45,7 @@ impl Buckets {
         self.address
     }
 
-    /// Splits the additions `0..things`, in order, into parts whose buckets fit into the memory.
+    /// Splits the additions `0..things`, in order, into parts whose bucket indices fit into the memory.
     pub(super) fn parts(&self, things: u64) -> impl Iterator<Item = Part> + use<> {
         let room = self.room;
         (0..things.div_ceil(room)).map(move |part| {
@@ -65,7 +61,6 @@ impl Part {
         self.count.div_ceil(ADDITIONS_PER_BUCKET).next_power_of_two().min(MAX_BUCKETS)
     }
 
-    /// Returns a grid with one block for each bucket.
     pub(super) fn grid(&self) -> Grid {
         blocks(self.buckets(), 1)
     }

@@ -12,7 +12,7 @@ const BYTES: usize = 4000;
 
 type Shared<'a> = Result<Option<(Work<'a>, Part<'a>)>>;
 
-/// See [`crate::backend::add_norm`]. A launch for many tensors needs space in the workspace.
+/// Returns `None` also if the workspace cannot hold a partial result for each chunk of `input`.
 pub(super) fn add_norm<'a>(total: View<'a>, input: View<'a>, order: f64) -> Shared<'a> {
     let op = "norm";
     let (name, end) = match order {

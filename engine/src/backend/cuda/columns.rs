@@ -38,7 +38,6 @@ impl Columns {
         Self::cut(queue.gpu().processors(), size, if is_wide { pack } else { 1 }, sums)
     }
 
-    /// Divides a matrix as [`Self::new`] does, with `pack` columns per thread.
     fn cut(processors: u32, size: [u64; 2], pack: u64, sums: u64) -> Self {
         let [rows, columns] = size;
         let tiles = columns.div_ceil(LANES * pack);
@@ -47,7 +46,6 @@ impl Columns {
         Self { size, is_wide: pack > 1, parts: wanted.min(most).max(1), tiles }
     }
 
-    /// Returns the grid of the kernel that computes partial sums.
     pub(super) fn grid(&self) -> Grid {
         Grid { blocks: [self.tiles as u32, self.parts as u32, 1], ..Grid::row(1) }
     }
@@ -64,9 +62,7 @@ struct Sums {
 /// The kernels of a file that compute and combine partial sums.
 #[derive(Clone, Copy)]
 pub(super) struct ColumnKernels {
-    /// Name of the operation, for errors.
     pub(super) op: &'static str,
-    /// Name of the file of kernels.
     pub(super) file: &'static str,
     /// Name of the kernel that sums each part of the rows.
     pub(super) sum: &'static str,
@@ -103,7 +99,6 @@ impl ColumnKernels {
     }
 }
 
-/// Adds the destination of the sums of columns to a launch.
 fn with_sums<'a>(mut launch: Launch<'a>, outs: &[(Option<View<'a>>, f64)]) -> Result<Launch<'a>> {
     for &(out, keep) in outs {
         let address = out.map_or(Ok(0), |out| launch.lend_to_write(out))?;

@@ -45,8 +45,7 @@ pub(crate) fn copy(out: View<'_>, input: View<'_>) -> Result<()> {
     launch.words(&transposed.words).grid(grid).run("fill", "copy_turned")
 }
 
-/// Copies the elements to the host in logical order, in which the last axis varies fastest. Waits for the device, and
-/// allocates no device memory.
+/// Waits for the device, and allocates no device memory.
 pub(crate) fn to_host<T: Pod>(input: View<'_>) -> Result<Vec<T>> {
     let (first, end) = (input.layout.offset(), input.layout.end());
     let mut memory = vec![T::zeroed(); end.saturating_sub(first)];

@@ -11,7 +11,6 @@ use crate::{DType, Device, Error, Result};
 /// Number of bytes that kernels move at a time if memory is contiguous and aligned to this number.
 pub(super) const WIDE_BYTES: usize = 16;
 
-/// Returns the kernels' name of the element type.
 pub(super) fn number(dtype: DType) -> Number {
     match dtype {
         DType::F64 => Number::F64,
@@ -24,12 +23,10 @@ pub(super) fn number(dtype: DType) -> Number {
     }
 }
 
-/// Returns `T` for kernels of this element type.
 pub(super) fn types(dtype: DType) -> Types {
     Types::of(number(dtype))
 }
 
-/// Fails unless `dtype` is a floating-point type.
 pub(super) fn check_float(op: &'static str, dtype: DType) -> Result<()> {
     if dtype.is_float() {
         Ok(())
@@ -45,8 +42,7 @@ pub(super) fn address_in(lent: &Lent<'_>, view: View<'_>) -> u64 {
     lent.address() + (view.layout.offset() * bytes) as u64
 }
 
-/// Returns a grid of as many blocks along both axes as are useful, or as the device permits. Kernels loop over the
-/// rest.
+/// Returns a grid of `across` by `down` blocks, at most 2²⁴ by 65,535. Kernels loop over the rest.
 pub(super) fn blocks(across: u64, down: u64) -> Grid {
     const MOST: [u64; 2] = [1 << 24, u16::MAX as u64];
     Grid { blocks: [across.min(MOST[0]) as u32, down.min(MOST[1]) as u32, 1], ..Grid::row(0) }
@@ -104,7 +100,6 @@ impl<'a> Queue<'a> {
         self.workspace
     }
 
-    /// Returns the GPU that the stream belongs to.
     pub(super) fn gpu(&self) -> &'a Gpu {
         self.gpu
     }
@@ -137,7 +132,6 @@ impl<'a> Queue<'a> {
 /// A launch in preparation, with arguments in the order in which the kernel declares them. Their memory is borrowed
 /// until the launch is submitted.
 pub(super) struct Launch<'a> {
-    /// The stream that the kernel is submitted to.
     pub(super) queue: Queue<'a>,
     op: &'static str,
     types: Types,
@@ -164,13 +158,11 @@ impl<'a> Launch<'a> {
         })
     }
 
-    /// Begins a launch of a kernel that accepts only floating-point numbers.
     pub(super) fn of_floats(op: &'static str, view: View<'a>) -> Result<Self> {
         check_float(op, view.dtype)?;
         Self::new(op, view)
     }
 
-    /// Sets the types of a kernel whose types differ from the view's.
     pub(super) fn typed(mut self, types: Types) -> Self {
         self.types = types;
         self
@@ -184,7 +176,6 @@ impl<'a> Launch<'a> {
         Ok(self.written(view).expect("the memory is not lent"))
     }
 
-    /// Lends a view for reading, and returns its address.
     pub(super) fn lend(&mut self, view: View<'a>) -> Result<u64> {
         let lent = view.storage.lend(self.op)?;
         let address = address_in(&lent, view);
@@ -261,12 +252,11 @@ impl<'a> Launch<'a> {
         self
     }
 
-    /// Returns the loops over the first operands.
+    /// Returns the loops over the first `N` operands.
     pub(super) fn nest_of_operands<const N: usize>(&self) -> Nest<N> {
         Nest::new(std::array::from_fn(|operand| self.operands[operand].0.layout))
     }
 
-    /// Returns the addresses and the dtypes of the operands so far.
     pub(super) fn operands(&self) -> impl Iterator<Item = (u64, DType)> {
         self.operands.iter().map(|&(view, address)| (address, view.dtype))
     }
@@ -282,13 +272,11 @@ impl<'a> Launch<'a> {
         self.grid(grid)
     }
 
-    /// Sets the grid of blocks.
     pub(super) fn grid(mut self, grid: Grid) -> Self {
         self.grid = grid;
         self
     }
 
-    /// Submits the launch of kernel `name` of `file`.
     pub(super) fn run(self, file: &'static str, name: &'static str) -> Result<()> {
         self.queue.launch(Kernel::new(file, name, self.types), self.grid, &self.arguments)
     }

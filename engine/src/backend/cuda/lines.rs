@@ -9,8 +9,8 @@ use super::launch::{Launch, Queue, WIDE_BYTES, nest_words};
 const BLOCKS_PER_PROCESSOR: u64 = 16;
 
 impl Launch<'_> {
-    /// Adds loops over the first operands as `struct Lines` in lines.cuh, and sets a grid for them. The first operand
-    /// is written.
+    /// Adds loops over the first `N` operands as `struct Lines` in lines.cuh, and sets a grid for them. The first
+    /// operand is written.
     pub(super) fn lines<const N: usize>(self) -> Self {
         let nest = self.nest_of_operands::<N>();
         let width = WIDE_BYTES / self.operands().take(N).map(|(_, dtype)| dtype.size()).max().unwrap_or(WIDE_BYTES);

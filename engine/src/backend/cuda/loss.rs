@@ -62,7 +62,7 @@ pub(crate) fn cross_entropy(
 
     let launch = Launch::new(OP, logits)?.write(loss)?.write(count)?;
     let (queue, fault) = (launch.queue, launch.queue.gpu().fault_address());
-    // Locations that each thread reads, at least eight: its time is spent waiting for them.
+    // At least eight positions per thread, because threads mostly wait for memory.
     let parts = Parts::new(&queue, queue.over(size.all_places as usize, 8), 2);
     let launch = launch.with(parts.address()).read(logits)?.read(statistics)?.read(targets)?;
     let launch = launch.with(size.all_places).with(size.classes).with(size.places).with(ignored).with(fault);

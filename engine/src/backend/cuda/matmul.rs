@@ -1,9 +1,4 @@
 //! Matrix products by cuBLASLt, with as few calls as the layouts allow.
-//!
-//! A batch axis that is contiguous with the rows, the columns or the inner axis of all operands is merged with that
-//! axis. A batch with the same right operand is thus one product of taller matrices, and a sum over a batch is one
-//! product with longer rows. Of the remaining batch axes, the library processes the longest one along which results are
-//! separate, and this module processes the others.
 
 use highwater_kernels::{Error as Cuda, Matrix, Order, Product, Workspace};
 
@@ -32,10 +27,10 @@ pub(crate) fn matmul_bias(out: View<'_>, left: View<'_>, right: View<'_>, bias: 
     if let Some(axes) = Axes::of([out.layout, left.layout, right.layout]) {
         let axes = axes.joined()?;
         let is_by_rows = axes.lines(OUT).is_some_and(|(order, _)| order == Order::Rows);
-        // Joined columns have a bias each, of which there are not as many.
+        // If a batch axis is merged into the columns, there are more columns than biases.
         if is_by_rows && axes.columns.length == bias.layout.elements() && bias.layout.is_contiguous() {
             match multiply(&axes, [out, left, right], Some(bias), [1.0, 0.0]) {
-                // Not with this bias: with it in place before, it is a product like any other.
+                // cuBLASLt cannot add this bias: copy it to the output, and add the product to it.
                 Err(Error::Cuda(Cuda::NoAlgorithm { .. })) => {}
                 other => return other,
             }
@@ -63,7 +58,6 @@ fn keep_only(out: View<'_>, keep: f64) -> Result<()> {
     }
 }
 
-/// An axis of a product's loops.
 #[derive(Clone, Copy, Debug)]
 struct Axis {
     length: usize,
@@ -82,7 +76,6 @@ impl Axis {
     }
 }
 
-/// The loops of a product.
 #[derive(Clone, Debug)]
 struct Axes {
     rows: Axis,
@@ -92,7 +85,8 @@ struct Axes {
 }
 
 impl Axes {
-    /// Creates the loops from the layouts of out, left and right. Returns `None` if there is nothing to multiply.
+    /// Creates the loops from the layouts of out, left and right. Returns `None` if the inner axis or the result is
+    /// empty.
     fn of(layouts: [&Layout; 3]) -> Option<Self> {
         let rank = layouts[OUT].shape().rank();
         let (rows, columns) = (layouts[OUT].shape()[rank - 2], layouts[OUT].shape()[rank - 1]);
@@ -121,7 +115,9 @@ impl Axes {
         })
     }
 
-    /// Merges axes, so that their number is as small as the layouts allow.
+    /// Merges each batch axis that is contiguous with the rows, the columns or the inner axis of all operands into that
+    /// axis. A batch with the same right operand is thus one product of taller matrices, and a sum over a batch is one
+    /// product with a longer inner axis. Fails if [`Self::lines`] is `None` for an operand.
     fn joined(mut self) -> Result<Self> {
         for (operand, what) in [(OUT, "result"), (LEFT, "first factor"), (RIGHT, "second factor")] {
             if self.lines(operand).is_none() {
@@ -132,7 +128,7 @@ impl Axes {
             }
         }
         let mut batches = std::mem::take(&mut self.batches);
-        // From the innermost on: an axis that is joined brings the end nearer to where the next one begins.
+        // From the innermost axis outwards, because a merged axis may make the next one contiguous.
         while let Some(outer) = batches.pop() {
             let [out, left, right] = outer.strides;
             let with = |axis: Axis| axis.joined(outer);
@@ -150,7 +146,6 @@ impl Axes {
         Ok(self)
     }
 
-    /// Returns the axes of an operand's rows and columns.
     fn matrix(&self, operand: usize) -> [Axis; 2] {
         match operand {
             OUT => [self.rows, self.columns],
@@ -160,7 +155,7 @@ impl Axes {
     }
 
     /// Returns the storage order of an operand's matrices, and the distance between the starts of their rows or
-    /// columns, in elements.
+    /// columns, in elements. Returns `None` if neither are contiguous, or if they overlap.
     fn lines(&self, operand: usize) -> Option<(Order, usize)> {
         let [rows, columns] = self.matrix(operand);
         let (down, right) = (rows.strides[operand], columns.strides[operand]);
@@ -174,7 +169,9 @@ impl Axes {
     }
 }
 
-/// Submits the products over `axes`. The first product written to an element adds to its old value or to `bias`.
+/// Submits the products over `axes`. Of the remaining batch axes, cuBLASLt processes the longest one along which the
+/// matrices of the result neither overlap nor interleave, and this module loops over the others. The first product
+/// written to an element is added to `keep` times its old value, or to `bias`.
 fn multiply(axes: &Axes, views: [View<'_>; 3], bias: Option<View<'_>>, [scale, keep]: [f64; 2]) -> Result<()> {
     let [out, left, right] = views;
     let mut launch = Launch::new(OP, out)?;

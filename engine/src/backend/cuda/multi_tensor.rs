@@ -22,7 +22,6 @@ const MAX_CHUNKS: u64 = i32::MAX as u64;
 /// An operand of a tensor in a shared launch.
 #[derive(Clone, Copy)]
 pub(super) enum Operand<'a> {
-    /// Memory that is read.
     Read(View<'a>),
     /// Memory that is written, and may be read.
     Written(View<'a>),
@@ -33,7 +32,6 @@ pub(super) enum Operand<'a> {
 }
 
 impl<'a> Operand<'a> {
-    /// Returns an operand for memory that is written, if there is a view.
     pub(super) fn written(view: Option<View<'a>>) -> Self {
         view.map_or(Self::Absent, Self::Written)
     }
@@ -51,27 +49,24 @@ pub(super) struct Work<'a> {
     pub(super) kernel: Kernel,
     /// Size in bytes of the arguments that pass tensors to the kernel.
     pub(super) bytes: usize,
-    /// The memory that all tensors share, if any.
     pub(super) common: Common<'a>,
-    /// The kernel's second and last argument, which follows the address of the common memory, if any.
+    /// The kernel's second and last argument, except for the address of the common memory with which it begins, if any.
     pub(super) numbers: Vec<u64>,
 }
 
-/// Memory that all tensors of a launch share.
 #[derive(Clone, Copy)]
 pub(super) enum Common<'a> {
-    /// The tensors share no memory.
     Nothing,
     /// A number that is read.
     Read(View<'a>),
     /// A number that any block may write.
     Written(View<'a>),
-    /// The workspace, into which each block writes a double, and the number to which a kernel adds these.
+    /// The workspace, to which each block writes a double, the kernel that combines these, and its result.
     Parts(Kernel, View<'a>),
 }
 
 impl Work<'_> {
-    /// Returns whether both have the same kernel and arguments.
+    /// Returns whether tensors of both can share a launch.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let is_same_view = |one: View<'_>, other: View<'_>| {
             std::ptr::eq(one.storage, other.storage) && one.layout.offset() == other.layout.offset()
@@ -117,7 +112,6 @@ pub(super) fn launch(queue: &Queue<'_>, work: &Work<'_>, parts: &[Part<'_>]) -> 
 }
 
 impl Work<'_> {
-    /// Returns the maximum number of chunks of a launch.
     fn most_chunks(&self, left: &Left) -> u64 {
         match self.common {
             Common::Parts(..) => left.most.min(MAX_CHUNKS),
@@ -125,7 +119,6 @@ impl Work<'_> {
         }
     }
 
-    /// Launches the kernel on `tensors`.
     fn give(&self, queue: &Queue<'_>, tensors: &Tensors<'_>, left: &mut Left) -> Result<()> {
         let common = match self.common {
             Common::Nothing => None,
@@ -187,7 +180,6 @@ impl<'a> Tensors<'a> {
         self.parts.push(part);
     }
 
-    /// Borrows the memory of the tensors. It stays borrowed until the result is dropped.
     fn lend(&self, op: &'static str) -> Result<Lendings<'a>> {
         let mut lendings = Lendings::new();
         let operands = || self.parts.iter().flat_map(|part| &part.operands);

@@ -11,7 +11,6 @@ use crate::{DType, Error, Result};
 /// An optimizer's step for one parameter. Kernels receive the parameter, the destination of its copy, the gradient and
 /// the state.
 pub(super) struct Step<'a> {
-    /// Name of the operation, for errors.
     pub(super) op: &'static str,
     /// The source file of the kernels, and their names: first the kernel for many tensors in one launch, then the
     /// kernel for a gradient of any layout.
@@ -21,11 +20,9 @@ pub(super) struct Step<'a> {
     pub(super) bytes: usize,
     /// Number of elements that a thread of the second kernel processes at a time.
     pub(super) elements_per_thread: usize,
-    /// The parameter, followed by its rounded copy and its gradient.
     pub(super) parameter: View<'a>,
     pub(super) rounded: Option<View<'a>>,
     pub(super) grad: View<'a>,
-    /// The optimizer's state.
     pub(super) state: Vec<Option<View<'a>>>,
     /// The step's hyperparameters as a kernel argument.
     pub(super) numbers: Vec<u64>,

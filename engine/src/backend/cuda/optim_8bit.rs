@@ -27,9 +27,9 @@ pub(super) fn adam_step<'a>(
         op: "adam_8bit",
         file: "optim_8bit",
         kernels: ["adam_8bit_each", "adam_8bit_nest"],
-        // The codes take more than half of what there is.
+        // The codebooks take more than half of the space for arguments.
         bytes: 1900,
-        // A warp takes a block of codes at a time.
+        // A warp processes a block of codes at a time.
         elements_per_thread: CODE_BLOCK / 32,
         parameter,
         rounded,

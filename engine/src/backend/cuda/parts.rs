@@ -6,10 +6,9 @@ use highwater_kernels::Grid;
 use super::launch::{Launch, Queue};
 use super::rows::Rows;
 
-/// Number of blocks below which a second kernel takes longer to start than it saves.
+/// Number of blocks up to which a second kernel takes longer to start than it saves.
 const NOT_WORTH_A_KERNEL: u32 = 8;
 
-/// The blocks of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Parts {
     blocks: u32,
@@ -40,12 +39,10 @@ impl Parts {
         Grid::row(self.blocks)
     }
 
-    /// Returns the address to which the blocks write their partial results.
     pub(super) fn address(&self) -> u64 {
         self.address
     }
 
-    /// Returns whether several blocks write partial results, which a second kernel combines.
     pub(super) fn are_several(&self) -> bool {
         self.blocks > 1
     }

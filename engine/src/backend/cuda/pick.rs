@@ -34,15 +34,15 @@ struct Added {
     stride: u64,
 }
 
-/// Returns the elements of `whole` at the positions of `places`, except that along `axis` only the first one is
-/// repeated.
+/// Returns the layout of the shape of `places` whose element at each position is that of `whole` at index 0 along
+/// `axis`.
 fn first_of_lines(op: &'static str, whole: &Layout, places: &Layout, axis: usize) -> Result<Layout> {
     let met = (0..whole.shape().rank())
         .filter(|&other| other != axis)
         .try_fold(*whole, |layout, other| layout.narrow(op, other, 0, places.shape()[other]))?;
     let length = met.shape()[axis].min(1);
     let first = met.narrow(op, axis, 0, length)?;
-    // Where the axis holds nothing, no place is within it, and the layout is not used.
+    // If the axis is empty, every index is out of range, and the layout is not used.
     if length == 0 { Ok(*places) } else { first.expand(op, places.shape()) }
 }
 
@@ -72,7 +72,6 @@ pub(crate) fn scatter_add(out: View<'_>, input: View<'_>, places: View<'_>, axis
     }
 }
 
-/// Elements that are added to others.
 struct Scatter<'a> {
     op: &'static str,
     /// The target tensor, the source tensor, and the indices.
@@ -91,7 +90,6 @@ impl Scatter<'_> {
         self.views.map(|view| view.layout.strides()[self.axis] as u64)
     }
 
-    /// Returns a launch of a kernel with the addresses of the target, the source and the indices.
     fn launch(&self) -> Result<Launch<'_>> {
         let [out, input, places] = self.views;
         Launch::new(self.op, out)?.write(out)?.read(input)?.read(places)

@@ -39,7 +39,7 @@ pub(crate) fn piecewise_backward(out: View<'_>, grad: Option<View<'_>>, slopes: 
     const FLAT: u32 = 1;
     const RISES: u32 = 3;
     let grad = in_order(out, grad)?;
-    // Which bits say that the slope is 1, and what those say that name neither of 0, ½ and 1.
+    // The bits for slope 1, and the slope for which bits 0 stand.
     let (rises, odd) = match side {
         Side::Only => (RISES, -1.0),
         Side::Left => (RISES, 1.0),

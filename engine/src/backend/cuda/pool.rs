@@ -20,7 +20,7 @@ struct Images {
 }
 
 impl Images {
-    /// Returns the images over which windows move, and the layout of the elements that are read.
+    /// Returns the size of `images`, over which windows move, with the strides of `read`, whose elements are read.
     fn new(images: &Layout, read: &Layout) -> Self {
         let shape = images.shape();
         let strides = read.strides();

@@ -1,6 +1,7 @@
 //! Sums along axes.
 //!
-//! The division of a sum into parts depends only on sizes, so results are the same every time and on every device.
+//! The division of a sum into parts depends only on the sizes of the tensors and of the workspace, so results are the
+//! same every time and on every device.
 
 use bytemuck::{Pod, Zeroable};
 use highwater_kernels::gpu::launch::THREADS;
@@ -68,7 +69,6 @@ pub(crate) fn sum(out: View<'_>, input: View<'_>, scale: f64, keep: f64) -> Resu
     }
 }
 
-/// A sum that is being submitted to the device.
 struct Sum<'a> {
     out: View<'a>,
     input: View<'a>,
@@ -178,7 +178,7 @@ impl Sum<'_> {
         }
         let out = only(self.layouts[0], order);
         let nest = Nest::new([&Layout::contiguous(*out.shape()), &out]);
-        // Few sums are shared by many threads each.
+        // If there are few sums, many threads share each.
         let group = match (1 << 14) / sums {
             256.. => BLOCK,
             share => share.next_power_of_two().clamp(1, WARP).min(parts.next_power_of_two()),

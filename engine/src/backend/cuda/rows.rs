@@ -1,4 +1,4 @@
-//! The number of threads per row, and the arguments of kernels over rows that are not contiguous.
+//! The division of rows among threads, and contiguous inputs for kernels over rows.
 
 use highwater_kernels::Grid;
 use highwater_kernels::gpu::launch::THREADS;
@@ -8,7 +8,6 @@ use super::launch::{Launch, Queue};
 use crate::backend::View;
 use crate::{DType, Result};
 
-/// Number of lanes (threads) of a warp.
 const WARP: u64 = 32;
 /// Maximum number of 16-byte packs of a row that one lane reads if there are enough rows for all lanes.
 const PACKS_A_LANE: u64 = 8;
@@ -30,7 +29,6 @@ impl Rows {
         Self::new(queue, [rows as u64, width as u64], view.dtype)
     }
 
-    /// Returns the rows of a matrix of this size.
     pub(super) fn new(queue: &Queue<'_>, size: [u64; 2], dtype: DType) -> Self {
         Self::shared(queue.gpu().processors(), size, dtype.size() as u64)
     }
@@ -50,7 +48,6 @@ impl Rows {
         Self { count: rows, width, lanes: lanes as u32, blocks: blocks.min(most_blocks) as u32 }
     }
 
-    /// Returns the grid of blocks that process the rows.
     pub(super) fn grid(&self) -> Grid {
         Grid::row(self.blocks)
     }
