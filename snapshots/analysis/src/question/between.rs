@@ -9,7 +9,7 @@ use crate::index::live::LiveIndex;
 use crate::metric::Metric;
 
 highwater_snapshots::vocabulary!(
-    /// A class of blocks relative to two points in time, A and B, where A is earlier.
+    /// A class of blocks relative to two points in time, A and B, where A is not later than B.
     #[derive(Default)]
     Question {
         /// Live at A.
@@ -18,7 +18,7 @@ highwater_snapshots::vocabulary!(
         AliveAtB = "live at B",
         /// Live at A and at B.
         Kept = "kept",
-        /// Allocated between A and B and live at B, which is the growth.
+        /// Allocated between A and B and live at B.
         #[default]
         Born = "born",
         /// Live at A and freed by B.
@@ -42,9 +42,9 @@ impl Question {
     }
 }
 
-/// Returns the blocks of the class `question`, in block order. `moments` are A and B in either order, each as the
-/// number of events before it. Whether a block is live depends on `metric`; for metrics that are not sums over blocks,
-/// active blocks count as live.
+/// Returns the blocks of the class `question` on the device of `live`, in block order. `moments` are A and B in either
+/// order, each as the number of events before it. Whether a block is live depends on `metric`; for metrics that are
+/// not sums over blocks, active blocks count as live.
 ///
 /// The running time depends on the blocks live at A or B and those allocated in between, not on the length of the
 /// recording.
@@ -77,12 +77,10 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Adds a block.
     pub(crate) fn add(&mut self, bytes: u64) {
         self.join(&Self { bytes, blocks: 1 });
     }
 
-    /// Adds the blocks of another sum.
     pub(crate) fn join(&mut self, other: &Self) {
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.blocks = self.blocks.saturating_add(other.blocks);
@@ -108,7 +106,8 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// Adds up the blocks for which `is_counted` is true. The time depends on the blocks live at A or allocated since.
+    /// Adds up the blocks for which `is_counted` is true. The running time depends on the blocks live at A and those
+    /// allocated between A and B.
     pub fn of(
         trace: &Trace,
         live: &LiveIndex,
@@ -154,14 +153,14 @@ fn ordered(trace: &Trace, moments: Range<usize>) -> (usize, usize) {
     (a.min(b), a.max(b))
 }
 
-/// Returns whether `id` has ended after events `0..position`. The block must have been live before.
+/// Returns whether one of the events `0..position` frees `id`, which must be allocated by then.
 fn has_ended(trace: &Trace, metric: Metric, id: BlockId, position: usize) -> bool {
     let ends_at_request = matches!(metric, Metric::Requested | Metric::Allocated);
     let ends = if ends_at_request { &trace.blocks.free_requested } else { &trace.blocks.free_completed };
     ends[id.0 as usize].index().is_some_and(|event| event < position)
 }
 
-/// The blocks of the index's device allocated by events `a..b`, in allocation order.
+/// The blocks of the device of `live` that events `a..b` allocate, in allocation order.
 fn born(trace: &Trace, live: &LiveIndex, a: usize, b: usize) -> impl Iterator<Item = BlockId> {
     let blocks = &trace.blocks;
     let first = blocks.alloc.partition_point(|alloc| alloc.index().is_none_or(|event| event < a));

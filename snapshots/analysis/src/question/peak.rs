@@ -74,7 +74,6 @@ impl Moment {
         }
     }
 
-    /// The step and phase at this point.
     pub(crate) fn stage(&self) -> (Option<u32>, Phase) {
         (self.step, self.phase)
     }
@@ -96,8 +95,9 @@ impl Moment {
 }
 
 /// Whether a later point that reaches the largest total anew counts as the peak instead of the first point that reaches
-/// it, each given by step and phase: if the first is in `first_step`, the device's, and the later one in the same phase
-/// of another step.
+/// it, each given by step and phase: if the first is in `first_step`, the first step of the device, and the later one
+/// in
+/// the same phase of another step.
 ///
 /// The first step allocates state that later steps reuse, such as an optimizer's. If steps repeat exactly, a later step
 /// is more representative. [`reached_elsewhere`](super::phases::reached_elsewhere) lists the other points.
@@ -126,7 +126,6 @@ impl Peak {
     }
 }
 
-/// The bytes to break down at some point.
 pub(crate) struct Found {
     /// The blocks that pass the filter.
     pub(crate) blocks: Vec<BlockId>,
@@ -135,7 +134,6 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Finds the bytes to break down at `moment`.
     pub(crate) fn at(trace: &Trace, live: &LiveIndex, series: &Series, moment: &Moment, filter: &Filter) -> Self {
         let mut blocks = live.before_position(trace, moment.metric, moment.position());
         if !filter.is_empty() {

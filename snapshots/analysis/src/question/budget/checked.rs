@@ -20,16 +20,17 @@ use crate::question::source::{Source, Watch};
 pub struct Checked<'a> {
     pub(super) source: &'a Source<'a>,
     device: DeviceId,
-    /// The total to measure.
     pub(super) metric: Metric,
     /// The phases of the device; empty unless a budget limits a phase.
     pub(super) phases: Vec<PhaseRow>,
-    /// The largest totals of the categories; empty unless a budget limits a category.
+    /// The largest totals of the categories; all zero unless a budget limits a category and `metric` is a sum over
+    /// blocks.
     pub(super) categories: LargestByCategory,
     history: History,
     /// The steps and segments; empty unless a budget limits the growth of reserved memory.
     reserved: History,
-    /// Whether the recording has blocks of a known category, or no blocks at all.
+    /// Whether the recording has blocks of a known category, or no blocks at all; also true if `categories` is not
+    /// measured.
     pub(super) has_categories: bool,
 }
 
@@ -114,18 +115,18 @@ impl<'a> Checked<'a> {
         Ok(then(asked, Moment { event: window.last(), events_before: window.trace.start.events, ..*moment }))
     }
 
-    /// Returns the first step of the device; `None` if it has no steps.
+    /// Returns the first step in which the device is active; `None` without such a step, or if no budget required
+    /// reading the whole recording.
     pub(super) fn first_step(&self) -> Option<u32> {
         first_step(&self.history.spans).0
     }
 
-    /// The steps over which growth is measured.
     pub(super) fn step_window(&self) -> Result<Result<StepWindow, NoWindow>> {
         let steps = Steps::of(self.source, self.device, &self.history.spans)?;
         Ok(StepWindow::among(steps, StepRange::default()))
     }
 
-    /// Measures the growth over `window`, for a query without a filter.
+    /// `query` must have no filter.
     pub(super) fn growth(&self, window: StepWindow, query: &GrowthQuery<'_>) -> Result<Growth> {
         let history = if query.metric == Metric::Reserved { &self.reserved } else { &self.history };
         history.growth(self.source, self.device, window, query)

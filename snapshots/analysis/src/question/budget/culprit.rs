@@ -13,21 +13,21 @@ use crate::question::peak::{Moment, Peak, Query};
 use highwater_snapshots::line_text::unique_suffixes;
 use highwater_snapshots::units::{count_of, format_bytes};
 
-/// Maximum number of leaks named.
 const SHOWN_LEAKS: usize = 3;
 
 /// The cause of an exceeded budget.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Culprit {
-    /// The category of the blocks, or a name in parentheses for bytes outside of blocks.
+    /// The category of the blocks, a name in parentheses for bytes outside of blocks, or empty for segments.
     pub category: String,
     /// The module or line of code; empty if unknown. `*` stands for numbers that differ between similar modules.
     pub place: String,
-    /// The operation that allocated most of the blocks; empty if there are several.
+    /// The operation that accounts for at least three quarters of the bytes, or of their growth; empty without such an
+    /// operation, and for leaks and segments.
     pub op: String,
-    /// Bytes of the cause in the checked recording.
+    /// Bytes of the cause in the checked recording; for growth per step, the bytes that all steps together kept.
     pub bytes: u64,
-    /// The bytes in the baseline; `None` without a baseline, and for growth per step.
+    /// The bytes in the baseline; `None` unless the cause is growth from the baseline to the checked recording.
     pub baseline_bytes: Option<u64>,
     /// The cause as a sentence.
     pub text: String,
@@ -71,7 +71,7 @@ pub(super) fn grown(budget: &Budget, asked: [Asked<'_>; 2], [before, now]: [&Mea
     Some(Culprit { category, place: lead.place.join("."), op: lead.op, bytes: is, baseline_bytes: Some(was), text })
 }
 
-/// The blocks that use the most memory.
+/// Returns the category that uses the most memory, and the module or line that accounts for most of it.
 pub(super) fn at_moment(budget: &Budget, asked: Asked<'_>, now: &Measured) -> Option<Culprit> {
     let keys = culprit_keys(asked.trace);
     let query = Query { keys: &keys, top: usize::MAX, filter: &now.filter, siblings: Siblings::Each };
@@ -116,7 +116,8 @@ pub(super) fn of_segments(growth: &Growth) -> Option<Culprit> {
 }
 
 /// Returns the cause of the growth of `growth`, which must be grouped by [`culprit_keys`] with `place` as the second
-/// key: the leaks, unless they have no lines and are all in one group; otherwise the group that grew most.
+/// key: the leaks, unless they have no lines and are all in one group; otherwise the group that grew most. `None` if
+/// no group grew.
 pub(super) fn of_steps(growth: &Growth, place: GroupKey) -> Option<Culprit> {
     let group = growth.groups.first().filter(|group| group.net() > 0)?;
     let has_lines = growth.leaks.iter().any(|leak| leak.stack.is_some());
@@ -150,7 +151,7 @@ pub(super) fn of_steps(growth: &Growth, place: GroupKey) -> Option<Culprit> {
     })
 }
 
-/// Returns the lines with allocations that survive in every step; `key` is the largest group of survivors.
+/// Returns the leaking lines as the cause, with the category of the group `key`.
 fn of_leaks(growth: &Growth, key: &[String]) -> Option<Culprit> {
     let kept = growth.recurring;
     let text = format!(
@@ -165,7 +166,7 @@ fn of_leaks(growth: &Growth, key: &[String]) -> Option<Culprit> {
     Some(Culprit { category, place, op: String::new(), bytes: kept.bytes, baseline_bytes: None, text })
 }
 
-/// Lists the lines that leak, each with its bytes per step. `verb` is the text for keeping memory live or for reserving it.
+/// Lists the lines that leak, each with its bytes per step. `verb` is `keep`, or `obtain` for segments.
 fn leak_lines(growth: &Growth, verb: &str) -> String {
     let leaks = &growth.leaks;
     let lines = unique_suffixes(&leaks.iter().map(|leak| leak.line.as_str()).collect::<Vec<_>>());
@@ -179,7 +180,7 @@ fn leak_lines(growth: &Growth, verb: &str) -> String {
     format!("{} {verb}{s} memory of every step: {}", count_of(leaks.len() as u64, "line"), listed.join(", "))
 }
 
-/// The module and operation that account for most memory of one category.
+/// The module or line, and the operation, that account for most memory of one category.
 struct Lead {
     place: Vec<String>,
     is_line: bool,
@@ -204,8 +205,7 @@ impl Lead {
         Self { place, is_line: key != GroupKey::Scope, op }
     }
 
-    /// Returns the bytes of the entries in `own` that belong to this module: in the baseline, and in the checked
-    /// recording.
+    /// Returns the bytes of the entries in `own` that are at this place: in the baseline, and in the checked recording.
     fn bytes(&self, own: &[&Entry]) -> [u64; 2] {
         let within = own.iter().filter(|entry| entry.is_within(&self.place));
         within.fold([0, 0], |[before, now], entry| [before + entry.before, now + entry.now])
@@ -233,7 +233,7 @@ impl Lead {
         if self.op.is_empty() { String::new() } else { format!(", by op `{}`", self.op) }
     }
 
-    /// Describes which other categories grew in the same module.
+    /// Lists the categories that grew at the same place; empty if only one did.
     fn with_others(&self, all: &[&Entry]) -> String {
         let within: Vec<&Entry> = all.iter().copied().filter(|entry| entry.is_within(&self.place)).collect();
         let mut rows: Vec<(&str, i128)> = by_category(&within).into_iter().filter(|(_, sum)| *sum > 0).collect();
@@ -251,7 +251,8 @@ impl Lead {
         format!("; {place} {whole} in all: {}", parts.join(", "))
     }
 
-    /// Returns the module that uses clearly more than the others on average, if several similar modules are combined.
+    /// Returns the module that uses over one and a half times the average of the others, if several similar modules are
+    /// combined.
     fn outstanding(&self, own: &[&Entry]) -> Option<(String, u64)> {
         let mut sums: BTreeMap<&[String], u64> = BTreeMap::new();
         for entry in own.iter().filter(|entry| entry.is_within(&self.place)) {
@@ -282,7 +283,6 @@ fn size(bytes: i128) -> String {
     format_bytes(u64::try_from(bytes).unwrap_or(0))
 }
 
-/// The plural of a category.
 fn noun(category: &str) -> &str {
     match category {
         "parameter" => "parameters",

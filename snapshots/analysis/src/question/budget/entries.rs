@@ -3,7 +3,7 @@
 use crate::grouping::dimension::{GroupKey, layer_pattern};
 use highwater_snapshots::trace::Trace;
 
-/// Share of the total, in quarters, for which a module must account in order to be named as the cause.
+/// Minimum share of the total, in quarters, of a module that is named as the cause.
 const MAX_PARTS: i128 = 3;
 
 /// The keys for finding a cause: category, then the module (or, without module paths, the line), then the operation.
@@ -41,7 +41,7 @@ impl Entry {
         i128::from(self.now) - i128::from(self.before)
     }
 
-    /// Returns whether the path of the entry is `module` or is inside it.
+    /// Returns whether the path of the entry is `module` or is inside it. A `*` in `module` matches any number.
     pub(super) fn is_within(&self, module: &[String]) -> bool {
         module.len() <= self.path.len()
             && module.iter().zip(&self.path).all(|(want, have)| want == have || want == layer_pattern(have))

@@ -10,10 +10,8 @@ use crate::index::device_spans::{ActiveSpan, StepActivity};
 use crate::metric::Metric;
 use crate::question::phases::CategoryTotals;
 
-/// One value for each category.
 type ByCategory<T> = [T; Category::ALL.len()];
 
-/// The largest total of a category.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Largest {
     /// The total, and the first event that reaches it; `None` for the state before all events.
@@ -22,7 +20,6 @@ pub(super) struct Largest {
     pub(super) again: Option<u64>,
 }
 
-/// The largest totals of all categories so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LargestByCategory {
     categories: ByCategory<Largest>,

@@ -8,12 +8,10 @@ use crate::question::peak::{Moment, counts_instead};
 use crate::question::phases::PhaseRow;
 use highwater_snapshots::{Category, Phase, Result};
 
-/// A measured value, the point at which it is reached, and the blocks that are counted.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
     pub(super) bytes: u64,
     pub(super) moment: Moment,
-    /// The filter for the counted blocks.
     pub(super) filter: Filter,
 }
 
@@ -21,7 +19,7 @@ pub(super) struct Measured {
 pub(super) type Measurement<T> = std::result::Result<T, String>;
 
 impl Checked<'_> {
-    /// Measures the value that `budget` limits; for growth over the baseline, this is the peak.
+    /// Measures the value that `budget` limits; for all kinds of growth, this is the peak.
     pub(super) fn measure(&self, budget: &Budget) -> Result<Measurement<Measured>> {
         let peak = |metric| {
             let moment = self.peak(metric)?;
@@ -56,7 +54,7 @@ impl Checked<'_> {
 
     fn phase(&self, phase: Phase) -> Result<Measurement<Measured>> {
         let rows = &self.phases;
-        // The first of the largest, since the last maximum is returned.
+        // `max_by_key` returns the last maximum; the first one is wanted.
         let most = rows.iter().rev().filter(|row| row.phase == phase).max_by_key(|row| row.peak_bytes);
         let Some(row) = most else {
             let mut known: Vec<Phase> = rows.iter().map(|row| row.phase).collect();

@@ -86,7 +86,7 @@ pub struct Outcome {
     pub baseline_bytes: Option<u64>,
     /// The point at which the value was reached. For growth per step, the end of the window.
     pub moment: Moment,
-    /// The cause; `None` if the budget is met.
+    /// The cause; `None` if the budget is met, or if no cause is found.
     pub culprit: Option<Culprit>,
 }
 
@@ -96,7 +96,8 @@ impl Outcome {
         self.actual_bytes > self.limit_bytes
     }
 
-    /// Returns whether `doubt` means that the budget may not be met. Growth per step needs no end of the run.
+    /// Returns whether `doubt` makes it uncertain that the budget is met. Growth per step does not depend on the end of
+    /// the run.
     pub fn is_concerned_by(&self, doubt: Doubt) -> bool {
         let is_until_end = !matches!(self.budget, Budget::StepGrowth(_) | Budget::ReservedGrowth(_));
         match doubt {
@@ -114,8 +115,9 @@ impl Outcome {
 }
 
 /// Measures each of `budgets` on a recording, and finds the cause of each exceeded budget: the group that grew most
-/// compared with `baseline`, or without a baseline the group that uses the most memory. Returns one result per budget;
-/// an inner error is the reason the budget cannot be measured.
+/// compared with `baseline`, or if the value is not above the baseline's, the group that uses the most memory. For
+/// growth per step, the cause is what the steps kept. Returns one result per budget; an inner error is the reason the
+/// budget cannot be measured.
 ///
 /// # Errors
 /// Fails if a window of a recording that is read in parts cannot be read.

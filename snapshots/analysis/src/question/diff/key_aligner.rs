@@ -18,7 +18,6 @@ use crate::stacks::frames::leading_frame;
 struct OwnLine {
     function: String,
     file: String,
-    /// Name of the file's folder.
     folder: String,
     line: u32,
     /// The code of the line on this side.
@@ -26,7 +25,7 @@ struct OwnLine {
     text: String,
 }
 
-/// A function that returns the texts for matching lines of both sides.
+/// Returns the texts that must be equal for two lines to match.
 type Identity = fn(&OwnLine) -> Vec<&str>;
 
 impl OwnLine {
@@ -35,14 +34,13 @@ impl OwnLine {
     }
 }
 
-/// The values of one key on both sides.
 struct Values {
     key: GroupKey,
     /// For each side, the shared id of each code.
     of: [HashMap<Code, u64>; 2],
     /// By shared id: the texts of both sides, and the kind of match between them.
     rows: Vec<Value>,
-    /// The shared id of each text.
+    /// The shared ids of values that were not matched in advance, by the identity passed to `number_of_text`.
     texts: HashMap<String, u64>,
 }
 
@@ -117,7 +115,7 @@ impl<'a> KeyAligner<'a> {
     }
 
     fn combine_stacks(&mut self, row: usize, blocks: [&[BlockId]; 2]) {
-        // Of stacks that read the same, the one that stands for them.
+        // The code of a block's stack is the same for all stacks with the same text.
         let mut stacks_of = |side: usize| -> HashSet<StackId> {
             let coder = &mut self.coders[side];
             let stacks = blocks[side].iter().map(|id| StackId(coder.code(*id, GroupKey::Stack) as u32));
@@ -136,7 +134,8 @@ impl<'a> KeyAligner<'a> {
     }
 
     /// Matches lines of user code: equal lines first, then lines of the same function in the order of their line
-    /// numbers. Functions in different folders match only if the two programs have most functions in common, so that a
+    /// numbers. Functions in different folders match only if at least half of all functions occur on both sides, so
+    /// that a
     /// copy of a program in another folder is matched, but not another program with a function of the same name.
     fn combine_frames(&mut self, row: usize, blocks: [&[BlockId]; 2]) {
         let [mut left_a, mut left_b] = [0, 1].map(|side| self.own_lines(side, blocks[side]));
@@ -155,7 +154,8 @@ impl<'a> KeyAligner<'a> {
         }
     }
 
-    /// The distinct lines of user code in the stacks of one side's blocks, ordered by function and line number.
+    /// The distinct lines of user code in the stacks of one side's blocks, ordered by function, file, folder and line
+    /// number.
     fn own_lines(&mut self, side: usize, blocks: &[BlockId]) -> Vec<OwnLine> {
         let tables = &self.traces[side].tables;
         let mut lines: BTreeMap<Code, OwnLine> = BTreeMap::new();
@@ -208,7 +208,7 @@ fn take_pairs(
     pairs
 }
 
-/// Whether at least half of the values of either side occur on both.
+/// Whether at least half of the distinct values of both sides together occur on both.
 fn has_mostly_the_same<T: Ord>(a: impl Iterator<Item = T>, b: impl Iterator<Item = T>) -> bool {
     let (a, b): (BTreeSet<T>, BTreeSet<T>) = (a.collect(), b.collect());
     a.intersection(&b).count() * 2 >= a.union(&b).count()
@@ -229,7 +229,7 @@ impl Values {
     }
 
     /// Returns the shared id for a code of one side. Values that were not matched are equal if their texts are, except
-    /// for stacks and lines, which would have been matched.
+    /// for stacks and lines other than `(none)`, which would have been matched.
     fn number(&mut self, side: usize, own: Code, text: impl FnOnce() -> String) -> u64 {
         if let Some(&number) = self.of[side].get(&own) {
             return number;

@@ -52,7 +52,7 @@ highwater_snapshots::vocabulary!(
     #[derive(Default, serde::Serialize)]
     #[serde(rename_all = "snake_case")]
     MatchKind {
-        /// All key values are equal.
+        /// All key values are equal, or only one side has the group.
         #[default]
         Equal = "equal",
         /// The same functions are called, but from other lines or files.
@@ -94,7 +94,7 @@ impl Change {
     }
 }
 
-/// Blocks that share the values of all keys, on both sides.
+/// Blocks, or bytes outside of blocks, of both sides that share the values of all keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiffGroup {
     /// The key values in B, or in A if B has none.
@@ -218,7 +218,7 @@ fn bytes_of_all(groups: &[DiffGroup]) -> [u64; 2] {
     [0, 1].map(|side| groups.iter().map(|group| group.bytes[side]).sum())
 }
 
-/// Merges `groups` whose module paths differ only in a number; the path is the key with index `at`.
+/// Merges `groups` that differ only in a number in their module path; the path is the key with index `at`.
 fn merged(groups: &[DiffGroup], at: usize) -> Vec<DiffGroup> {
     let rows = groups.iter().map(|group| {
         let mut others = group.key.clone();
@@ -242,7 +242,7 @@ fn merged(groups: &[DiffGroup], at: usize) -> Vec<DiffGroup> {
 struct Sums {
     bytes: [u64; 2],
     blocks: [u64; 2],
-    /// The stacks of the first block.
+    /// The stack of the first block on each side.
     stacks: [Option<StackId>; 2],
 }
 
@@ -254,7 +254,6 @@ impl Sums {
     }
 }
 
-/// The bytes of one side to compare.
 fn found_at(asked: Asked<'_>, moment: &Moment, filter: &Filter) -> Found {
     Found::at(asked.trace, asked.live, asked.series, moment, filter)
 }

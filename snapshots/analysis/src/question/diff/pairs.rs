@@ -97,7 +97,7 @@ impl Walk<'_> {
         }
         for a in left_a.values() {
             let alike = left_b.iter().find(|(_, b)| self.were_renamed(a, b)).map(|(name, _)| *name);
-            // A function that ends here and is the only one on both sides was renamed.
+            // The only unmatched function of each side was renamed, even if they call different functions.
             let alone = || (left_b.len() == 1 && left_a.len() == 1).then(|| left_b.keys().next().copied()).flatten();
             if let Some(b) = alike.or_else(alone).and_then(|name| left_b.remove(&name)) {
                 self.enter(a, &b, MatchKind::Alike);

@@ -8,10 +8,8 @@ use highwater_snapshots::tables::Tables;
 
 use super::function::comparable_name;
 
-/// The function names of both sides, by id.
 pub(super) type Names = Interner<String>;
 
-/// A function called from its parent.
 #[derive(Debug, Default)]
 pub(super) struct PathNode {
     /// The id of the function's name in [`Names`].
@@ -22,7 +20,6 @@ pub(super) struct PathNode {
     pub(super) ends: Vec<StackId>,
 }
 
-/// The call stacks of one side as a tree of functions.
 #[derive(Debug)]
 pub(super) struct Paths {
     /// The root, which is not a function, followed by the functions, callers first.
@@ -80,7 +77,7 @@ fn functions(tables: &Tables, stack: StackId, names: &mut Names, known: &mut Has
     out
 }
 
-/// The sort key of stacks with the same functions: their lines, outermost first.
+/// The sort key of stacks with the same functions: their line numbers, outermost first.
 fn lines(tables: &Tables, stack: StackId) -> Vec<u32> {
     let frames = tables.stack_frames(stack);
     let mut lines: Vec<u32> = frames.flat_map(|frame| tables.frame_lines(frame).iter().map(|line| line.line)).collect();

@@ -4,7 +4,7 @@ use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::format_bytes;
 
-/// A setting of both recordings; `None` if a recording does not have it.
+/// A setting of either recording; the value is `None` for a recording that does not have it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Setting {
     /// The name of the setting, as recorded.

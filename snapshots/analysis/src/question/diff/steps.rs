@@ -79,7 +79,7 @@ pub(crate) fn paired_steps(a: &[u32], b: &[u32]) -> Vec<(Option<u32>, Option<u32
     pairs
 }
 
-/// Pairs the phases of both sides by step, in the order of A, then of B. Phases outside of steps come first.
+/// Pairs the phases of both sides, step by step. Phases outside of steps come first.
 pub(crate) fn phase_pairs(a: &[PhasePeak], b: &[PhasePeak]) -> Vec<PhasePair> {
     let steps = |rows: &[PhasePeak]| {
         let mut steps: Vec<u32> = rows.iter().filter_map(|row| row.step).collect();
@@ -98,7 +98,7 @@ pub(crate) fn phase_pairs(a: &[PhasePeak], b: &[PhasePeak]) -> Vec<PhasePair> {
     pairs
 }
 
-/// The rows of each step; `None` is for rows outside of steps.
+/// The indexes of each step's rows; `None` is for rows outside of steps.
 type ByStep = HashMap<Option<u32>, Vec<usize>>;
 
 /// Groups the rows by step in one pass, since a recording may have a million rows.

@@ -24,7 +24,8 @@ pub struct DiffNode {
     pub blocks: [u64; 2],
     /// The width of the node in a drawing: the sum, over its groups, of the larger of both sides' bytes.
     pub extent: u64,
-    /// The group of this node, as an index into the groups of the tree; `None` for inner nodes.
+    /// The first group that ends at this node, as an index into the groups passed to [`DiffTree::of`]; `None` if none
+    /// ends here.
     pub group: Option<u32>,
 }
 

@@ -64,7 +64,6 @@ pub(super) fn free_in_private(beside: &[(Beside, u64)]) -> impl Iterator<Item = 
 }
 
 impl PeakContext<'_> {
-    /// Advice on gradients that outlive backward because the optimizer runs after it.
     fn step_in_backward(&self) -> Option<Advice> {
         let (_, bytes) = self.pick(|id| is_kept_gradient(self.trace, id));
         let without = self.findings.of_kept_gradients;
@@ -125,7 +124,7 @@ impl PeakContext<'_> {
         Some(Advice { condition, ..Advice::new(Remedy::Checkpoint, bytes, text) })
     }
 
-    /// Advice on activations by line of code, for recordings without module paths.
+    /// Advice on activations by line of code, for recordings without activations in numbered modules.
     fn fewer_activations(&self) -> Option<Advice> {
         let trace = self.trace;
         let (blocks, bytes) = self.kept_activations();
@@ -253,7 +252,7 @@ impl PeakContext<'_> {
     fn expandable_segments(&self) -> Option<Advice> {
         const SETTINGS: &str = "expandable_segments:True";
         let reserved = self.totals.reserved;
-        // At the explained peak, as in its layers.
+        // `totals` is at the explained peak, not at the peak of reserved memory.
         let shared = self.share_pools().map_or(0, |advice| advice.bytes);
         let bytes = reserved.checked_sub(self.totals.active)?.checked_sub(shared)?;
         let device = self.peak.device;
@@ -303,8 +302,9 @@ impl PeakContext<'_> {
         Some(Advice { condition, ..Advice::new(Remedy::EarlierRecording, bytes, text) })
     }
 
-    /// Returns an additional sentence if autograd saved `blocks` and most were freed although the recording has no
-    /// backward.
+    /// Returns an additional sentence if at least half of the bytes of `blocks` were freed although the complete
+    /// recording
+    /// has no backward, otherwise an empty text.
     fn without_backward(&self, blocks: &[BlockId]) -> &'static str {
         let bytes_of_all = |is_one: &dyn Fn(&BlockId) -> bool| -> u64 {
             let chosen = blocks.iter().filter(|id| is_one(id));
@@ -320,7 +320,8 @@ impl PeakContext<'_> {
     }
 }
 
-/// Splits a module path at its first number, such as `blocks.3.mlp` into `blocks` and `3`; `None` if it has none.
+/// Splits a module path at its first number, such as `blocks.3.mlp` into `blocks` and `3`; `None` if it has none, or
+/// nothing before it.
 fn numbered(path: &str) -> Option<(String, String)> {
     let mut before: Vec<&str> = Vec::new();
     for part in path.split('.') {

@@ -13,7 +13,6 @@ use highwater_snapshots::line_text::unique_suffixes;
 use highwater_snapshots::units::{count_of, format_bytes};
 
 impl PeakContext<'_> {
-    /// Advice on large buffers, with the lines that allocated them.
     pub(super) fn smaller_buffers(&self) -> Option<Advice> {
         let trace = self.trace;
         let (blocks, bytes) = self.pick(|id| trace.blocks.category[id.0 as usize] == Category::Buffer);

@@ -20,7 +20,7 @@ use crate::question::source::Source;
 pub struct CategoryAndPhase {
     /// The category of the blocks.
     pub category: Category,
-    /// The phase in which the blocks were allocated, relative to the step of the peak.
+    /// The phase in which the blocks were allocated.
     pub origin: Origin,
 }
 
@@ -49,7 +49,6 @@ impl CategoryAndPhase {
         Category::ALL.iter().flat_map(of)
     }
 
-    /// The cause of a block of `trace`.
     pub(crate) fn of(trace: &Trace, block: &Block) -> Self {
         Self { category: block.category, origin: Origin::of(trace, block) }
     }
@@ -81,13 +80,15 @@ pub struct PeakCause {
     /// Whether the blocks were allocated in the step of the peak, or in the recording if the peak is outside of steps.
     /// If false, this step allocated no blocks that are live at the peak.
     pub is_rise: bool,
-    /// The operation, or otherwise the line, that allocated most of the blocks; `None` if both are unknown.
+    /// The operation, or otherwise the line, that allocated more than half of the bytes; `None` if there is none.
     pub allocated_by: Option<String>,
 }
 
 impl PeakCause {
-    /// Returns the largest cause among the blocks that the step of a peak allocated. Blocks of the peak's own phase
-    /// count twice. `None` if the metric is not a sum over blocks, or if no blocks are live.
+    /// Returns the largest cause among the blocks that the step of a peak allocated, or among all live blocks if it
+    /// allocated none. Blocks of the peak's own phase count twice. `None` if the metric is not a sum over blocks, or if
+    /// no
+    /// blocks are live.
     ///
     /// # Errors
     /// Fails like [`Source::window_at`].

@@ -19,7 +19,6 @@ fn most(lines: &HashMap<String, u64>) -> Option<String> {
 }
 
 impl PeakContext<'_> {
-    /// Advice on segments that are freed and allocated again, which happens if a program empties the allocator's cache.
     pub(super) fn segment_churn(&self) -> Option<Advice> {
         let churn = &self.findings.churn;
         if !churn.is_significant() {

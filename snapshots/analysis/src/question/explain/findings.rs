@@ -22,12 +22,11 @@ pub(super) const MIN_PERCENT: u64 = 5;
 /// Minimum share for activations and optimizer state, in percent, which is higher since every training step has some.
 pub(super) const MIN_PERCENT_OF_STATE: u64 = 10;
 
-/// Returns whether `bytes` are at least `percent` of the `peak`.
+/// Returns whether `bytes` are at least `percent` percent of `peak`, and not 0.
 pub(super) fn is_at_least(bytes: u64, peak: u64, percent: u64) -> bool {
     bytes > 0 && u128::from(bytes) * 100 >= u128::from(peak) * u128::from(percent)
 }
 
-/// Leaked blocks, and their share of the peak.
 pub(super) struct LeakAtPeak {
     pub(super) leaks: Leaks,
     /// Bytes of leaked blocks that are live at the peak: all of them, and those from earlier steps.
@@ -55,9 +54,7 @@ pub(super) struct Findings {
     pub(super) of_activation_lines: Option<PeaksWithout>,
     /// The leaks; `None` if nothing leaks, or too little of the leaked memory is live at the peak.
     pub(super) leak: Option<LeakAtPeak>,
-    /// The device's allocations of segments from the driver, and frees of segments.
     pub(super) churn: SegmentChurn,
-    /// The totals at the peak of active memory.
     pub(super) at_active_peak: Totals,
     pub(super) has_backward: bool,
     /// Whether the optimizer could update each parameter during backward, but does not.
@@ -99,7 +96,7 @@ impl Findings {
         let mut found = recorded.without(&selections)?;
         let one = |number: Option<usize>| number.map(|number| *found[number].without_all());
         let (of_matching, of_kept_gradients, of_state) = (one(matching), one(gradients), one(state));
-        // The last selection is taken first, so that the places of the others stay.
+        // Removed from the back, so that the indexes of the others stay valid.
         let of_activation_lines = lines.map(|number| found.remove(number));
         let (of_causes, of_groups) = (found.remove(1), found.remove(0));
         Ok(Self {
@@ -120,7 +117,8 @@ impl Findings {
     }
 }
 
-/// Returns the leaks of the recording; `None` if too little of their memory is live at the peak.
+/// Returns the leaks of the recording; `None` without a complete step, or if too little of the memory that leaked in
+/// earlier steps is live at the peak.
 fn find_leak(
     recorded: &mut Recorded<'_, '_>,
     (trace, peak, at_peak): (&Trace, &Moment, &[BlockId]),

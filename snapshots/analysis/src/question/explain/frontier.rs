@@ -14,7 +14,6 @@ use crate::index::replay::{Effect, baseline_effects, effects};
 use crate::metric::Metric;
 use crate::question::explain::CategoryAndPhase;
 
-/// The bytes of each cause at the points of the frontier.
 #[derive(Clone, Debug)]
 pub(super) struct Frontier {
     /// The causes that may be excluded, one column each, after a column for the sum of all others.
@@ -61,7 +60,7 @@ impl Frontier {
         (moments.before_end() && moments.reduce()).then_some(Self { causes: found, rows: moments.rows })
     }
 
-    /// The largest total without the blocks of the causes `gone`.
+    /// The largest total without the blocks of the causes `gone`, which must be dispensable.
     pub(super) fn largest_without(&self, gone: &[CategoryAndPhase]) -> u64 {
         let is_left: Vec<bool> =
             std::iter::once(true).chain(self.causes.iter().map(|cause| !gone.contains(cause))).collect();
@@ -76,7 +75,6 @@ const MAX_ROWS: usize = 1 << 14;
 /// Maximum number of points in a frontier. A window whose frontier has more points is read again for each question.
 const MAX_LEFT: usize = 1 << 11;
 
-/// Collects points during a pass over a recording.
 struct Moments {
     now: Vec<u64>,
     has_grown: bool,

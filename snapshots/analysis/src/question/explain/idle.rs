@@ -18,7 +18,6 @@ use crate::metric::Metric;
 use crate::question::peak::Moment;
 use crate::question::source::{Source, Window};
 
-/// Maximum number of categories listed individually.
 const MAX_LISTED: usize = 3;
 
 /// Blocks that are live at a peak but not used after it. Sizes are in bytes of the peak's metric.
@@ -28,7 +27,7 @@ pub struct Idle {
     pub blocks: Vec<BlockId>,
     /// The bytes by category, without a limit on the number of categories.
     pub by_category: Breakdown,
-    /// The bytes by category and module.
+    /// The largest groups by category and module.
     pub breakdown: Breakdown,
     /// The peak if every block of the recording, including those not live at this peak, were freed immediately after
     /// its last use, without waiting for a stream.

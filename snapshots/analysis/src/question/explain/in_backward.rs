@@ -7,14 +7,14 @@ use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::trace::Trace;
 
 /// Returns whether the optimizer steps within backward in `spans`: backward continues after an update in the same step,
-/// and there is an update for every one or two of the `gradients` gradients that outlive backward.
+/// and there is at least one update for every two of the `gradients` gradients that outlive backward.
 pub(crate) fn is_step_in_backward(spans: impl Iterator<Item = (Option<u32>, Phase)>, gradients: u64) -> bool {
     let (mut updates, mut resumed, mut updated_in) = (0, 0, None);
     for (step, phase) in spans {
         match phase {
             Phase::Optimizer => (updates, updated_in) = (updates + 1, Some(step)),
             Phase::Backward if updated_in == Some(step) => (resumed, updated_in) = (resumed + 1, None),
-            // Another loss, as of a second network.
+            // The forward of another loss, such as that of a second network.
             Phase::Forward => updated_in = None,
             _ => {}
         }
@@ -41,7 +41,7 @@ pub(crate) fn accumulates_gradients(spans: impl Iterator<Item = (Option<u32>, Ph
     false
 }
 
-/// Returns the number of gradients that `trace` allocates in backward and that outlive it.
+/// Returns the number of gradients that `trace` allocates in backward on `device` and that outlive it.
 pub(crate) fn kept_gradients(trace: &Trace, device: DeviceId) -> u64 {
     let is_one = |id: &BlockId| {
         let alloc = trace.blocks.alloc[id.0 as usize];

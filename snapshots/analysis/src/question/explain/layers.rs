@@ -15,7 +15,7 @@ pub struct Layers {
     /// Free bytes in segments; with the fields above, the total `reserved`.
     pub free_in_segments: u64,
     /// Bytes in use on the device outside of the allocator; with the fields above, the total `device_used`. `None` if
-    /// the driver was not sampled.
+    /// the driver was not sampled, or reported less than the memory of the allocator.
     pub outside: Option<u64>,
 }
 

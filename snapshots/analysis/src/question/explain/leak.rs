@@ -6,7 +6,6 @@ use highwater_snapshots::line_text::unique_suffixes;
 use highwater_snapshots::units::format_bytes;
 
 impl PeakContext<'_> {
-    /// Advice on the memory at the peak that leaked from earlier steps.
     pub(super) fn fix_leak(&self) -> Option<Advice> {
         let leak = self.findings.leak.as_ref()?;
         let (first, last) = leak.steps;

@@ -61,7 +61,7 @@ pub struct ExplainedGroup {
     pub bytes_at_peak: u64,
     /// Number of blocks at the peak.
     pub blocks_at_peak: u64,
-    /// The peak if these blocks had not been allocated.
+    /// The peak if no blocks of the recording with these key values had been allocated.
     pub without: Moment,
     /// The key values of each of the identical modules combined into this group; empty if none were combined.
     pub members: Vec<Vec<String>>,
@@ -93,7 +93,7 @@ pub struct Explanation {
     pub filtered: Option<ExplainedGroup>,
     /// The parts of the peak to remove, one after another, and the peak that remains after each.
     pub removals: Vec<Removal>,
-    /// Blocks live at the peak but not used again; `None` if the recording has no use events.
+    /// Blocks live at the peak but not used again; `None` if the recording has no use events, or is too long.
     pub idle: Option<Idle>,
     /// Advice to lower the peak, most effective first.
     pub advice: Vec<Advice>,
@@ -202,7 +202,6 @@ fn outermost(totals: &Totals) -> Metric {
     if totals.device_used < totals.reserved { Metric::Reserved } else { Metric::DeviceUsed }
 }
 
-/// Returns the elements of `blocks` that pass `filter`.
 fn counted(trace: &Trace, blocks: &[BlockId], filter: &Filter) -> Vec<BlockId> {
     let mut matcher = filter.on(trace);
     blocks.iter().copied().filter(|id| matcher.matches(*id)).collect()

@@ -32,7 +32,6 @@ pub(super) struct PeakContext<'a> {
     /// The pools in use at the same time; `None` unless private pools have much free memory.
     pub(super) pools: Option<&'a Together>,
     pub(super) idle: Option<&'a Idle>,
-    /// Figures over the whole recording.
     pub(super) findings: &'a Findings,
     /// Whether the recording ends with a failed request on any device.
     pub(super) has_failed: bool,
@@ -60,7 +59,6 @@ impl PeakContext<'_> {
         self.pick(|id| CategoryAndPhase::of(self.trace, &self.trace.blocks.get(id)) == cause)
     }
 
-    /// The peak if the blocks of a cause had not been allocated.
     pub(super) fn without(&self, cause: CategoryAndPhase) -> Moment {
         *self.findings.of_causes.without(&cause.key())
     }
@@ -114,7 +112,6 @@ pub(super) fn with_share(bytes: u64, whole: u64) -> String {
     format!("{} ({})", format_bytes(bytes), share(bytes, whole))
 }
 
-/// Formats a share in percent.
 pub(super) fn share(part: u64, whole: u64) -> String {
     format!("{:.0}%", part as f64 * 100.0 / whole.max(1) as f64)
 }

@@ -48,10 +48,8 @@ pub(crate) struct Recorded<'a, 'w> {
     frontiers: Vec<(Range<u64>, Option<Frontier>)>,
 }
 
-/// The figures of one part of the recording.
 struct PartFound {
     events: Range<u64>,
-    /// The point at which the total is largest in this window.
     peak: Moment,
     /// For each selection, the largest total without each group.
     without: Vec<HashMap<Vec<Code>, Moment>>,
@@ -93,7 +91,6 @@ impl PartFound {
     }
 }
 
-/// The largest totals over all windows merged up to now.
 #[derive(Default)]
 struct Merged {
     without: Vec<HashMap<Vec<Code>, Moment>>,
@@ -129,7 +126,8 @@ impl<'a, 'w> Recorded<'a, 'w> {
         Ok(Self { source, device, metric, watch, failed, spans, kept_gradients: 0, frontiers })
     }
 
-    /// Computes the peak without each group of each selection.
+    /// Computes the peak without each group of each selection. Must be called with [`Selection::Causes`] exactly once,
+    /// which also collects the spans, the kept gradients and the frontiers.
     pub(super) fn without(&mut self, selections: &[Selection<'_>]) -> Result<Vec<PeaksWithout>> {
         let (device, metric) = (self.device, self.metric);
         let mut merged = Merged::default();
@@ -201,7 +199,6 @@ impl<'a, 'w> Recorded<'a, 'w> {
             && !accumulates_gradients(spans())
     }
 
-    /// The totals at the peak of active memory.
     pub(super) fn at_active_peak(&self) -> Result<Totals> {
         let peak = self.source.peak(self.device, Metric::Active)?;
         Ok(self.source.window_at(peak.number())?.totals(self.device))
@@ -226,7 +223,6 @@ impl<'a, 'w> Recorded<'a, 'w> {
         Leaks::of_spans(self.source, self.device, self.metric, &self.spans)
     }
 
-    /// Counts the device's allocations of segments from the driver, and frees of segments.
     pub(super) fn churn(&mut self) -> Result<SegmentChurn> {
         let freed = [EventKind::SegmentFree, EventKind::SegmentUnmap];
         if freed.into_iter().all(|kind| self.source.count(self.device, kind) == 0) {

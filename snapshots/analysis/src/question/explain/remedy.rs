@@ -11,7 +11,7 @@ pub enum Remedy {
     StepInBackward,
     /// Recompute activations in backward.
     Checkpoint,
-    /// Reduce activations. Used for recordings without module paths.
+    /// Reduce activations. Used if [`Self::Checkpoint`] does not apply.
     FewerActivations,
     /// Use a smaller optimizer state, or shard it.
     SmallerState,
@@ -78,7 +78,6 @@ pub struct Advice {
 }
 
 impl Advice {
-    /// Creates advice that refers to `bytes` at the peak.
     pub(super) const fn new(remedy: Remedy, bytes: u64, text: String) -> Self {
         Self { remedy, bytes, without: None, settings: None, condition: None, text, peak_with: None }
     }

@@ -6,7 +6,7 @@ use super::selection::PeaksWithout;
 use crate::question::peak::Moment;
 use highwater_snapshots::Result;
 
-/// A removal is omitted if it saves less than this fraction of the peak (one divided by this).
+/// The removals end before one that saves less than the peak divided by this.
 const MIN_SHARE: u64 = 100;
 /// Maximum number of removals; after more, too little of the program is left.
 const MAX_REMOVALS: usize = 4;

@@ -7,7 +7,7 @@ use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{DeviceId, StackId};
 use highwater_snapshots::trace::Trace;
 
-/// Minimum number of repeatedly allocated segments that is worth advice.
+/// Minimum number of segments that must be freed, and of those that must be allocated again, for advice.
 const MIN_AGAIN: u64 = 20;
 
 /// A device's allocations of segments from the driver, and frees of segments.
@@ -28,7 +28,6 @@ pub(crate) struct SegmentChurn {
     pub(super) freed_at: HashMap<String, u64>,
 }
 
-/// Segments allocated from the driver, with counts by source line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReservedSegments {
     pub(super) count: u64,
@@ -51,7 +50,6 @@ fn joined(mut one: HashMap<String, u64>, other: HashMap<String, u64>) -> HashMap
 }
 
 impl SegmentChurn {
-    /// Counts the events of `device` in `trace`.
     pub(crate) fn of(trace: &Trace, device: DeviceId) -> Self {
         let mut churn = Self::default();
         let mut lines: HashMap<StackId, Option<String>> = HashMap::new();
@@ -92,7 +90,6 @@ impl SegmentChurn {
         churn
     }
 
-    /// Adds the counts of later events.
     pub(crate) fn followed_by(self, later: Self) -> Self {
         let (first, again) = match self.freed {
             0 => (self.first.plus(later.first), self.again.plus(later.again)),
@@ -110,7 +107,7 @@ impl SegmentChurn {
         }
     }
 
-    /// Returns whether many segments are allocated again, which means at least half as many as were freed.
+    /// Returns whether there are enough frees and repeated allocations, and at least half as many of the latter.
     pub(super) fn is_significant(&self) -> bool {
         self.again.count >= MIN_AGAIN && self.freed >= MIN_AGAIN && self.again.count * 2 >= self.freed
     }

@@ -26,9 +26,7 @@ pub(crate) enum Selection<'a> {
     Groups { keys: &'a [GroupKey], filter: &'a Filter, joined: &'a Joined },
     /// All blocks, grouped by cause.
     Causes,
-    /// The blocks that pass the filter, as one group.
     Matching(&'a Filter),
-    /// The blocks of a category, as one group.
     Category(Category),
     /// Gradients that outlive their phase.
     KeptGradients,
@@ -76,7 +74,6 @@ impl Selection<'_> {
     }
 }
 
-/// Combines the groups listed in `joined`.
 fn join(groups: Groups, joined: &Joined) -> (Grouped, Vec<Vec<Code>>) {
     let Groups { mut grouped, codes } = groups;
     if joined.is_empty() {
@@ -105,7 +102,6 @@ pub(super) fn is_kept_gradient(trace: &Trace, id: BlockId) -> bool {
         && matches!(Lifetime::of(trace, &trace.blocks.get(id)), Lifetime::Step | Lifetime::Steps | Lifetime::Kept)
 }
 
-/// The peak without each group of a selection.
 #[derive(Clone, Debug)]
 pub(crate) struct PeaksWithout {
     by_group: HashMap<Vec<Code>, Moment>,
@@ -114,13 +110,10 @@ pub(crate) struct PeaksWithout {
 }
 
 impl PeaksWithout {
-    /// Creates the table. `by_group` is the peak without each group, by the group's key; `whole_peak` is the peak with
-    /// all blocks.
     pub(crate) fn new(by_group: HashMap<Vec<Code>, Moment>, whole_peak: Moment) -> Self {
         Self { by_group, whole_peak }
     }
 
-    /// The peak without the group with this key.
     pub(crate) fn without(&self, key: &[Code]) -> &Moment {
         self.by_group.get(key).unwrap_or(&self.whole_peak)
     }

@@ -8,8 +8,8 @@ use highwater_snapshots::trace::Trace;
 use highwater_snapshots::{Category, Phase};
 
 /// Returns whether optimizer state was still being created at `peak`, at which the blocks `at_peak` are live. True if
-/// the optimizer step of the peak creates more state later, or if an `unfinished` optimizer step at the end of the
-/// recording had not created state for every gradient.
+/// the optimizer phase of the peak creates more state later, or if the `unfinished` optimizer phase at the end of the
+/// recording had created some of the state, but not for every gradient.
 pub(super) fn is_being_created(
     trace: &Trace,
     peak: &Moment,

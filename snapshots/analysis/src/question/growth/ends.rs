@@ -25,7 +25,6 @@ pub(super) struct Ends<'a> {
 }
 
 impl<'a> Ends<'a> {
-    /// Finds the blocks of `device` that pass `filter` before and after `events`.
     pub(super) fn of(
         source: &'a Source<'a>,
         (device, metric): (DeviceId, Metric),

@@ -23,11 +23,13 @@ use crate::question::source::{Source, Watch, Window};
 /// Number of events read at a time.
 const EVENTS: u64 = 1 << 20;
 
-/// The result of each device.
+/// The growth on each device, or the reason it cannot be measured, in the order of the requested devices.
 pub type OfDevices = Vec<Result<Growth, NoWindow>>;
 
-/// Measures the growth of each of `devices` over the requested steps. If the recording has no steps and none are
-/// requested, measures the whole recording. Answers all `queries` in one pass.
+/// Measures the growth of each of `devices` over the requested steps or bursts, for each of `queries`. If the recording
+/// has no steps and none are requested, measures the whole recording. All queries share one pass, after another one
+/// that
+/// finds the bursts.
 ///
 /// # Errors
 /// Fails like [`Source::each_window`].
@@ -78,8 +80,8 @@ pub fn growth(
     Ok(queries.iter().map(|_| found.by_ref().take(devices.len()).collect()).collect())
 }
 
-/// Returns the default window of `device`: steps, or bursts between idle moments if the recording has fewer than two
-/// steps. `None` if there are neither, or if reading fails.
+/// Returns the default window of `device`: steps, or bursts between idle moments if the window would have fewer than
+/// two steps. `None` if there are neither, or if reading fails.
 pub fn steps_or_bursts(source: &Source<'_>, device: DeviceId) -> Option<StepWindow> {
     let steps = StepWindow::of(source, device, StepRange::default()).ok()?.ok();
     if steps.as_ref().is_some_and(|window| window.steps.len() > 1) {
@@ -101,7 +103,6 @@ pub(crate) struct History {
     segments: SegmentHistory,
 }
 
-/// The totals of the counted blocks at some point.
 #[derive(Clone, Copy, Debug)]
 struct State {
     /// Number of events before this point.
@@ -159,7 +160,6 @@ impl History {
         Self { spans, states, segments: SegmentHistory::default() }
     }
 
-    /// Appends the history of the following part.
     pub(crate) fn append(&mut self, part: Self) {
         append_spans(&mut self.spans, part.spans);
         self.segments.append(part.segments);
@@ -170,14 +170,14 @@ impl History {
         self.states.extend(states.map(|state| State { born: born.plus(state.born), ..state }));
     }
 
-    /// The state after `events` events, which must be a boundary of spans.
+    /// The state after `events` events, which must be a boundary of spans or windows, or one of the requested states.
     fn state(&self, events: u64) -> State {
         let after = self.states.partition_point(|state| state.events <= events);
         let none = State { events, live_bytes: 0, born: Sum::default() };
         after.checked_sub(1).map_or(none, |row| self.states[row])
     }
 
-    /// Measures the growth over `window`. The history must have been computed with the same filter.
+    /// Measures the growth over `window`. The history must have been computed for the same metric and filter.
     pub(crate) fn growth(
         &self,
         source: &Source<'_>,
@@ -219,7 +219,6 @@ impl History {
         Ok(Growth::of_blocks([(&after.trace, &born), (&before.trace, &freed)], measured, window, query))
     }
 
-    /// The sum of all allocations in `events`.
     fn born(&self, events: &Range<u64>) -> Sum {
         let [before, after] = [events.start, events.end].map(|events| self.state(events).born);
         Sum { bytes: after.bytes - before.bytes, blocks: after.blocks - before.blocks }

@@ -71,7 +71,6 @@ impl Turns {
         Self { depth: depth.max(1), rows: Vec::new(), is_at_turn: false, pause_ns: 0, time_ns: None }
     }
 
-    /// The turns in a window.
     fn in_window(trace: &Trace, device: DeviceId, metric: Metric) -> Self {
         let mut turns = Self::new(1);
         let mut replay = Replay::new(trace, device);
@@ -183,7 +182,7 @@ impl Turns {
         if height == 0 {
             return (Vec::new(), None);
         }
-        // Bursts are not equally high, and time tells them from what else happens at the floor.
+        // Bursts differ in height; idle time distinguishes them from other changes near the lowest total.
         let lows = run.lows(height / 8, height / 2);
         // The bursts begin at the first minimum, and end at the last.
         let rests: Vec<u64> = lows.iter().skip(1).rev().skip(1).rev().map(|(_, rest_ns)| *rest_ns).collect();
@@ -208,7 +207,7 @@ impl Turns {
             floor = floor.min(turn.bytes);
             let next = rows.get(row + 1);
             let mut beside = row.checked_sub(1).and_then(|row| rows.get(row)).into_iter().chain(next);
-            // A burst may go down far in its middle, and up again.
+            // Memory may fall far in the middle of a burst, and rise again.
             if beside.all(|beside| beside.bytes > turn.bytes) && turn.bytes - floor < above {
                 lows.push((*turn, next.map_or(0, |next| next.before_ns).max(turn.before_ns).max(turn.after_ns)));
             }
@@ -224,11 +223,11 @@ impl Turns {
 }
 
 /// Divides minima into those within bursts and idle points, by the duration of the rest at each. The limit is where the
-/// ratio to the next longer rest is largest. `None` if all rests are similar.
+/// ratio to the next longer rest is largest. `None` if all rests are similar, or if there are too few.
 fn idle_among(rests_ns: &[u64]) -> Option<Idle> {
     let mut sorted: Vec<u64> = rests_ns.iter().map(|rest_ns| (*rest_ns).max(SHORTEST_NS)).collect();
     sorted.sort_unstable();
-    // Of requests at random times, single ones follow each other at once.
+    // Some of the requests that arrive at random times follow each other without a pause.
     let fewest_short = (sorted.len() / 20).max(2);
     let divisions =
         (fewest_short..(sorted.len() + 1).saturating_sub(FEWEST_IDLE)).map(|row| [sorted[row - 1], sorted[row]]);

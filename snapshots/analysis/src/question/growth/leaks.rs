@@ -25,8 +25,8 @@ use super::ends::Ends;
 use super::steps::Steps;
 use super::window::{Between, StepRange, StepWindow};
 
-/// A source line that leaks: some of its blocks survive from every step of a window of at least two steps, and more of
-/// its blocks survive than are freed.
+/// A source line that leaks: some of its blocks survive from every step of a window of at least two steps, and the
+/// bytes of these survivors exceed those of its older blocks that are freed in the window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leak {
     /// The source line that represents the stacks. If several lines alternate, the line that calls them. Without
@@ -69,7 +69,6 @@ struct Tally {
     steps: HashSet<u32>,
 }
 
-/// A block that is live at the end of the window.
 #[derive(Clone, Copy)]
 struct Survivor {
     id: BlockId,
@@ -140,7 +139,8 @@ struct Caller {
 }
 
 impl Leaks {
-    /// The leaks of requested memory of `device` over all complete steps; `None` without steps, or if reading fails.
+    /// The leaks of requested memory of `device` over the steps for which growth is measured by default; `None` without
+    /// complete steps, or if reading fails.
     pub fn of_all_steps(source: &Source<'_>, device: DeviceId) -> Option<Self> {
         let window = StepWindow::of(source, device, StepRange::default()).ok()?.ok().filter(StepWindow::is_whole)?;
         Self::of(source, (device, Metric::Requested), &window, &Filter::default()).ok()
@@ -173,7 +173,7 @@ impl Leaks {
     }
 
     /// Returns the leaks among the survivors of a window, given the older blocks freed in it. Each has the trace that
-    /// contains its blocks.
+    /// contains its blocks. A window of fewer than two steps has no leaks.
     pub(crate) fn of_survivors(
         metric: Metric,
         window: &StepWindow,
@@ -299,7 +299,8 @@ impl Leaks {
     }
 
     /// Returns whether block `id` leaks: it has the origin of a leak, and outlives the step that allocated it, even if
-    /// that step is outside the window.
+    /// that step is outside the window. A block that is never freed leaks only if no step after the window allocated
+    /// it.
     pub fn has(&self, trace: &Trace, id: BlockId) -> bool {
         let block = trace.blocks.get(id);
         let outlives = || match Lifetime::of(trace, &block) {
@@ -315,8 +316,9 @@ impl Leaks {
         blocks.iter().copied().filter(|id| self.has(trace, *id)).collect()
     }
 
-    /// Returns the bytes of leaks among `blocks`, which are live at `peak`. `None` if this is less than a hundredth of
-    /// the peak, or if the total is not a sum over blocks.
+    /// Returns the bytes of leaks among `blocks`, which are live at `peak`. `None` if this is at most a hundredth of
+    /// the
+    /// peak, or if the total is not a sum over blocks.
     pub fn bytes_at(&self, trace: &Trace, peak: &Moment, blocks: &[BlockId]) -> Option<u64> {
         let leaking = if peak.metric.is_of_blocks() { self.among(trace, blocks) } else { Vec::new() };
         let bytes = leaking.iter().map(|id| bytes_of(trace, peak.metric, *id)).sum();

@@ -64,7 +64,7 @@ pub struct GrownGroup {
     pub steps: usize,
     /// The minimum, over the steps, of the bytes that survive from a step.
     pub least_bytes: u64,
-    /// Whether the group grows in every step, which requires at least two steps, each with survivors.
+    /// Whether the window has at least two steps, each with survivors.
     pub is_recurring: bool,
 }
 
@@ -101,7 +101,7 @@ pub struct Growth {
     pub balance: Balance,
     /// The steps, followed by a row for survivors allocated between steps, if there are any.
     pub steps: Vec<StepGrowth>,
-    /// The groups that grew most. Groups that grow in every step come first.
+    /// The groups that grew most. Growing groups with survivors from every step come first.
     pub groups: Vec<GrownGroup>,
     /// Survivors in groups that are not listed.
     pub rest_survivors: Sum,
@@ -114,9 +114,10 @@ pub struct Growth {
     /// For reserved memory, the change by the reason memory stays reserved, largest first. These changes sum to the
     /// growth.
     pub causes: Vec<Kept>,
-    /// The sum of the survivors of these lines.
+    /// The sum of the survivors of [`Self::leaks`].
     pub recurring: Sum,
-    /// The stacks with the most survivors among the leaks, or among everything that grew if there are no leaks.
+    /// The stacks with the most survivors: among the leaks, or among the groups that grew if there are no leaks; for
+    /// reserved memory, among all segments.
     pub stacks: Vec<Group>,
 }
 
@@ -167,7 +168,6 @@ impl Growth {
         sums.growth(measured, query.top).with(leaks, stacks)
     }
 
-    /// Adds the leaks and the stacks with the most survivors.
     fn with(self, leaks: Vec<Leak>, mut stacks: Vec<Group>) -> Self {
         stacks.retain(|group| group.stack.is_some());
         Self { recurring: total(leaks.iter().map(|leak| leak.kept)), leaks, stacks, ..self }
@@ -195,8 +195,7 @@ impl Growth {
         self.per_step(u128::try_from(self.net()).unwrap_or(0))
     }
 
-    /// Returns the average growth per step that is expected to continue, rounded up. Not less than the growth of the
-    /// leaks.
+    /// Returns [`Self::lasting`] per step, rounded up.
     pub(crate) fn lasting_bytes_per_step(&self) -> u64 {
         self.per_step(self.lasting())
     }
@@ -222,7 +221,6 @@ fn total(sums: impl Iterator<Item = Sum>) -> Sum {
     sums.fold(Sum::default(), Sum::plus)
 }
 
-/// Sums by group and by step.
 struct Sums<'a> {
     keys: &'a [GroupKey],
     window: StepWindow,
@@ -337,7 +335,7 @@ impl<'a> Sums<'a> {
         steps
     }
 
-    /// Returns the indices of all groups: those that grow in every step first, then the others by growth.
+    /// Returns the indices of all groups: growing ones with survivors from every step first, then the others by growth.
     fn ranked(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.rows.len()).collect();
         let net = |row: &Row| i128::from(row.survivors.bytes) - i128::from(row.freed.bytes);

@@ -72,7 +72,7 @@ pub struct Kept {
     /// The pools of the memory at the end of the window.
     pub pools: Vec<BlockPool>,
     /// The bytes that the streams or private pools would need if they shared memory, which is the size of the largest.
-    /// `None` unless at least two of them are never in use at the same time.
+    /// `None` unless there are at least two, of which no two are in use at the same time.
     pub shared_bytes: Option<u64>,
 }
 
@@ -139,7 +139,7 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// The call stack, module and operation that reserved a segment.
+/// The call stack that reserved a segment, and its step.
 #[derive(Clone, Copy, Debug, Default)]
 struct Origin {
     stack: StackId,
@@ -158,7 +158,6 @@ pub(crate) struct SegmentHistory {
 }
 
 impl SegmentHistory {
-    /// Returns the segments of `device` in a recording, or in a window of one.
     pub(crate) fn of(trace: &Trace, device: DeviceId) -> Self {
         let before = trace.start.events as usize;
         let changes = changes(trace, device);
@@ -194,7 +193,6 @@ impl SegmentHistory {
         history
     }
 
-    /// Appends the history of the following part.
     pub(crate) fn append(&mut self, part: Self) {
         let rows = self.origins.len();
         self.origins.extend(part.origins);
@@ -276,7 +274,6 @@ impl SegmentHistory {
         }
     }
 
-    /// Returns the step of `window` in which a segment was reserved.
     fn step_of(&self, extent: &Extent, window: &StepWindow) -> Option<u32> {
         window.step_at(self.origin(extent).step, extent.moments.start.checked_sub(1).map(|event| event as u64))
     }

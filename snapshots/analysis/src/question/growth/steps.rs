@@ -57,7 +57,6 @@ pub fn how_to_mark_steps(trace: &Trace) -> &'static str {
     }
 }
 
-/// A step with the values of one device.
 #[derive(Clone)]
 pub(super) struct Run {
     pub(super) step: u32,
@@ -111,7 +110,6 @@ impl Steps {
         Ok(Self { runs, facts, events: source.events(), how_to_mark, idle: None })
     }
 
-    /// The steps of `device`.
     pub(crate) fn of_device(source: &Source<'_>, device: DeviceId) -> Result<Self> {
         let mut spans = Vec::new();
         let take = |more| append_spans(&mut spans, more);
@@ -126,8 +124,9 @@ impl Steps {
 
     /// Returns the reason the last step is incomplete, judged by the step before it; `None` if it is complete. A last
     /// step is incomplete if a request failed in it on any device, or if it lacks almost everything that the previous
-    /// step has: it has none of its training phases, and less than a hundredth of its bytes. A step with which the
-    /// recording ends may also lack individual phases, or contain the end of the program, which frees the model.
+    /// step has: all of its training phases, or more than 99% of its allocated bytes. A step with which the recording
+    /// ends
+    /// may also lack individual phases, or contain the end of the program, which frees the model.
     pub(super) fn cut(&self) -> Option<Cut> {
         let facts = self.facts.as_slice();
         if facts.last().is_some_and(|last| last.ran_out) {
@@ -162,7 +161,6 @@ pub(super) struct StepFacts {
 }
 
 impl StepFacts {
-    /// Determines the facts about `device` in `events`.
     fn of(source: &Source<'_>, device: DeviceId, events: Range<u64>) -> Result<Self> {
         let mut facts = Self::default();
         for window in source.windows_within(events, EVENTS) {
@@ -172,7 +170,6 @@ impl StepFacts {
         Ok(facts)
     }
 
-    /// Determines the facts about `device` in `events` of `trace`.
     fn in_window(trace: &Trace, device: DeviceId, events: Range<usize>) -> Self {
         let (columns, blocks) = (&trace.events, &trace.blocks);
         let mut facts = Self { ran_out: columns.kind[events.clone()].contains(&EventKind::Oom), ..Self::default() };
@@ -191,7 +188,6 @@ impl StepFacts {
         facts
     }
 
-    /// Combines the facts about two ranges of events.
     fn and(self, other: Self) -> Self {
         Self {
             ran_out: self.ran_out | other.ran_out,

@@ -20,7 +20,7 @@ pub enum FirstStep {
     /// It is the second step. The first step allocates memory that later steps reuse, and its beginning may not be
     /// recorded.
     AfterFirst,
-    /// Only this step is complete.
+    /// It is the first step, because no later step is complete, or because it is also the requested last step.
     Only,
 }
 
@@ -67,7 +67,7 @@ impl Between {
 pub struct StepWindow {
     /// The step numbers with their ranges of events. Empty for a recording without steps.
     pub steps: Vec<(u32, Range<u64>)>,
-    /// From the first event of the first step to one past the last event of the last step.
+    /// From the first event of the first step to one past the last event of the last step; without steps, all events.
     events: Range<u64>,
     /// The reason for choosing the first step.
     pub first: FirstStep,
@@ -93,9 +93,9 @@ pub struct StepRange {
 /// The error if the requested steps cannot be selected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoWindow {
-    /// The requested step that does not exist; `None` if the recording has no steps and no step was requested.
+    /// The requested step that does not exist or is out of order; `None` if no requested step is the reason.
     pub step: Option<Bound>,
-    /// The reason, as a sentence that lists the existing steps.
+    /// The reason, with the first and the last existing step if a requested one does not exist.
     pub why: String,
 }
 
@@ -117,7 +117,7 @@ pub enum Bound {
 impl StepWindow {
     /// Returns the requested steps of `device`; by default from the second complete step, since the first one allocates
     /// memory that later steps reuse, to the last complete step. The inner result is an error if the device has no
-    /// steps, or lacks a requested one; the message lists the existing steps.
+    /// steps, or if a requested one does not exist or is out of order.
     ///
     /// # Errors
     /// Fails if a window of the recording cannot be read.
@@ -215,12 +215,12 @@ impl StepWindow {
         !matches!(self.last, LastStep::OnlyCut(_))
     }
 
-    /// Returns the first step.
+    /// Returns the number of the first step; 0 without steps.
     pub fn from(&self) -> u32 {
         self.steps.first().map_or(0, |(step, _)| *step)
     }
 
-    /// Returns the last step.
+    /// Returns the number of the last step; 0 without steps.
     pub fn to(&self) -> u32 {
         self.steps.last().map_or(0, |(step, _)| *step)
     }
@@ -237,9 +237,12 @@ impl StepWindow {
         if self.steps.is_empty() { end - (end - start).div_ceil(10)..end } else { start..end }
     }
 
-    /// Returns whether `steps` includes every step of the window, which must have several steps. The last step of a
-    /// recording may be missing, because allocations between an optimizer step and the next forward, such as a batch,
-    /// belong to the earlier step. Bursts differ from each other, so one burst in each part of the window suffices.
+    /// Returns whether `steps` includes every step of the window, which must have several steps. In a window of more
+    /// than
+    /// three, the last step of the recording may be missing, because allocations between an optimizer step and the next
+    /// forward, such as a batch, belong to the earlier step. Bursts differ from each other, so one burst in each part
+    /// of
+    /// the window suffices.
     pub(crate) fn is_every(&self, steps: &HashSet<u32>) -> bool {
         let all = self.steps.len();
         if self.between == Between::Idle {
@@ -251,12 +254,13 @@ impl StepWindow {
         all > 1 && steps.len() == all - usize::from(may_lack_last)
     }
 
-    /// The step in which a block was allocated.
+    /// The step, or the burst of the window, in which a block was allocated; `None` outside of them.
     pub fn step_of(&self, trace: &Trace, id: BlockId) -> Option<u32> {
         self.step_at(step_of(trace, &trace.blocks.get(id)), trace.alloc_number(id))
     }
 
-    /// Returns the step of an event that the recording assigns to step `marked`.
+    /// Returns `marked`, the step to which the recording assigns an event, or for bursts the burst that contains the
+    /// event.
     pub(crate) fn step_at(&self, marked: Option<u32>, event: Option<u64>) -> Option<u32> {
         if self.between == Between::Steps {
             return marked;
@@ -266,7 +270,8 @@ impl StepWindow {
         self.steps.get(row).filter(|(_, events)| events.contains(&event)).map(|(step, _)| *step)
     }
 
-    /// Returns the range of events from the first event of the first step to the last event of the last step.
+    /// Returns the range of events from the first event of the first step to the last event of the last step; without
+    /// steps, all events.
     pub fn events(&self) -> Range<u64> {
         self.events.clone()
     }

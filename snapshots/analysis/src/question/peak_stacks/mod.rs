@@ -22,7 +22,6 @@ use super::source::Source;
 use crate::metric::Metric;
 use crate::stacks::leading::{LeadingFrame, entries};
 
-/// The function name shown for blocks without a call stack.
 const NO_STACK: &str = "(no stack)";
 
 /// A format for call stacks with their bytes.
@@ -39,7 +38,6 @@ pub enum StackFormat {
 /// The blocks that are live at the peak of requested bytes on the main device.
 struct PeakStacks<'a> {
     trace: &'a Trace,
-    /// Sums by call stack and category.
     sums: BTreeMap<(StackId, Category), Sum>,
     bytes: u64,
     /// A description of when the peak occurs.
@@ -106,7 +104,6 @@ enum LineKey {
     NoStack,
 }
 
-/// The distinct lines of all stacks.
 #[derive(Default)]
 struct Lines {
     rows: Vec<Line>,
