@@ -15,21 +15,21 @@ struct Budget {
 }
 
 const BUDGETS: [Budget; 15] = [
-    Budget { folder: "engine", lines: 24_700, homonyms: 0 },
-    Budget { folder: "engine/allocator", lines: 6_360, homonyms: 0 },
+    Budget { folder: "engine", lines: 24_430, homonyms: 0 },
+    Budget { folder: "engine/allocator", lines: 6_320, homonyms: 0 },
     Budget { folder: "kernels", lines: 2_600, homonyms: 0 },
-    Budget { folder: "recorder", lines: 7_650, homonyms: 0 },
-    Budget { folder: "recorder/inject", lines: 1_950, homonyms: 0 },
+    Budget { folder: "recorder", lines: 7_520, homonyms: 0 },
+    Budget { folder: "recorder/inject", lines: 1_920, homonyms: 0 },
     Budget { folder: "recorder/inject/library", lines: 50, homonyms: 0 },
-    Budget { folder: "recorder/simulate", lines: 3_100, homonyms: 0 },
+    Budget { folder: "recorder/simulate", lines: 3_090, homonyms: 0 },
     Budget { folder: "recorder/simulate/library", lines: 50, homonyms: 0 },
-    Budget { folder: "snapshots", lines: 13_800, homonyms: 0 },
-    Budget { folder: "snapshots/analysis", lines: 24_265, homonyms: 2 },
-    Budget { folder: "snapshots/pytorch", lines: 12_125, homonyms: 0 },
+    Budget { folder: "snapshots", lines: 13_680, homonyms: 0 },
+    Budget { folder: "snapshots/analysis", lines: 24_235, homonyms: 2 },
+    Budget { folder: "snapshots/pytorch", lines: 11_830, homonyms: 0 },
     Budget { folder: "tests/notation", lines: 550, homonyms: 0 },
     Budget { folder: "tests/stand-in", lines: 3_950, homonyms: 0 },
-    Budget { folder: "viewer", lines: 20_040, homonyms: 2 },
-    Budget { folder: "viewer/app", lines: 37_660, homonyms: 6 },
+    Budget { folder: "viewer", lines: 19_690, homonyms: 2 },
+    Budget { folder: "viewer/app", lines: 37_600, homonyms: 6 },
 ];
 
 /// Below its budget by more than this, a package has to lower it.

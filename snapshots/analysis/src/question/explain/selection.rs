@@ -23,7 +23,11 @@ pub(crate) type Joined = HashMap<Vec<Code>, Vec<Code>>;
 #[derive(Clone, Debug)]
 pub(crate) enum Selection<'a> {
     /// The blocks that pass the filter, grouped by keys, with some groups combined.
-    Groups { keys: &'a [GroupKey], filter: &'a Filter, joined: &'a Joined },
+    Groups {
+        keys: &'a [GroupKey],
+        filter: &'a Filter,
+        joined: &'a Joined,
+    },
     /// All blocks, grouped by cause.
     Causes,
     Matching(&'a Filter),
