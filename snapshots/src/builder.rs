@@ -351,8 +351,8 @@ impl TraceBuilder {
         columns.subject.push(subject);
     }
 
-    /// Looks up the last block with the key to which an event refers. Returns it with its state, or with the state of
-    /// the segment that the event releases.
+    /// Looks up the block to which an event refers: the last one with its key. Returns its id, `NONE` if there is no
+    /// such block, and the state before the event of that block, or of the segment that the event releases.
     fn named(&self, device: DeviceId, what: &What) -> (BlockId, Named) {
         let Some(state) = self.devices.get(usize::from(device.0)) else { return (BlockId::NONE, Named::Unknown) };
         let Some(key) = what.block() else {

@@ -99,8 +99,7 @@ fn walk(result: &Tensor, grad: Tensor) -> Result<()> {
     Ok(())
 }
 
-/// Returns all nodes that gradients from `root` can reach, and the number of operations that can contribute to each
-/// leaf.
+/// Returns all nodes that gradients from `root` can reach, and the number of edges to each leaf, by the leaf's id.
 fn reachable(root: &Arc<Node>) -> (Vec<Arc<Node>>, HashMap<usize, usize>) {
     let mut nodes = vec![root.clone()];
     let mut seen = HashSet::from([root.id()]);

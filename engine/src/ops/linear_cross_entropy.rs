@@ -119,8 +119,9 @@ fn rows_at_a_time(hidden: &Tensor, weight: &Tensor, sums_over_rows: bool) -> usi
     rows.div_ceil(chunks).next_power_of_two().max(MIN_ROWS)
 }
 
-/// Scales the gradients. The loss is the end of a model, so its gradient is a factor. Another factor is 1 / the number
-/// of counted rows, which would make gradients in small types underflow before a loss scale could prevent that.
+/// Scales the gradients that forward computed by the gradient of the loss, which is a scalar, and by 1 / the number of
+/// counted rows: applied in forward, the latter would make gradients in low-precision dtypes underflow before loss
+/// scaling could prevent that.
 struct LinearCrossEntropy {
     grads: [Option<Saved>; 2],
     count: Saved,

@@ -1,4 +1,4 @@
-//! Fills the tables of a recording with texts, frames, stacks, scopes, each in one row.
+//! Interns strings, frames, stacks and scopes in the tables of a recording, so that each distinct one has one row.
 
 use hashbrown::HashMap;
 

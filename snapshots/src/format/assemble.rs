@@ -350,7 +350,7 @@ impl Assembler {
     fn take_events(&mut self, header: &SectionHeader, events: &[Event]) -> Result<(), String> {
         if header.first < self.next_event {
             let (first, next) = (header.first, self.next_event);
-            return Err(format!("its first event is number {first}, but number {next} comes next"));
+            return Err(format!("its first event has index {first}, expected {next} or higher"));
         }
         if let Some(passed) = &mut self.passing {
             passed.events.extend_from_slice(events);

@@ -125,7 +125,11 @@ pub(crate) fn run(arguments: &AttachArguments, page: &mut Page<'_>) -> Result<St
         let what = if arguments.detach { "" } else { " cannot be recorded" };
         return Err(Failure::Record(format!("process {pid}{what}: {why}")));
     }
-    let nothing = || Failure::Record("nothing was recorded: no training step has begun; see --duration".to_owned());
+    let nothing = || {
+        let remedy =
+            if arguments.detach { "" } else { "; with --duration, programs without training steps are recorded" };
+        Failure::Record(format!("nothing was recorded: no training step has begun{remedy}"))
+    };
     report_file_of(found.written.last().ok_or_else(nothing)?, page)?;
     Ok(Status::Fine)
 }

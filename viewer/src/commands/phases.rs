@@ -160,8 +160,9 @@ fn check_filter(arguments: &PhasesArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns a table of the first `shown` rows, with sizes of the total of `peak`. An arrow marks the row that contains
-/// the peak. If the recording has no phases (`is_marked` is false), the single row has no name.
+/// Returns a table of the first `shown` rows, whose sizes are of the total `peak.metric`. If there are several rows, an
+/// arrow marks the one that contains the peak. If the recording has no phases or steps (`is_marked` is false), the phase
+/// is displayed as `-`.
 pub(crate) fn rows_table<'a>(rows: &'a [PhaseRow], shown: usize, peak: &Moment, is_marked: bool) -> Table<'a> {
     let highest = rows.iter().map(|row| row.peak_bytes).max().unwrap_or(0);
     let is_of_peak = |row: &PhaseRow| match peak.number() {

@@ -49,7 +49,7 @@ pub struct RecordArguments {
     /// Record each use of a block too, to find memory that is no longer used; about doubles the file
     #[arg(long)]
     pub uses: bool,
-    /// Record the floating-point operations of each operation, and the bytes that it reads and writes
+    /// Record the number of floating-point operations (FLOPs) of each operation, and the bytes that it reads and writes
     #[arg(long)]
     pub costs: bool,
     /// Memory of the device, such as 24GiB; the run ends with an out-of-memory error if it is too small

@@ -34,10 +34,10 @@ pub struct TopArguments {
     /// A recording, a folder with one for each rank, or the id of a process that writes recordings
     #[arg(value_name = "FILE|FOLDER|PID")]
     pub target: PathBuf,
-    /// Total that is shown first
+    /// Initial memory total
     #[arg(long, default_value = "requested", value_parser = crate::args::values::metric_parser())]
     pub metric: Metric,
-    /// The key of the groups that are shown first
+    /// Initial grouping key
     #[arg(long, value_name = "KEY", default_value = "scope", value_parser = key)]
     pub by: GroupKey,
 }

@@ -243,7 +243,7 @@ pub(crate) fn check_metric(source: &Source<'_>, device: DeviceId, metric: Metric
         return Ok(());
     }
     let text = "--metric device_used: the recording has no samples of the memory in use according to the driver; \
-                ask for reserved, or record with device-used samples";
+                use --metric reserved, or record with `highwater run`, which samples it";
     Err(Failure::Usage(text.to_owned()))
 }
 

@@ -83,9 +83,9 @@ fn add_listed<'a>(trace: &TraceParts, run: &'a RunFacts, found: &mut BTreeMap<Bl
 
 type AddressAndSize = (DeviceId, u64, u64);
 
-/// Finds the blocks of the tensors that torch-snapkit has logged, by address and size. If there are as many tensors as
-/// allocations, both are in the same order. Otherwise, temporaries within operators are among the allocations, and all
-/// tensors at the address must be alike.
+/// Adds the shapes that torch-snapkit logged to `found`. Tensors and blocks are grouped by device, address and size. If
+/// a group has as many tensors as blocks, they are matched in order. Otherwise, some of its blocks are temporaries
+/// within operators, which are not logged, and a shape is used only if all tensors of the group have it.
 fn add_logged<'a>(trace: &TraceParts, logged: &'a [LoggedShape], found: &mut BTreeMap<BlockId, &'a str>) {
     let mut tensors: HashMap<AddressAndSize, Vec<&str>> = HashMap::new();
     for tensor in logged {

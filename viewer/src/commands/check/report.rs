@@ -46,6 +46,10 @@ pub struct CheckReport<'a> {
 
 impl<'a> CheckReport<'a> {
     /// Measures every selected device of a recording and, if there is one, of the baseline.
+    ///
+    /// # Errors
+    /// Fails if no selected device has the total or the samples that a budget needs, if the baseline lacks a device, or
+    /// if a recording cannot be read.
     pub fn of(
         input: &'a Input,
         baseline: Option<&'a Input>,

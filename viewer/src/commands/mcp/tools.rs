@@ -56,8 +56,8 @@ const ABOUT: [(&str, &str); 3] = [
     ("other", "The recording B, as `summary` lists it. Without it, two steps of A are compared."),
     (
         "where",
-        "Only blocks that match all conditions: 'category=activation size>=1MiB scope~layers.3', or a plain word. = != ~ \
-         (contains) !~ for text; < <= > >= for numbers.",
+        "Only blocks that match all conditions, such as 'category=activation size>=1MiB scope~layers.3'. = != for text and \
+         numbers, ~ (contains) !~ for text, < <= > >= for numbers. A plain word matches stack, scope, op or category.",
     ),
 ];
 

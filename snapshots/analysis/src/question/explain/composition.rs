@@ -16,7 +16,7 @@ pub enum PeakPiece {
     Blocks(CategoryAndPhase),
     /// Bytes added to live blocks by rounding.
     Rounding,
-    /// Bytes of freed blocks awaiting free.
+    /// Bytes of blocks freed by the program that may still be in use on another stream.
     Waiting,
     /// Free bytes in segments.
     Free,

@@ -31,10 +31,10 @@ impl PeakContext<'_> {
         let remedy = if can_fuse { Remedy::FusedOptimizer } else { Remedy::FewerTemporaries };
         let (without, text) = if is_of_many {
             let without = self.without(cause);
-            let fused =
-                if can_fuse { "A fused optimizer has none; one" } else { "This optimizer has no fused form; one" };
+            let fused = if can_fuse { "A fused optimizer has none;" } else { "This optimizer has no fused form;" };
             let left = self.peak_without(&without);
-            let text = format!("{start} {fused} with foreach=False has one parameter's at a time: {left}.");
+            let text =
+                format!("{start} {fused} with foreach=False, only those of one parameter are live at a time: {left}.");
             (Some(without), text)
         } else {
             let fused = if can_fuse { ", and a fused optimizer none" } else { "" };

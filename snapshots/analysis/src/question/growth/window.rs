@@ -146,7 +146,7 @@ impl StepWindow {
     pub(crate) fn among_bursts(bursts: Steps, range: StepRange) -> Result<Self, NoWindow> {
         if bursts.runs.len() < 2 {
             let why = "there are no bursts to compare, because memory does not fall to a low level three times; omit \
-                       it to measure growth over the whole recording";
+                       the option to compare steps, or the whole recording if it has no steps";
             return Err(NoWindow { step: None, why: why.to_owned() });
         }
         Self::among(bursts, range)

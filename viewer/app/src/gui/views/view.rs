@@ -36,7 +36,8 @@ pub trait RecordingView: Computed {
     fn focus(&mut self) {}
 }
 
-/// Returns a closure that writes a complete table; `subject` names it in the error message.
+/// Returns a closure that writes the complete table as CSV. `subject` begins the error message and includes the verb, such
+/// as `the plan is`.
 ///
 /// # Errors
 /// Fails with a message if the table is not computed yet.

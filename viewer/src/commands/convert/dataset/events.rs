@@ -160,9 +160,11 @@ pub(super) fn columns<'a>() -> Vec<super::column::Column<EventRows<'a>>> {
             Some(r.texts.fixed(phase.name()))
         })
         .always(),
-        Column::running("block", "The block that the event concerns, as in blocks", |r, row| {
-            r.block(row).map(|block| i64::from(r.trace.block_number(block).0))
-        }),
+        Column::running(
+            "block",
+            "Index of the event's block, as in column block of the table blocks; null if there is none",
+            |r, row| r.block(row).map(|block| i64::from(r.trace.block_number(block).0)),
+        ),
         Column::number("address", "First byte of the block or segment", |r, row| {
             let block = r.block(row).map(|block| r.trace.blocks.address[block.0 as usize]);
             number(block.or_else(|| Some(r.segment(row)?.range.address))?)

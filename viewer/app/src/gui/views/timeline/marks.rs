@@ -18,10 +18,10 @@ pub(crate) fn peak_text(peak: &Moment, cause: Option<&str>) -> String {
     cause.into_iter().map(str::to_owned).chain([when(peak)]).collect::<Vec<_>>().join("\n")
 }
 
-/// Paints the peak's marker at `x` on the axis: a diamond at the total, and a label with the lines of `text`; nothing
-/// if a label is already in its place. The label is placed where `is_clear` is true, or otherwise above the diamond,
-/// and is omitted if there is no room. If the peak is outside the view, paints only its title, at that side. Returns
-/// the area of the label.
+/// Paints the peak's marker at `x` on the axis: a diamond at the total, with a label of its size and the lines of `text`.
+/// The label is placed where `is_clear` is true, or otherwise above the diamond, and is shortened or omitted if there is
+/// no room. If the peak is outside the view, paints only its size, at that side. Paints nothing if another label covers
+/// the diamond. Returns the area of the label.
 pub(crate) fn paint_peak(
     painter: &Painter,
     frame: &PlotFrame,
