@@ -14,7 +14,8 @@ use crate::metric::Metric;
 /// The kind of bytes outside of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Beside {
-    /// The whole memory use that the driver reports. Used if it is less than the reserved bytes and cannot be split.
+    /// The whole total, which cannot be split: it is less than the reserved bytes, or these are less than the active
+    /// bytes.
     LessThanReserved,
     /// Free memory in segments of this kind; `None` if the recorded segments are inconsistent with the totals.
     Free(Option<SegmentKind>),
@@ -68,8 +69,7 @@ pub(crate) struct SegmentValues {
 }
 
 /// Returns the bytes of `metric` outside of blocks after `position` events; empty for metrics that are sums over
-/// blocks. The boolean is whether blocks account for the rest, which is false if the driver reports less than the
-/// reserved bytes.
+/// blocks. The boolean is whether blocks account for the rest; false if all bytes are [`Beside::LessThanReserved`].
 pub fn non_block_bytes(
     trace: &Trace,
     (series, live): (&Series, &LiveIndex),

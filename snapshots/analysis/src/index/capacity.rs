@@ -13,7 +13,7 @@ pub struct Capacity {
     /// The size of the memory in bytes.
     pub bytes: u64,
     /// Whether the capacity was inferred instead of recorded: the allocator's reserved memory plus free memory when a
-    /// request failed, without the memory of other processes.
+    /// request failed, without the memory of other processes. If a limit applied, the maximum of reserved memory.
     pub is_inferred: bool,
 }
 
@@ -32,7 +32,7 @@ impl Capacity {
 }
 
 /// Returns whether `request` failed on `device` because of a limit below the device's memory, such as one set by
-/// `set_per_process_memory_fraction`. This is the case if the driver had enough free memory.
+/// `set_per_process_memory_fraction`: a caching allocator failed although the driver had enough free memory.
 pub fn is_limited(trace: &Trace, device: DeviceId, request: &Oom) -> bool {
     let rules = AllocRules::of(trace.device_facts(device));
     let is_caching = trace.allocator(device) == Allocator::Caching;

@@ -37,10 +37,8 @@ impl Grouped {
 /// the state before the first event.
 pub type Counterfactual = Extreme<Option<EventId>>;
 
-/// Computes the peak of `metric` on `device` without each group of each of `columns`. Blocks for which `is_gone` is
-/// true are always excluded. If `metric` is not a sum over blocks, uses `active` instead.
-///
-/// If `metric` is not a sum over blocks, `active` is used.
+/// Computes the peak of `metric` on `device`, and the peaks without each group of each of `columns`. Blocks for which
+/// `is_gone` is true are always excluded. If `metric` is not a sum over blocks, uses `active` instead.
 pub(crate) fn peaks_without(
     trace: &Trace,
     device: DeviceId,
@@ -85,7 +83,6 @@ struct Pass<'a, F> {
     is_gone: F,
 }
 
-/// The groups of one column.
 struct Column<'a> {
     group_of: &'a [u32],
     rows: Vec<Row>,
@@ -141,7 +138,6 @@ impl<F: Fn(BlockId) -> bool> Pass<'_, F> {
         true
     }
 
-    /// Records the total of `state`.
     fn reach(&mut self, state: u32) {
         while self.unexceeded.last().is_some_and(|(_, total)| *total < self.total) {
             self.unexceeded.pop();
@@ -156,7 +152,7 @@ impl<F: Fn(BlockId) -> bool> Pass<'_, F> {
             at(row.best.bytes, row.best.after)
         };
         let without = self.columns.iter_mut().map(|column| column.rows.iter_mut().map(of).collect()).collect();
-        // No later state exceeds the first that no later one exceeds.
+        // The first of these states has the largest total, and is the first that reaches it.
         (self.unexceeded.first().map_or_else(Counterfactual::default, |(state, total)| at(*total, *state)), without)
     }
 }

@@ -19,12 +19,10 @@ pub(crate) struct Activity {
 }
 
 impl Activity {
-    /// Combines the activity of two ranges.
     pub(crate) fn and(self, other: Self) -> Self {
         Self { own: self.own | other.own, other: self.other | other.other }
     }
 
-    /// Whether the device allocates or frees memory.
     pub(crate) fn is_own(self) -> bool {
         self.own
     }
@@ -54,7 +52,7 @@ impl StepActivity {
         self.0.get(&step).is_none_or(|activity| !activity.own && !activity.other)
     }
 
-    /// Returns the number of steps in which the device is active.
+    /// Returns the number of steps that count for the device.
     pub(crate) fn count_of_device(&self) -> u64 {
         self.0.values().filter(|activity| activity.is_of_device()).count() as u64
     }
@@ -65,7 +63,7 @@ impl StepActivity {
     }
 }
 
-/// Returns the spans of `trace` in order, without the steps in which only other devices have events. Includes spans
+/// Returns the spans of `trace` in order, without the steps in which only other devices are active. Includes spans
 /// outside of steps.
 pub(crate) fn device_spans(trace: &Trace, device: DeviceId) -> Vec<Span> {
     let spans = trace.spans.rows();

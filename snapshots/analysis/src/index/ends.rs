@@ -36,8 +36,9 @@ impl Ends {
         Self { levels }
     }
 
-    /// Calls `each`, in order, for every row of `rows` that ends at event `limit` or later. Returns the number of tree
-    /// nodes and ends visited.
+    /// Calls `each`, in order, for every row of `rows` that ends at event `limit` or later, and possibly for such rows
+    /// that
+    /// are not included in the pyramid. Returns the number of tree nodes and ends visited.
     pub(crate) fn reaching(
         &self,
         ends: &[EventId],
@@ -83,13 +84,11 @@ impl Ends {
         1 + read
     }
 
-    /// Returns the memory used, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.levels.iter().map(|level| level.capacity() * size_of::<u32>()).sum()
     }
 }
 
-/// The parameters of a search.
 struct Search<'a> {
     ends: &'a [EventId],
     rows: Range<usize>,

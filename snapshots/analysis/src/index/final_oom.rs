@@ -4,7 +4,7 @@ use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
 use highwater_snapshots::trace::{PINNED_DRIVER, Trace};
 
-/// Number of blocks allocated after a failed request above which a program counts as recovered.
+/// A program counts as recovered once it has allocated this many blocks after a failed request.
 const MAX_BLOCKS: usize = 100;
 
 /// Returns the failed request with which `trace` ends; `None` if the program recovered from its last failed request. A

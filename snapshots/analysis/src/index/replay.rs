@@ -39,7 +39,7 @@ impl Effect {
     }
 }
 
-/// Calls `each` with the effects of event `index`. Most events have one effect; some have none or two.
+/// Calls `each` with the effects of event `index`. Most events have one effect; some have none or several.
 #[inline]
 pub fn effects(trace: &Trace, index: usize, mut each: impl FnMut(Effect)) {
     tick();
@@ -145,7 +145,6 @@ impl<'a> Replay<'a> {
         self.totals
     }
 
-    /// The device whose events are replayed.
     pub(crate) fn device(&self) -> DeviceId {
         self.device
     }

@@ -14,7 +14,7 @@ use crate::metric::{Metric, Totals};
 /// A phase of a step. Event indices are those in the whole recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhaseRow {
-    /// The step; `None` before the first step.
+    /// The step; `None` outside of steps.
     pub step: Option<u32>,
     /// The phase of the step, such as forward.
     pub phase: Phase,
@@ -30,7 +30,7 @@ pub struct PhaseRow {
     pub peak_event: Option<u64>,
     /// The total after the last event.
     pub end_bytes: u64,
-    /// Bytes by category at the peak. Only blocks count, so the sum is less than the peak for `reserved` and
+    /// Bytes by category at the peak. Only blocks count, so the sum may be less than the peak for `reserved` and
     /// `device_used`.
     pub at_peak: CategoryBytes,
 }
@@ -47,7 +47,6 @@ impl PhaseRow {
         Self { step, phase, first, last, start_bytes, peak_bytes, peak_event: None, end_bytes, at_peak }
     }
 
-    /// The step and the phase.
     pub(crate) fn stage(&self) -> (Option<u32>, Phase) {
         (self.step, self.phase)
     }
@@ -95,7 +94,7 @@ pub struct StageRow {
     since: u64,
     /// Whether this device, and whether any other device, allocates or frees memory in the range.
     activity: Activity,
-    /// Whether the device's memory is unchanged by the events.
+    /// Whether no event changes the device's memory or is a failed request on the device.
     is_idle: bool,
 }
 
@@ -137,7 +136,6 @@ impl StageRow {
         (self.phase.step, self.phase.phase, self.since)
     }
 
-    /// Appends the following events of the same step and phase.
     fn join(&mut self, next: Self) {
         self.activity = self.activity.and(next.activity);
         self.is_idle &= next.is_idle;
@@ -152,8 +150,9 @@ impl StageRow {
         ActiveSpan { step, phase, events: first..last + 1, activity: self.activity }
     }
 
-    /// Returns whether this is a phase of training that leaves memory unchanged and in which no other device is active.
-    /// Such a phase is listed, since its lack of memory use is itself a result.
+    /// Returns whether this is a phase of a step in which the device is active, or no device is. Such a phase is listed
+    /// even
+    /// if memory is unchanged, since that is itself a result.
     fn is_answer(&self) -> bool {
         let is_training = !matches!(self.phase.phase, Phase::Setup | Phase::Other);
         is_training && self.phase.step.is_some() && self.activity.is_of_device()
@@ -182,7 +181,7 @@ pub fn phases(facts: &Trace, device: DeviceId, metric: Metric, rows: Vec<StageRo
     for row in eventless(facts, device, metric) {
         let is_known = |known: &PhaseRow| (known.step, known.phase) == (row.step, row.phase);
         if row.step.is_some() && !rows.iter().any(is_known) {
-            // After other phases without events of the same position.
+            // After other phases without events at the same position.
             let is_before =
                 |known: &PhaseRow| known.first < row.first || (known.first == row.first && known.last < known.first);
             let after = rows.partition_point(is_before);
@@ -303,12 +302,10 @@ impl<'a> CategoryTotals<'a> {
         self.bytes.get(category)
     }
 
-    /// The totals of the device.
     pub(crate) fn totals(&self) -> Totals {
         self.replay.totals()
     }
 
-    /// Returns the total of the metric.
     fn total(&self) -> u64 {
         self.totals().get(self.metric)
     }
@@ -318,7 +315,8 @@ impl<'a> CategoryTotals<'a> {
         self.replay.position()
     }
 
-    /// Applies the next event, of any device. Returns its id, and whether it affected memory of the device.
+    /// Applies the next event, of any device. Returns its id, and whether it changed the memory of the device or is a
+    /// failed request on it.
     pub(crate) fn step(&mut self) -> Option<(EventId, bool)> {
         let Self { trace, metric, replay, bytes } = self;
         let mut has_effect = false;

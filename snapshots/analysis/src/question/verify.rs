@@ -44,7 +44,6 @@ pub fn verify_trace(trace: &Trace) -> Vec<Problem> {
     Findings::of(trace, &trace.device_ids()).problems(trace)
 }
 
-/// The first problems of a kind, and their total number.
 #[derive(Debug, Default)]
 struct Listed {
     problems: Vec<Problem>,
@@ -81,7 +80,6 @@ type At = (u64, DeviceId, u64);
 struct Findings {
     /// The first and the last event.
     ends: Option<[At; 2]>,
-    /// The findings for each device.
     devices: Vec<OfDevice>,
     times: Listed,
     sizes: Listed,
@@ -89,7 +87,6 @@ struct Findings {
     references: [Listed; 4],
 }
 
-/// The findings of one device.
 #[derive(Debug)]
 struct OfDevice {
     device: DeviceId,
@@ -166,12 +163,11 @@ impl Findings {
         }
     }
 
-    /// Returns whether problems of this kind concern blocks rather than events.
+    /// Returns whether any problem names blocks, whose ids must then be those in the whole recording.
     fn names_blocks(&self) -> bool {
         self.sizes.count > 0 || self.devices.iter().any(|of| of.overlaps.count > 0)
     }
 
-    /// Merges the findings with those of the next windows.
     fn followed_by(mut self, next: Self) -> Self {
         if let (Some([_, last]), Some([first, _])) = (self.ends, next.ends) {
             self.check_times(last, first);

@@ -107,7 +107,7 @@ fn claim(claimed: &mut Claimed, addresses: Range<u64>, home: Option<PoolAndStrea
     }
 }
 
-/// The ranges of blocks outside all segments, with adjacent ranges merged.
+/// The ranges of blocks that are not entirely inside claimed ranges; overlapping and adjacent ones are merged.
 fn unplaced(trace: &Trace, index: &AddressIndex, claimed: &Claimed) -> Vec<Range<u64>> {
     let mut known: Vec<Range<u64>> = Vec::new();
     for (start, end, _) in claimed.iter() {

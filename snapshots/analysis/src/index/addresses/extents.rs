@@ -120,11 +120,9 @@ pub(crate) struct Change {
     pub(crate) obtained: Option<ReservedRange>,
 }
 
-/// A range that was reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReservedRange {
     pub(crate) home: PoolAndStream,
-    /// The row in the table of segments.
     pub(crate) row: SegmentId,
     /// Whether the range is mapped into an expandable segment.
     pub(crate) is_mapping: bool,
@@ -183,7 +181,8 @@ pub(crate) fn extents_of(changes: Vec<Change>) -> Vec<Extent> {
     extents
 }
 
-/// Merges mapped ranges that were adjacent at any time for the same pool and stream into expandable segments.
+/// Merges mapped ranges of one pool and stream that adjoin, even if not mapped at the same time, into expandable
+/// segments.
 fn growing_of(extents: &mut [Extent]) -> Vec<Growing> {
     let mut homes: HashMap<PoolAndStream, Vec<usize>> = HashMap::new();
     for (row, extent) in extents.iter().enumerate().filter(|(_, extent)| extent.growing.is_some()) {

@@ -35,7 +35,7 @@ highwater_snapshots::vocabulary!(
         Waiting = "freed blocks that wait for another stream",
         /// A free range of another pool or stream is large enough.
         Elsewhere = "free memory held by another pool or stream",
-        /// The driver had enough free memory, so a limit of the process or of the settings applied.
+        /// The driver had enough free memory, so a limit applied, or the free memory was not contiguous.
         Limit = "a memory limit below the device's capacity",
         /// A free range is large enough, so that the same request would probably succeed now.
         Transient = "a transient failure (a retry would succeed)",
@@ -85,7 +85,8 @@ pub struct FailedRequest {
     pub capacity: Option<u64>,
     /// Memory used on the device by other processes or by the driver; `None` if the capacity is unknown.
     pub outside: Option<u64>,
-    /// The maximum of reserved memory, if a limit below the device's memory caused the failure. It is at least this.
+    /// The maximum of reserved memory, if a limit below the device's memory caused the failure; the limit is at least
+    /// this. `None` otherwise.
     pub limit: Option<u64>,
     /// The allocator that failed to serve the request.
     pub allocator: Allocator,
@@ -112,10 +113,13 @@ pub struct FailedRequest {
     /// Other facts that may matter, one clause each.
     pub notes: Vec<String>,
     /// The adjacent live blocks with the fewest bytes whose frees would let the request fit into one segment of its
-    /// pool. `None` if no segment is large enough, or if no block needs to be freed.
+    /// pool. `None` if no segment is large enough, if no block needs to be freed, or if the suspected cause is a limit
+    /// or
+    /// transient.
     pub eviction_window: Option<EvictionSet>,
-    /// The live blocks with the fewest bytes whose frees would let the allocator release enough whole segments to the
-    /// driver for the request. `None` if that is impossible, or if no block needs to be freed.
+    /// The live blocks with the fewest bytes whose frees would let the allocator release enough whole segments or pages
+    /// to
+    /// the driver for the request. `None` if that is impossible, and in the other cases of `eviction_window`.
     pub release: Option<EvictionSet>,
 }
 
@@ -182,8 +186,8 @@ impl FailedRequest {
         Some(failed)
     }
 
-    /// Returns the capacity of the device, as recorded or inferred from this failure. The latter is at most a limit
-    /// that applied.
+    /// Returns the capacity of the device, as recorded or inferred from this failure. If a limit applied, the inferred
+    /// capacity is at most this limit.
     pub fn device_memory(&self) -> Capacity {
         match (self.capacity, self.limit) {
             (Some(bytes), _) => Capacity { bytes, is_inferred: false },
@@ -208,7 +212,6 @@ impl FailedRequest {
         home.private.is_none() && home.pool == self.pool && is_stream
     }
 
-    /// The cause suggested by the sizes, and the reason for suspecting it.
     fn suspect(&self, map: &AddressMap, rules: &AllocRules) -> (Verdict, String) {
         let needed = self.rounded;
         let bytes = format_bytes;
@@ -346,7 +349,6 @@ impl FailedRequest {
         }
     }
 
-    /// Finds both sets of live blocks to free.
     fn find_ways_out(&mut self, trace: &Trace, map: &AddressMap, rules: &AllocRules) {
         if matches!(self.suspected, Verdict::Limit | Verdict::Transient) {
             return;

@@ -20,8 +20,9 @@ pub struct PoolFit {
     pub fits: u64,
     /// The start address of the free range that would serve the request.
     pub address: Option<u64>,
-    /// The largest request that fits if the driver provides all of its free memory; `None` if the capacity is unknown,
-    /// or the pool is private.
+    /// The largest request that fits if the allocator releases its entirely free segments and the driver provides all
+    /// of
+    /// its free memory; `None` if the capacity is unknown, or the pool is private.
     pub fits_with_driver: Option<u64>,
 }
 

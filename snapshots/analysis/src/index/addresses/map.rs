@@ -140,7 +140,8 @@ pub struct ReservedSegment {
 }
 
 impl ReservedSegment {
-    /// Returns whether the segment is entirely free. The allocator releases such segments before a request fails.
+    /// Returns whether the segment is entirely free, not expandable and not private. The allocator releases such
+    /// segments before a request fails.
     pub fn is_returnable(&self) -> bool {
         self.usage.free == self.usage.reserved() && !self.is_expandable && self.home.private.is_none()
     }
@@ -164,14 +165,14 @@ pub struct UnplacedBlock {
 pub enum UnplacedReason {
     /// The block is outside all recorded segments, or only partly inside one.
     Outside,
-    /// A later block has the same address, because the free of the earlier block was not recorded.
+    /// A later block overlaps it, because the free of the earlier block was not recorded.
     Covered,
 }
 
 /// All memory reserved on one device at some point in the recording, byte by byte.
 ///
-/// Pieces add up to the segments, and segments to `reserved`. Live blocks in segments and unplaced blocks (`strays`)
-/// add up to `allocated`; together with blocks awaiting free, to `active`.
+/// Pieces add up to the segments, and segments to `reserved`. Live blocks, in segments or in `strays`, add up to
+/// `allocated`; together with those awaiting free, to `active`.
 #[derive(Clone, Debug)]
 pub struct AddressMap {
     /// Number of events before this point.
@@ -363,7 +364,6 @@ fn mapped_runs(extents: &[&Extent]) -> Vec<Range<u64>> {
     runs.into_iter().map(|(run, _)| run).collect()
 }
 
-/// The addresses of a block.
 pub(super) fn span_of(trace: &Trace, id: BlockId) -> Range<u64> {
     let row = id.0 as usize;
     let start = trace.blocks.address[row];

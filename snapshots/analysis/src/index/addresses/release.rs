@@ -114,7 +114,6 @@ impl Cells {
                 at += 1;
                 continue;
             }
-            // A run of mapped pieces.
             let run = pieces[at..].iter().take_while(|piece| piece.content != Content::Unmapped).count();
             let range = piece.addresses.start..pieces[at + run - 1].addresses.end;
             at += run;
@@ -223,7 +222,6 @@ impl Cells {
     }
 }
 
-/// The greatest common divisor of two numbers.
 pub(crate) fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
     while b > 0 {
         (a, b) = (b, a % b);

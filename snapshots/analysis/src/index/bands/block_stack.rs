@@ -21,7 +21,6 @@ pub(super) struct BlockStack {
     painted: u64,
 }
 
-/// A block in a stack.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StackedBlock {
     pub(super) row: u32,
@@ -31,7 +30,6 @@ pub(super) struct StackedBlock {
 }
 
 impl BlockStack {
-    /// Adds a block on top.
     pub(super) fn push(&mut self, block: StackedBlock) {
         self.blocks += 1;
         self.bytes += block.bytes;
@@ -84,7 +82,6 @@ impl BlockStack {
         looked_at as u64
     }
 
-    /// The total bytes of all blocks.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -244,13 +244,11 @@ impl Bands {
         (0..raster.columns.len()).map(of_column).collect()
     }
 
-    /// Returns the rank of `block`. Blocks of equal rank are stacked together.
     #[inline]
     fn rank(&self, block: BlockId) -> u8 {
         self.ranks.get(block.0 as usize).copied().unwrap_or(0)
     }
 
-    /// The sort key of blocks.
     #[inline]
     fn key(&self, block: BlockId) -> (u8, BlockId) {
         (self.rank(block), block)

@@ -32,22 +32,19 @@ impl<'a> Walker<'a> {
         Self { bands, trace, live, metric, stacks, moment: None, below: None, cost: Cost::default() }
     }
 
-    /// Tracks only blocks below `block` in the stack.
     pub(super) fn below(self, block: BlockId) -> Self {
         Self { below: Some(block), ..self }
     }
 
-    /// The number of operations so far.
     pub(super) fn cost(&self) -> Cost {
         self.cost
     }
 
-    /// The sum of all blocks.
     pub(super) fn bytes(&self) -> u64 {
         self.stacks.iter().map(BlockStack::bytes).sum()
     }
 
-    /// Moves the stack to `moment`.
+    /// Moves the stack to `moment`; starts anew if `moment` is before the current one.
     pub(super) fn go_to(&mut self, moment: usize) {
         let from = self.moment.filter(|now| *now <= moment);
         if from == Some(moment) {
@@ -82,7 +79,7 @@ impl<'a> Walker<'a> {
     pub(super) fn paint(&mut self, bytes_at: &[u64], former: Option<&[BlockId]>, pixels: &mut [BlockId]) {
         let (mut unchanged_bytes, mut is_steady) = (0, true);
         for block_stack in &mut self.stacks {
-            // A pile that changed shifts those above it.
+            // A stack that changed shifts those above it.
             let (same, is_same) = block_stack.take_steady();
             unchanged_bytes += if is_steady { same } else { 0 };
             is_steady &= is_same;

@@ -115,8 +115,8 @@ impl<'a> Checked<'a> {
         Ok(then(asked, Moment { event: window.last(), events_before: window.trace.start.events, ..*moment }))
     }
 
-    /// Returns the first step in which the device is active; `None` without such a step, or if no budget required
-    /// reading the whole recording.
+    /// Returns the first step of the device; `None` if there is none, or if no budget required reading the whole
+    /// recording.
     pub(super) fn first_step(&self) -> Option<u32> {
         first_step(&self.history.spans).0
     }

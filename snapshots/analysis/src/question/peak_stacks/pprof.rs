@@ -16,9 +16,9 @@ pub(super) fn write(out: &mut impl Write, stacks: &PeakStacks<'_>) -> io::Result
 fn profile(stacks: &PeakStacks<'_>) -> Profile {
     let (mut lines, mut strings) = (Lines::default(), Interner::<String>::default());
     let mut string = |text: &str| i64::from(strings.intern(text.to_owned()));
-    // As the format has it.
+    // The first row must be empty.
     string("");
-    // The names of Go's heap profiles, which programs for these know.
+    // The names in Go's heap profiles, which pprof and its successors recognize.
     let sample_type = [("inuse_objects", "count"), ("inuse_space", "bytes")]
         .map(|(name, unit)| ValueType { r#type: string(name), unit: string(unit) });
     let default_sample_type = sample_type[1].r#type;

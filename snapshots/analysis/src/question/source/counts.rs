@@ -27,7 +27,6 @@ pub struct DeviceCounts {
 }
 
 impl DeviceCounts {
-    /// The number of events of a kind.
     pub(crate) fn of(&self, kind: EventKind) -> u64 {
         self.kinds[kind as usize]
     }
@@ -130,7 +129,6 @@ impl Source<'_> {
 }
 
 impl File {
-    /// The summaries of a device.
     pub(super) fn rows(&self, device: DeviceId) -> impl Iterator<Item = &DeviceSummary> {
         self.windows.summaries().iter().flat_map(|row| &row.devices).filter(move |row| row.device == device)
     }

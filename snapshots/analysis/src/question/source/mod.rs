@@ -48,7 +48,6 @@ enum Kind<'s> {
     File(Arc<File>),
 }
 
-/// A recording in memory.
 #[derive(Debug)]
 struct InMemory<'s> {
     trace: TraceRef<'s>,
@@ -150,7 +149,7 @@ impl<'s> Source<'s> {
         Ok(Self { kind: Kind::File(Arc::new(file)) })
     }
 
-    /// Limits the windows of a pass to `events` events.
+    /// Limits the windows of a pass over a file to `events` events. A recording in memory remains a single window.
     #[must_use]
     pub fn in_windows_of(self, events: u64) -> Self {
         match self.kind {
@@ -274,7 +273,7 @@ impl<'s> Source<'s> {
         events.end - events.start
     }
 
-    /// Returns a trace that contains the existing events of `range`.
+    /// Returns a window with the existing events of `range`.
     ///
     /// # Errors
     /// Fails if the file cannot be read, or if the part that is read is damaged.

@@ -16,8 +16,9 @@ use crate::question::phases::{StageRow, append_rows, peak_of, stage_rows};
 const STEP_EVENTS: u64 = 1 << 16;
 
 impl Window<'_> {
-    /// Returns the state after the last event of the window. If the window has no events, returns the state before the
-    /// first event of the recording.
+    /// Returns the state at the end of the window. It has no event if no event of [`Self::trace`](Window::trace) is
+    /// before
+    /// that point.
     pub fn moment(&self, device: DeviceId, metric: Metric) -> Moment {
         let event = self.events.end.checked_sub(1).map(EventId::from_index);
         Moment::at(&self.trace, &self.index(device).series, metric, event)
@@ -147,7 +148,7 @@ impl Source<'_> {
             let spans = part.spans.rows().iter();
             rows.extend(spans.map(|span| (span.step, activity_in(&part, device, span))));
             let steps = StepActivity::of(rows.iter().copied());
-            // A step that other devices alone work in may still become one of this device.
+            // A step in which only other devices are active up to now may still become a step of this device.
             let others = rows.iter().filter_map(|(of, activity)| Some(((*of)?, activity)));
             let mut others = others.filter(|(of, _)| *of != step);
             if others.any(|(of, activity)| activity.is_own() || steps.is_idle(of) && end == event) {
@@ -178,7 +179,7 @@ impl Source<'_> {
     fn end_of_step(&self, step: u32, event: u64) -> Result<Option<u64>> {
         let Kind::File(file) = &self.kind else { return Ok(self.step_range(step)?.map(|events| events.end)) };
         let (mut start, mut last) = (event, event);
-        // Where numbers of steps come again, the step may be among them.
+        // Where step numbers repeat, the step may occur again.
         let repeats = file.windows.summaries().iter().filter(|row| row.repeated_steps > 0);
         let mut until = repeats.map(|row| row.first + u64::from(row.events)).max().unwrap_or(0);
         let events = self.events().end;

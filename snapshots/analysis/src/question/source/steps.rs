@@ -95,7 +95,6 @@ fn find_step(windows: &Windows, sought: SoughtStep, watch: Watch<'_>) -> Result<
     first.map(|(first, number)| Ok(FoundStep { number, events: first..finder.end_of(first, number)? })).transpose()
 }
 
-/// The state of a search.
 struct Finder<'w, 'f> {
     windows: &'w Windows,
     rows: &'w [Summary],

@@ -51,7 +51,6 @@ pub struct Lived {
 /// One bin per power of two: 0, 1, 2 to 3, 4 to 7, and so on.
 pub(super) type Powers = [Bin; 65];
 
-/// The index of the bin for `number`.
 pub(super) fn bin_of(number: u64) -> usize {
     (u64::BITS - number.leading_zeros()) as usize
 }

@@ -30,7 +30,7 @@ pub struct LineGrowth {
 /// Memory allocated in a step and never freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptOfStep {
-    /// The index of the step row.
+    /// The index of the step in `Statistics::steps`.
     pub row: usize,
     /// The step number; `None` outside of steps.
     pub step: Option<u32>,

@@ -26,7 +26,7 @@ pub use growth::{KeptOfStep, LineGrowth};
 pub use notes::{TrustNote, trust_notes};
 pub use steps::StepRow;
 
-/// Statistics of one device of a recording. Only blocks that pass the filter count, but all driver calls.
+/// Statistics of one device of a recording. Counts only blocks that pass the filter, but all driver calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statistics {
     /// The device whose blocks are counted.
@@ -49,7 +49,7 @@ pub struct Statistics {
     pub lifetimes: Vec<LifetimeRow>,
     /// Blocks by lifetime, in events.
     pub lived: Lived,
-    /// Blocks allocated in a step and never freed, by category and scope. Groups that grow in every step come first.
+    /// Blocks allocated in a step and never freed, by category and scope. Groups that belong to a leak come first.
     pub growth: Vec<LineGrowth>,
     /// Allocator statistics.
     pub allocator: AllocatorFigures,

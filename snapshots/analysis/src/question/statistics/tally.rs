@@ -81,7 +81,6 @@ impl Tally {
         }
     }
 
-    /// Adds the blocks that are live at the peak.
     pub(super) fn add_peak(&mut self, trace: &Trace, metric: Metric, blocks: &[BlockId]) {
         for &id in blocks {
             let block = trace.blocks.get(id);

@@ -50,16 +50,14 @@ pub(super) struct Chrome {
 
 fn push(bytes: &mut Vec<u8>, event: &Event<'_>) {
     bytes.extend_from_slice(b",\n");
-    // Memory grows as it is needed.
+    // Writing to a vector does not fail.
     let _ = serde_json::to_writer(bytes, event);
 }
 
-/// The process id of a track.
 fn process(track: Track) -> u32 {
     track.device().map_or(PROCESS, |device| PROCESS + 1 + u32::from(device.0))
 }
 
-/// The thread id of a track within its process.
 fn thread(track: Track) -> u64 {
     if track.device().is_some() { 0 } else { track.id() }
 }

@@ -26,7 +26,7 @@ pub struct KinetoTrace {
     times: Option<RangeInclusive<i64>>,
 }
 
-/// The start time of an event, in microseconds.
+/// The time of an event, in microseconds, and its type.
 #[derive(Deserialize)]
 struct Event {
     #[serde(default)]

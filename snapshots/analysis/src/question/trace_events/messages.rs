@@ -3,7 +3,6 @@
 
 use prost::Message;
 
-/// A packet of a trace.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Packet {
     /// Time in nanoseconds.
@@ -30,7 +29,6 @@ pub(super) struct TrackDescriptor {
     pub(super) counter: Option<Counter>,
 }
 
-/// The properties of a counter track.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Counter {
     #[prost(int32, tag = "3")]
@@ -40,7 +38,6 @@ pub(super) struct Counter {
 /// The unit of counters of bytes.
 pub(super) const SIZE_BYTES: i32 = 3;
 
-/// An event on a track.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct TrackEvent {
     #[prost(int32, tag = "9")]

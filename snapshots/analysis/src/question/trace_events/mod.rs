@@ -30,7 +30,8 @@ pub use self::kineto::KinetoTrace;
 /// The assumed interval between two events of a recording without times, in nanoseconds.
 const EVENT_NS: u64 = 1000;
 
-/// The time of an event, or of the first event after the window.
+/// The time of an event; in a recording without times, and past the end of the window, as if all intervals were
+/// [`EVENT_NS`].
 fn time_of(trace: &Trace, event: EventId) -> u64 {
     let number = trace.number(event);
     match trace.events.time_ns.get(event.0 as usize) {
@@ -75,7 +76,6 @@ fn add_values(out: &mut Output<'_, impl Encoding>, trace: &Trace, device: Device
     }
 }
 
-/// Adds the marks and the failed requests in a window.
 fn add_instants(out: &mut Output<'_, impl Encoding>, trace: &Trace) -> Result<()> {
     for id in trace.events.ids() {
         let (device, time_ns) = (trace.events.device[id.0 as usize], time_of(trace, id));

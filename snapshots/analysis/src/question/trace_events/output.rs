@@ -21,21 +21,18 @@ pub(super) enum What<'a> {
     Begin(&'a str),
     /// The innermost slice ends.
     End,
-    /// An instant event.
     Instant(&'a str),
     /// The value of a counter changes to a number of bytes.
     Count(u64),
 }
 
-/// An encoding of traces.
 pub(super) trait Encoding: Copy + Sync {
-    /// Appends the description of a track to `bytes`. The description must precede the track's events.
+    /// Appends the description of a track, which must precede the track's events, to `bytes`.
     fn describe(self, bytes: &mut Vec<u8>, track: Track, name: &str);
     /// Appends an event. The time is in nanoseconds since the recording's origin.
     fn event(self, bytes: &mut Vec<u8>, time_ns: u64, track: Track, what: What<'_>);
 }
 
-/// The output of a trace, with buffers.
 pub(super) struct Output<'w, E> {
     out: &'w mut dyn Write,
     encoding: E,
@@ -50,12 +47,10 @@ impl<'w, E: Encoding> Output<'w, E> {
         Self { out, encoding, bytes: Vec::new(), values: Vec::new() }
     }
 
-    /// Adds the description of a track.
     pub(super) fn describe(&mut self, track: Track, name: &str) {
         self.encoding.describe(&mut self.bytes, track, name);
     }
 
-    /// Adds an event.
     pub(super) fn event(&mut self, time_ns: u64, track: Track, what: What<'_>) -> Result<()> {
         self.encoding.event(&mut self.bytes, time_ns, track, what);
         if self.bytes.len() < MAX_BYTES { Ok(()) } else { self.flush() }
@@ -67,7 +62,6 @@ impl<'w, E: Encoding> Output<'w, E> {
         if self.values.len() < RUN * rayon::current_num_threads() { Ok(()) } else { self.flush() }
     }
 
-    /// Writes the buffered events.
     pub(super) fn flush(&mut self) -> Result<()> {
         let encoded = |run: &[(u64, Track, u64)]| {
             let mut bytes = Vec::new();
@@ -76,14 +70,13 @@ impl<'w, E: Encoding> Output<'w, E> {
         };
         let runs: Vec<Vec<u8>> = self.values.par_chunks(RUN).map(encoded).collect();
         self.values.clear();
-        // Descriptions of tracks first.
+        // The descriptions of tracks must precede their values.
         std::iter::once(&self.bytes).chain(&runs).try_for_each(|part| self.out.write_all(part)).map_err(unwritable)?;
         self.bytes.clear();
         Ok(())
     }
 }
 
-/// Converts an I/O error to the error that a trace cannot be written.
 pub(super) fn unwritable(source: io::Error) -> Error {
     Error::Io { doing: "write", source, path: PathBuf::new() }
 }

@@ -8,14 +8,13 @@ use super::messages::{
 use super::output::{Encoding, What};
 use super::tracks::Track;
 
-/// The encoding as packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Perfetto;
 
 fn push(bytes: &mut Vec<u8>, packet: Packet) {
     bytes.push(PACKET_FIELD);
     let packet = Packet { trusted_packet_sequence_id: 1, ..packet };
-    // Memory grows as it is needed.
+    // Writing to a vector does not fail.
     let _ = packet.encode_length_delimited(bytes);
 }
 

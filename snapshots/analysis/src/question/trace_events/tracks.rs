@@ -8,17 +8,14 @@ use crate::metric::Metric;
 /// A track of a trace: a row of slices, or a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Track {
-    /// Training steps.
     Steps,
-    /// Phases of steps.
     Phases,
-    /// Ranges and marks of the program.
+    /// Marks of the program.
     Marks,
     /// Regions marked by the program, by row.
     Regions(u8),
     /// The peak and failed requests of a device.
     Device(DeviceId),
-    /// A total of a device.
     Total(DeviceId, Metric),
     /// The live bytes of a category on a device.
     Live(DeviceId, Category),
@@ -39,7 +36,6 @@ impl Track {
         }
     }
 
-    /// Returns the device of the track, if any.
     pub(super) fn device(self) -> Option<DeviceId> {
         match self {
             Self::Device(device) | Self::Total(device, _) | Self::Live(device, _) => Some(device),
@@ -47,7 +43,6 @@ impl Track {
         }
     }
 
-    /// Returns whether the track is a counter of bytes.
     pub(super) fn is_counter(self) -> bool {
         matches!(self, Self::Total(..) | Self::Live(..))
     }

@@ -27,7 +27,6 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// Returns the value as the row of a table.
     pub(super) fn row(&self) -> u32 {
         self.number as u32
     }
@@ -47,7 +46,7 @@ pub(super) struct Level {
 
 impl Tree {
     /// Builds the tree of `blocks`, which must be distinct, with the bytes that `metric` counts. `beside` has the bytes
-    /// outside of blocks; their nodes are below the node of their pool and stream, or below the root.
+    /// outside of blocks; their nodes are below those of their segment's values, such as its pool, or below the root.
     ///
     /// Takes one step per block and key, and one per line or part of each distinct stack or module path.
     pub fn of(trace: &Trace, metric: Metric, blocks: Vec<BlockId>, beside: &[(Beside, u64)], query: TreeQuery) -> Self {
@@ -185,7 +184,6 @@ impl<'a> Builder<'a> {
         self.levels.push(level);
     }
 
-    /// Writes the values of blocks into `numbers`.
     fn numbers(&mut self, level: &mut Level, ids: &[BlockId], numbers: &mut Vec<u64>) {
         let TreeKey::By(key) = level.key else {
             numbers.clear();

@@ -63,7 +63,7 @@ impl Tree {
                     .filter(|chain| chain.number != NO_VALUE)
                     .map(|chain| chain.number.to_string())
                     .collect();
-                // Without a value, no number matches and each is negated.
+                // Blocks without a value match no number, so all numbers are excluded.
                 let listed = if numbers.is_empty() { u32::MAX.to_string() } else { numbers.join(",") };
                 (numbers.len() <= MAX_VALUES).then(|| format!("{}!={listed}", key.name()))
             }

@@ -10,7 +10,6 @@ use highwater_snapshots::tables::Tables;
 
 use super::LineRole;
 
-/// The lines seen so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lines {
     texts: Interner<String>,
@@ -95,7 +94,6 @@ impl Lines {
         tables.stack_frames(stack).any(|frame| self.of_frame.get(&frame).is_some_and(|rows| rows.contains(&line)))
     }
 
-    /// Adds every frame of `stack`.
     pub(super) fn add_stack(&mut self, tables: &Tables, stack: StackId) {
         for frame in tables.stack_frames(stack) {
             self.learn(tables, frame);

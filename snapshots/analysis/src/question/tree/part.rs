@@ -21,7 +21,7 @@ pub enum Part {
     /// A value of a key: the number itself, the code of a category, phase, pool or lifetime, or the row of an
     /// operation's name; `None` for blocks without a value.
     Value(GroupKey, Option<u64>),
-    /// One name of the module path; a placeholder for blocks outside of modules.
+    /// One name of the module path; [`StringId::NONE`] for blocks outside of modules.
     Scope(StringId),
     /// A line of a stack, as an index into the tree's lines; `None` for blocks without a stack.
     Line(Option<u32>),
