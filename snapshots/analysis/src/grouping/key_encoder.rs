@@ -105,7 +105,7 @@ impl<'a> KeyEncoder<'a> {
         }
     }
 
-    /// Returns the code of a value of the next block. Fast if many successive blocks have the same stack.
+    /// Returns the code of a value of `key`. The codes of source lines are cached by stack.
     fn code_of_next(&mut self, key: GroupKey, number: Option<u64>) -> Code {
         let stack = number.filter(|_| matches!(key.dimension().values, Values::Line)).map(|row| StackId(row as u32));
         let Some(stack) = stack else { return self.code_of(key, number) };

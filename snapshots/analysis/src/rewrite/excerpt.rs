@@ -9,7 +9,7 @@ use highwater_snapshots::ids::{BlockId, DeviceId, EventId, SegmentId, StackId, S
 use highwater_snapshots::ranges::Ranges;
 use highwater_snapshots::references::{ATTRIBUTE, References};
 use highwater_snapshots::trace::{Annotation, Attribute, EXCERPT, NOTE, Owner, SegmentRole, Trace, Trust};
-use highwater_snapshots::units::format_count;
+use highwater_snapshots::units::{count_of, format_count};
 use highwater_snapshots::{Phase, StartingBlock, StartingState, TraceBuilder};
 
 /// Returns a recording of only `events`. The blocks live before these events become its baseline; events for the
@@ -60,8 +60,11 @@ impl Excerpt<'_> {
         let [first, end] = [events.start, events.end].map(|event| trace.start.events + event as u64);
         if (first, end) != (0, trace.event_count()) {
             let [from, to, n] = [first, end.saturating_sub(1), trace.event_count()].map(format_count);
-            let text = if first < end { format!("events {from} to {to} of {n}") } else { format!("no event of {n}") };
-            header.facts.push((NOTE.to_owned(), format!("an excerpt: {text}, numbered from 0 here")));
+            let (text, numbering) = match first < end {
+                true => (format!("events {from} to {to} of {n}"), ", numbered from 0 here"),
+                false => (format!("none of {}", count_of(trace.event_count(), "event")), ""),
+            };
+            header.facts.push((NOTE.to_owned(), format!("an excerpt: {text}{numbering}")));
             header.facts.push((EXCERPT.to_owned(), text));
         }
         builder.set_header(header);
@@ -341,7 +344,7 @@ mod tests {
         let part = excerpt(&whole, 5..12);
         assert!(part.header.excerpt().is_some_and(|events| events.starts_with("events 5 to 11 of")));
         let none = excerpt(&whole, 5..5);
-        assert!(none.header.excerpt().is_some_and(|events| events.starts_with("no event of")));
+        assert!(none.header.excerpt().is_some_and(|events| events.starts_with("none of")));
         assert!(part.problems.is_empty() && part.header.notes().any(|note| note.contains("an excerpt")));
         assert_eq!(excerpt(&whole, 0..whole.events.len()).header.excerpt(), None, "it is the whole");
         let live = part.blocks.ids().find(|id| part.blocks.get(*id).requested == 100).unwrap();
