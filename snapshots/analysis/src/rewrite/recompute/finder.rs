@@ -94,8 +94,8 @@ impl Finder<'_> {
         Some(Effect { module: call.module, ends, kept, kept_until, at, repeats, repeat_ends: Vec::new() })
     }
 
-    /// Returns whether every block of `call` that is freed in backward has a recorded save. Tensors that a custom autograd
-    /// function saves have none.
+    /// Returns whether every block of `call` that is freed in backward has a recorded save. Tensors that a custom
+    /// autograd function saves have none.
     fn knows_all_saved(&self, references: &References, call: &Call) -> bool {
         let backward = self.backward(call);
         let outlives = |block: &&BlockId| backward.contains(&self.freed(**block));
