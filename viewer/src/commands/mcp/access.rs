@@ -104,7 +104,7 @@ fn list(name: &Path, folder: &Path, depth: usize, files: &mut Vec<(PathBuf, Path
     let mut entries: Vec<_> = entries.flatten().collect();
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
-        if files.len() == MAX_LISTED {
+        if files.len() >= MAX_LISTED {
             return;
         }
         let (name, path) = (name.join(entry.file_name()), entry.path());
@@ -121,7 +121,7 @@ fn list(name: &Path, folder: &Path, depth: usize, files: &mut Vec<(PathBuf, Path
 /// Formats the names of recordings, followed by … if there may be more.
 pub(super) fn listed(files: &[(PathBuf, PathBuf)]) -> String {
     let mut names: Vec<String> = files.iter().map(|(name, _)| name.display().to_string()).collect();
-    if files.len() == MAX_LISTED {
+    if files.len() >= MAX_LISTED {
         names.push("…".to_owned());
     }
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }

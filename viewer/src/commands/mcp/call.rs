@@ -49,7 +49,10 @@ pub(super) fn call(access: &Access, name: &str, arguments: &Value) -> Result<Val
     let files = access.files();
     if tool.command == "info" && files.len() != 1 && arguments.get("file").is_none_or(Value::is_null) {
         let names: Vec<String> = files.iter().map(|(name, _)| name.display().to_string()).collect();
-        let text = format!("{} recordings; name one as `file`: {}", files.len(), listed(&files));
+        let text = match files.len() {
+            0 => "no recordings: start the server with recordings, or folders of them".to_owned(),
+            count => format!("{count} recordings; name one as `file`: {}", listed(&files)),
+        };
         return Ok(answer(&text, Some(&json!({"recordings": names}))));
     }
     let mut words = words(access, tool, arguments)?;

@@ -126,9 +126,9 @@ struct Terms {
     phases: Vec<bool>,
     /// Events at which an annotation with a matching name begins.
     begins: HashSet<EventId>,
-    /// The index of an event, if the text is a number.
-    event: Option<u32>,
-    /// The id of a block, if the text is `b` followed by a number.
+    /// The index of an event in the whole recording, if the text is a number.
+    event: Option<u64>,
+    /// The id of a block in the whole recording, if the text is `b` followed by a number.
     block: Option<u32>,
 }
 
@@ -144,7 +144,7 @@ impl Terms {
         let marks = marks.filter(|(kind, _)| **kind == EventKind::Mark).map(|(_, subject)| StringId(*subject));
         let marks = marks.map(|id| (id, named(id))).collect();
         let begins = trace.annotations.iter().filter(|annotation| named(annotation.name));
-        let number = |digits: &str| digits.replace(',', "").parse().ok();
+        let digits = needle.replace(',', "");
         Self {
             kinds: EventKind::ALL.iter().map(|kind| holds(kind.name()) || holds(&kind_name(*kind))).collect(),
             categories: Category::ALL.iter().map(|category| holds(category.name())).collect(),
@@ -157,8 +157,8 @@ impl Terms {
             lines: lines.par_iter().map(|line| holds(&line.text(tables))).collect(),
             ops,
             marks,
-            event: number(&needle),
-            block: needle.strip_prefix('b').and_then(number),
+            event: digits.parse().ok(),
+            block: digits.strip_prefix('b').and_then(|digits| digits.parse().ok()),
         }
     }
 
@@ -176,8 +176,8 @@ impl Terms {
             || at(&self.ops, OpId::index(facts.op))
             || at(&self.scopes, ScopeId::index(facts.scope))
             || at(&self.lines, memory.codes.get(&stack).map(|code| *code as usize))
-            || self.event == Some(id.0)
-            || self.block.is_some_and(|block| facts.block.is_some_and(|id| id.0 == block))
+            || self.event == Some(trace.number(id))
+            || self.block.is_some_and(|block| facts.block.is_some_and(|id| trace.block_number(id).0 == block))
             || (!self.begins.is_empty() && self.begins.contains(&id))
             || is_named()
     }
@@ -214,7 +214,23 @@ pub(super) fn search(sought: &Sought, memory: &mut Memory, cancel: &Cancel) -> O
 
 #[cfg(test)]
 mod tests {
+    use highwater_notation::trace_from_text;
+    use highwater_snapshots::BlockId;
+
     use super::*;
+
+    #[test]
+    fn numbers_in_a_part_are_those_of_the_whole_recording() {
+        let part = trace_from_text("alloc a 10\nalloc b 10\nfree a\n").unwrap().edited(|trace| {
+            trace.start.events = 1000;
+            trace.start.blocks = vec![BlockId(70), BlockId(71)];
+        });
+        let found = |text: &str| -> Vec<u32> {
+            let terms = Terms::new(&part, text, &[]);
+            (0..3).filter(|row| terms.hold(&part, &Memory::default(), EventId(*row))).collect()
+        };
+        assert_eq!((found("1,001"), found("1"), found("b70"), found("b0")), (vec![1], vec![], vec![0, 2], vec![]));
+    }
 
     #[test]
     fn rows_found_are_walked_in_both_directions_and_around_the_ends() {
