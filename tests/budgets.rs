@@ -28,7 +28,7 @@ const BUDGETS: [Budget; 15] = [
     Budget { folder: "snapshots/pytorch", lines: 11_830, homonyms: 0 },
     Budget { folder: "tests/notation", lines: 550, homonyms: 0 },
     Budget { folder: "tests/stand-in", lines: 3_950, homonyms: 0 },
-    Budget { folder: "viewer", lines: 19_690, homonyms: 2 },
+    Budget { folder: "viewer", lines: 19_730, homonyms: 2 },
     Budget { folder: "viewer/app", lines: 37_600, homonyms: 6 },
 ];
 
