@@ -54,8 +54,9 @@ pub(crate) fn to_host<T: Pod>(input: View<'_>) -> Result<Vec<T>> {
     }
 }
 
-/// Runs calls on one device. No call may write memory that another call reads or writes, except where [`Call`] allows
-/// it. Calls whose kernel launches would take longer than their work share launches.
+/// Runs calls on one device, in any order. No call may write memory that another call reads or writes, except where
+/// [`Call`] allows it. On a CUDA device, calls that differ only in their tensors share launches, if there is a kernel
+/// for many tensors and theirs are contiguous.
 ///
 /// # Errors
 /// Fails if memory is in use by another operation, a dtype or index is invalid, or the device's driver fails.

@@ -75,7 +75,7 @@ impl Tensor {
         let shapes = [*self.shape(), *other.shape()];
         if !(self.requires_grad() && other.requires_grad()) {
             let factor = if self.requires_grad() { other } else { self };
-            // The gradient if only one factor requires one: the other factor is saved.
+            // Only one factor requires a gradient, so only the other factor is saved.
             return Ok(operation.record(out, &[self, other], |_| {
                 let factor = Saved::new(factor);
                 gradient(move |grad, inputs| {
@@ -106,7 +106,8 @@ impl Tensor {
         }))
     }
 
-    /// Returns the elementwise quotient. Shapes broadcast.
+    /// Returns the elementwise quotient. Shapes broadcast. Saves the divisor, and the result if the divisor requires a
+    /// gradient.
     ///
     /// # Errors
     /// See [`Self::add`].
@@ -187,7 +188,6 @@ impl Tensor {
         }))
     }
 
-    /// Fails unless the elements are floating-point numbers.
     pub(crate) fn check_float(&self, op: &'static str) -> Result<()> {
         let need = "expected a floating-point tensor: f64, f32, bf16 or f16";
         if self.dtype().is_float() { Ok(()) } else { Err(Error::DType { op, found: self.dtype(), need }) }

@@ -30,9 +30,9 @@ impl AttentionOptions {
 impl Tensor {
     /// Returns the attention of `query` `[batch, heads, length, width]` to `key` and `value` `[batch, key heads, keys,
     /// width]`. If there are fewer key heads than heads, groups of heads share them (Ainslie et al.: "GQA", 2023). The
-    /// result has the query's shape and is stored as `[batch, length, heads, width]`. Scores are computed row by row
-    /// and never stored (Dao et al.: "FlashAttention", 2022); saves the inputs, the result, and one number per row.
-    ///
+    /// result has the query's shape and is stored as `[batch, length, heads, width]`. Scores are computed in tiles, and
+    /// the whole matrix of scores is never stored (Dao et al.: "FlashAttention", 2022). Saves the inputs, the result,
+    /// and one number per row.
     /// # Errors
     /// Fails if the shapes or data types do not match, if the backend does not support the width, or if memory runs
     /// out.

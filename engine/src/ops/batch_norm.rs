@@ -14,8 +14,8 @@ const OP: &str = "batch_norm";
 pub enum BatchStatistics<'a> {
     /// The batch itself.
     Batch,
-    /// The batch itself, which also updates the running mean and variance in place, with weight `momentum`. The running
-    /// statistics have the input's [statistics type](crate::DType::statistics) and one element per channel.
+    /// The batch itself, whose statistics also update the running mean and variance in place, with weight `momentum`.
+    /// The running statistics have the input's [statistics type](crate::DType::statistics) and one element per channel.
     Remembered {
         /// The running mean and variance.
         running: [&'a Tensor; 2],
@@ -78,7 +78,6 @@ impl Tensor {
     }
 }
 
-/// Returns the mean and 1 / deviation of each channel.
 fn measure(input: &Tensor, running: Option<[&Tensor; 2]>, momentum: f64, epsilon: f64) -> Result<[Tensor; 2]> {
     let mean = Tensor::empty(input.shape()[1], input.dtype().statistics(), input.device())?;
     let rstd = mean.same_shape()?;
@@ -153,7 +152,6 @@ impl Gradient for BatchNorm {
     }
 }
 
-/// Passes on the gradients of the weight and bias of channels, if they are required.
 pub(super) fn give_affine(
     known: &Values,
     grad: &Tensor,

@@ -35,7 +35,6 @@ impl Tensor {
     }
 }
 
-/// The input and the new type.
 struct Known {
     source: Source,
     dtype: DType,
@@ -48,7 +47,6 @@ impl Offer for Known {
     }
 }
 
-/// The recipe that recomputes the result by converting the input again.
 struct CastRecipe {
     input: Ingredient,
     dtype: DType,

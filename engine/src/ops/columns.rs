@@ -13,8 +13,8 @@ use crate::{Error, Result, Shape, Tensor};
 /// Maximum size of the columns in bytes, unless one column needs more. It is small enough for the columns to stay in
 /// the cache of a large GPU until they are multiplied.
 const WORKSPACE_BYTES: usize = 32 << 20;
-/// The columns take at most this share of the images on either side, or this share of the weight, whichever is larger.
-/// With small images and weights, a workspace should not determine the peak.
+/// The columns take at most a quarter of the images on either side, whichever are larger, or an eighth of the weight if
+/// that is more. With small images and weights, a workspace should not determine the peak.
 const SHARE_OF_IMAGES: usize = 4;
 const SHARE_OF_WEIGHT: usize = 8;
 /// Number of windows whose elements fill whole vector loads, regardless of the dtype. Parts begin at multiples of this
@@ -121,8 +121,8 @@ impl Columns {
     }
 }
 
-/// Returns the number of windows per part, at most `most`. All parts have the same size, since a small last part would
-/// take as long as a full one. Parts begin at aligned positions.
+/// Returns the number of windows per part, at most `most`. Parts are about equally large, since a small last part would
+/// take as long as a full one, and begin at multiples of `PLACES_TOGETHER` unless they are smaller.
 fn alike(all: usize, most: usize) -> usize {
     let even = all.div_ceil(all.div_ceil(most).max(1)).max(1);
     match even.next_multiple_of(PLACES_TOGETHER) {
@@ -155,7 +155,6 @@ impl Weight {
     }
 }
 
-/// Fails unless `channels` can be divided into `groups`.
 pub(crate) fn check_groups(op: &'static str, channels: usize, groups: usize) -> Result<()> {
     if groups > 0 && channels.is_multiple_of(groups) {
         return Ok(());
@@ -177,7 +176,6 @@ fn pixels_of_image(image: &Shape) -> Shape {
 }
 
 impl Tensor {
-    /// Returns one image of a batch.
     pub(super) fn image(&self, index: usize) -> Self {
         self.with_layout(self.layout().select(0, index))
     }

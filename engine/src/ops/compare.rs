@@ -4,7 +4,6 @@ use crate::autograd::Operation;
 use crate::backend::{self, Comparison};
 use crate::{DType, Result, Shape, Tensor};
 
-/// Defines the comparisons with a tensor and with a number.
 macro_rules! comparisons {
     ($($(#[$doc:meta])* $name:ident, $with_number:ident = $comparison:ident;)+) => {
         impl Tensor {

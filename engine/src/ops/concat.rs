@@ -82,7 +82,6 @@ fn put(out: &Tensor, axis: usize, start: &mut usize, part: &Tensor) -> Result<()
     backend::copy(View { layout: &layout, ..out.view() }, part.view())
 }
 
-/// The shape, type and device of the result.
 #[derive(Clone)]
 struct Joined {
     axis: usize,

@@ -29,9 +29,10 @@ impl Default for ConvOptions {
 impl Tensor {
     /// Returns the cross-correlation of this `[batch, channels, height, width]` with `weight` `[outputs, channels /
     /// groups, kernel height, kernel width]`, plus `bias` `[outputs]`. Windows are unfolded into columns in a
-    /// workspace, except for 1×1 kernels. The workspace has at most 32 MiB, at most a quarter of the size of the images
-    /// or the result or an eighth of that of the weight, and room for at least one window. Saves the input if the
-    /// weight requires a gradient, and the weight if the input does.
+    /// workspace, except for 1×1 kernels with stride 1 and no padding. The workspace has at most 32 MiB, and at most a
+    /// quarter of the size of the images or the result, whichever is larger, or an eighth of that of the weight if that
+    /// is more, but room for at least one window. Saves the input if the weight requires a gradient, and the weight if
+    /// the input does.
     ///
     /// # Errors
     /// Fails if the shapes or data types do not match, or if memory runs out.
@@ -92,7 +93,6 @@ fn check(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: ConvOp
     Ok(Window { places: [0, 1].map(|axis| (padded[axis] - span[axis]) / stride[axis] + 1), ..window })
 }
 
-/// Fails unless the window's kernel, stride and dilation are at least 1.
 pub(super) fn check_window(op: &'static str, window: &Window) -> Result<()> {
     let Window { kernel, stride, dilation, .. } = *window;
     if [kernel, stride, dilation].as_flattened().contains(&0) {

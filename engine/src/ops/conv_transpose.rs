@@ -13,9 +13,10 @@ const OP: &str = "conv_transpose2d";
 pub struct ConvTransposeOptions {
     /// Vertical and horizontal stride.
     pub stride: [usize; 2],
-    /// Rows and columns removed above and below, left and right.
+    /// Rows removed above and below, and columns removed on the left and right.
     pub padding: [usize; 2],
-    /// Numbers of rows and columns added below and on the right, which are less than the stride or the dilation.
+    /// Numbers of rows and columns added below and on the right, which are less than the stride or less than the
+    /// dilation.
     pub output_padding: [usize; 2],
     /// Vertical and horizontal distance of the pixels to which a kernel is added, which is 1 for adjacent pixels.
     pub dilation: [usize; 2],

@@ -49,7 +49,6 @@ impl Tensor {
     }
 }
 
-/// The units that are set to zero.
 #[derive(Clone, Copy)]
 enum Unit {
     Number,
@@ -79,8 +78,7 @@ impl Chance {
         Ok(Self { unit, share, draw: rng.draw(numbers) })
     }
 
-    /// Writes `input` to `out` with dropped elements set to zero. Without `input`, works in place on the contiguous
-    /// `out`.
+    /// Without `input`, works in place on the contiguous `out`.
     fn apply(&self, out: View<'_>, input: Option<View<'_>>) -> Result<()> {
         match self.unit {
             Unit::Number => backend::dropout(out, input, self.share, self.draw),

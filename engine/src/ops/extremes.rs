@@ -88,7 +88,6 @@ impl Tensor {
         places.reshaped(&shape.without_axis(axis))
     }
 
-    /// Returns the axis. Fails if it has no elements, or if they are not floating-point numbers.
     fn checked_axis(&self, op: &'static str, axis: isize) -> Result<usize> {
         self.check_float(op)?;
         let axis = self.shape().axis(op, axis)?;

@@ -9,8 +9,8 @@ use crate::tensor::autocast;
 use crate::tensor::grad_mode::recomputes;
 use crate::{DType, Error, Result, Shape, Tensor};
 
-/// Maximum number of chunks in half precision. Sums over rows are rounded once per chunk, which costs little accuracy
-/// with this number of chunks.
+/// Maximum number of chunks in half precision if the weight requires a gradient. Its sums over rows are rounded once
+/// per chunk, which costs little accuracy with this number of chunks.
 const CHUNKS_OF_HALVES: usize = 8;
 
 /// Minimum number of rows per chunk. Each chunk reads the weight twice, and reads and writes its gradient if required.
@@ -24,9 +24,11 @@ impl Tensor {
     ///
     /// Logits are computed for a chunk of rows at a time and immediately overwritten with their gradient. The gradients
     /// of the rows and of the weight are then products, which are saved instead of the logits (Hsu et al.: "Liger
-    /// Kernel", 2024). The arithmetic is the same as for separate operations, but no buffer has more than 512 rows of
-    /// logits, or more bytes than the rows themselves. Saves the gradients that are required. If the weight's gradient
-    /// is larger than the logits, the logits are saved instead.
+    /// Kernel", 2024). The arithmetic is the same as for separate operations, but only one chunk of logits is stored at
+    /// a time. It takes about as many bytes as the rows, but has at least 512 rows and, if a weight in half precision
+    /// requires a gradient, at least an eighth of all rows. Saves the gradients that are required. If the weight's
+    /// gradient is required and not smaller than the logits, or if recomputation is disabled, the logits are saved
+    /// instead.
     ///
     /// # Errors
     /// Fails if the shapes or data types do not match, if memory runs out, or, on a device with values, if a target is
@@ -109,8 +111,8 @@ fn check(op: &'static str, hidden: &Tensor, weight: &Tensor, targets: &Tensor) -
     Ok(())
 }
 
-/// Returns the number of rows whose logits take about as much memory as all rows, but at least enough rows to keep a
-/// GPU busy.
+/// Returns the number of rows whose logits take about as much memory as all rows, but at least `MIN_ROWS`, and at most
+/// `CHUNKS_OF_HALVES` chunks of sums over rows in half precision.
 fn rows_at_a_time(hidden: &Tensor, weight: &Tensor, sums_over_rows: bool) -> usize {
     let [rows, width] = [hidden.shape()[0], hidden.shape()[1]];
     let chunks = weight.shape()[0].div_ceil(width.max(1)).max(1);
@@ -119,9 +121,8 @@ fn rows_at_a_time(hidden: &Tensor, weight: &Tensor, sums_over_rows: bool) -> usi
     rows.div_ceil(chunks).next_power_of_two().max(MIN_ROWS)
 }
 
-/// Scales the gradients that forward computed by the gradient of the loss, which is a scalar, and by 1 / the number of
-/// counted rows: applied in forward, the latter would make gradients in low-precision dtypes underflow before loss
-/// scaling could prevent that.
+/// Scales the saved gradients by the loss's gradient and by 1 / the number of counted rows. If the latter were applied
+/// in forward, gradients in low-precision dtypes would underflow before loss scaling could prevent that.
 struct LinearCrossEntropy {
     grads: [Option<Saved>; 2],
     count: Saved,

@@ -11,8 +11,8 @@ impl Tensor {
     /// `[…, inputs]`, `a` `[rank, inputs]`, `b` `[outputs, rank]` and this tensor `[…, outputs]` (Hu et al.: "LoRA",
     /// 2021).
     ///
-    /// If `a` and `b` have a wider data type than the other tensors, the products and the sum are computed in that
-    /// type, as in PEFT, and the result has this tensor's type. Saves the input in its own type if `a` requires a
+    /// If `a` and `b` have a data type other than that of the other tensors, the products and the sum are computed in
+    /// that type, as in PEFT, and the result has this tensor's type. Saves the input in its own type if `a` requires a
     /// gradient, and `input · aᵀ` if `b` does. Saves nothing of this tensor's size.
     ///
     /// # Errors
@@ -136,7 +136,7 @@ fn give_product(
     inputs.give(place, sum)
 }
 
-/// Accumulates the gradient of `a`. The input, in the type of `a`, is not needed afterwards.
+/// Accumulates the gradient of `a`. Returns the input in the type of `a`, whose memory is not needed afterwards.
 fn give_a(low_grad: &Tensor, input: Tensor, inputs: &mut InputGradients<'_>) -> Result<Tensor> {
     let wide = input.converted(low_grad.dtype())?;
     drop(input);

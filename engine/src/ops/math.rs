@@ -4,14 +4,12 @@ use crate::autograd::{Gradient, Operation, Recipe, Saved, gradient};
 use crate::backend::{self, Binary, Unary};
 use crate::{Result, Tensor};
 
-/// The tensor from which a function's gradient is computed.
 #[derive(Clone, Copy)]
 enum Keep {
     Input,
     Result,
 }
 
-/// Defines the functions, each with its gradient, which is computed from the input or the result.
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident = $function:expr, $keep:ident $gradient:expr;)+) => {
         impl Tensor {
@@ -98,7 +96,6 @@ fn of_result(op: &'static str, result: Saved, slope: Binary) -> impl Gradient {
     })
 }
 
-/// The input, from which the result can be recomputed.
 struct Known {
     op: &'static str,
     function: Unary,

@@ -7,7 +7,6 @@ use crate::backend::{self, Spread, View};
 use crate::tensor::autocast;
 use crate::{Error, Result, Tensor};
 
-/// The operation that subtracts no mean.
 const RMS_NORM: &str = "rms_norm";
 
 impl Tensor {
@@ -24,7 +23,7 @@ impl Tensor {
     /// Divides each row of the last axis by its root mean square (with `epsilon` added to the mean square), and
     /// multiplies by `weight` of the last axis's length (Zhang and Sennrich: "Root Mean Square Layer Normalization",
     /// 2019). Saves the input, and one element per row in the statistics type, from which the result can be recomputed.
-    /// The input's gradient overwrites the result's gradient.
+    /// The input's gradient overwrites the result's gradient if its memory is not shared.
     ///
     /// # Errors
     /// Fails if the shapes or data types do not match, or if memory runs out.
@@ -92,7 +91,7 @@ pub(super) struct Known {
     /// The mean that is subtracted, if any.
     pub(super) mean: Option<Saved>,
     pub(super) spread: Saved,
-    /// The shape of the statistics for norms of channels or groups; `None` for norms of rows.
+    /// The form of the spread for norms of channels or groups; `None` for norms of rows.
     pub(super) of_channels: Option<Spread>,
     /// Weight and bias.
     pub(super) affine: [Option<Saved>; 2],
@@ -146,7 +145,6 @@ impl Values {
         self.input.as_ref().expect("the norm did not keep its input")
     }
 
-    /// Returns mean and spread of channels.
     pub(super) fn statistics(&self) -> [View<'_>; 2] {
         [self.mean.as_ref().expect("the mean of the channels is missing").view(), self.spread.view()]
     }

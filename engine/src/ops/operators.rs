@@ -110,7 +110,6 @@ operator! { Div::div =
     divide
 }
 
-/// Returns `scalar / x`.
 fn divide(scalar: f64, x: &Tensor) -> Result<Tensor> {
     let inverse = x.powi(-1)?;
     if scalar == 1.0 { Ok(inverse) } else { inverse.mul_scalar(scalar) }

@@ -13,8 +13,8 @@ impl Tensor {
         self.piecewise("abs", Piecewise::Abs, None)
     }
 
-    /// Clamps the elements to the range from `low` to `high`. If `high` is below `low`, all elements become `high`. The
-    /// slope at the bounds is 0. Saves two bits per element. Infinite bounds are allowed.
+    /// Clamps the elements to the range from `low` to `high`; NaN stays NaN. If `high` is below `low`, all other
+    /// elements become `high`. The slope at the bounds is 0. Saves two bits per element. Infinite bounds are allowed.
     ///
     /// # Errors
     /// Fails if a bound is NaN, and for the reasons in [`Self::abs`].

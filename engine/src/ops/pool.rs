@@ -11,8 +11,8 @@ pub struct PoolOptions {
     pub kernel: [usize; 2],
     /// Vertical and horizontal stride.
     pub stride: [usize; 2],
-    /// Padding above and below, and left and right, at most half the kernel. It counts as zeros for a mean, and is
-    /// ignored for a maximum.
+    /// Padding above and below, and left and right, at most half the kernel. [`Tensor::max_pool2d`] ignores it.
+    /// [`Tensor::avg_pool2d`] optionally counts it as zeros.
     pub padding: [usize; 2],
     /// Whether an incomplete window at the end counts.
     pub ceil: bool,
@@ -62,7 +62,8 @@ impl Tensor {
     /// maximum in its window, which takes one byte per element for windows of up to 256 elements.
     ///
     /// # Errors
-    /// Fails if the tensor does not have four axes, if no window fits, or if memory runs out.
+    /// Fails if the tensor does not have four axes, if the options are invalid, if no window fits, if the elements are
+    /// not floating-point numbers, or if memory runs out.
     pub fn max_pool2d(&self, options: PoolOptions) -> Result<Self> {
         let op = "max_pool2d";
         let operation = Operation::begin(op, &[self]);

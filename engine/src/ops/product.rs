@@ -12,7 +12,6 @@ pub(super) fn batch_of(shape: &Shape) -> Shape {
     Shape::filled(&shape[..shape.rank() - 2])
 }
 
-/// Returns the shape of batch axes followed by a matrix.
 pub(super) fn with_matrix(op: &'static str, batch: &Shape, rows: usize, columns: usize) -> Result<Shape> {
     batch.with_last(op, rows)?.with_last(op, columns)
 }
@@ -71,7 +70,6 @@ pub(super) fn multiply_onto_bias(out: &Tensor, left: &Tensor, right: &Tensor, bi
     multiply_onto(out, left, right, Onto::Bias(bias))
 }
 
-/// The destination of a product.
 #[derive(Clone, Copy)]
 enum Onto<'a> {
     Kept { scale: f64, keep: f64 },
@@ -90,14 +88,14 @@ fn multiply_onto(out: &Tensor, left: &Tensor, right: &Tensor, onto: Onto<'_>) ->
             Onto::Bias(bias) => backend::matmul_bias(out, left, right, bias.view()),
         }
     };
-    // One product of taller matrices: the rows of all batches below one another …
+    // With a single right matrix, one product of taller matrices: the rows of all batches below one another.
     if right_batch.rank() == 0
         && in_batch == left_batch
         && let (Some(o), Some(l)) = (fold(out.layout), fold(left.layout()))
     {
         return run(&o, &l, right.layout());
     }
-    // … or, if batches are summed, one product with longer rows.
+    // If batches are summed, one product with a longer inner axis.
     if in_batch.rank() == 0
         && left_batch == right_batch
         && let (Some(l), Some(r)) = (fold(&turn(left.layout())), fold(right.layout()))

@@ -21,10 +21,10 @@ impl Tensor {
         self.reduce("mean", &self.all_axes(), Shape::SCALAR, 1.0 / self.elements() as f64)
     }
 
-    /// Returns the sum over some axes, which are removed.
+    /// Returns the sum over some axes, which are removed. An axis that is given twice counts once.
     ///
     /// # Errors
-    /// Fails if an axis is out of range or given twice, and for the reasons in [`Self::sum`].
+    /// Fails if an axis is out of range, and for the reasons in [`Self::sum`].
     pub fn sum_axes(&self, axes: &[isize]) -> Result<Self> {
         let axes = self.distinct_axes("sum", axes)?;
         self.reduce("sum", &axes, self.shape_without(&axes), 1.0)
@@ -39,7 +39,7 @@ impl Tensor {
         self.reduce("sum", &axes, self.shape_with_ones(&axes), 1.0)
     }
 
-    /// Returns the mean over some axes, which are removed. The mean is NaN if they are empty.
+    /// Returns the mean over some axes, which are removed. The mean is NaN if one of them is empty.
     ///
     /// # Errors
     /// See [`Self::sum_axes`].
@@ -48,7 +48,7 @@ impl Tensor {
         self.reduce("mean", &axes, self.shape_without(&axes), self.share(&axes))
     }
 
-    /// Returns the mean over some axes, which keep length 1. The mean is NaN if they are empty.
+    /// Returns the mean over some axes, which keep length 1. The mean is NaN if one of them is empty.
     ///
     /// # Errors
     /// See [`Self::sum_axes`].

@@ -28,7 +28,8 @@ impl Tensor {
     /// positions, without a table on the device. Saves nothing.
     ///
     /// # Errors
-    /// Fails if the tensor does not have four axes, if the width is odd, or if memory runs out.
+    /// Fails if the tensor does not have four axes, if the width is odd, if the base is not a positive finite number,
+    /// if the elements are not floating-point numbers, or if memory runs out.
     pub fn rotary(&self, options: RotaryOptions) -> Result<Self> {
         // A second handle, so that this tensor's memory counts as shared.
         rotate(&self.clone(), Packing::of_heads(self)?, options)

@@ -5,7 +5,7 @@ use crate::{Error, Result, Shape, Tensor, backend};
 
 impl Tensor {
     /// Returns the mean of `(self − target)²`, which is NaN for empty tensors. Both tensors have the same shape. Saves
-    /// both but not their difference, with which backward overwrites one of them if its memory is not shared.
+    /// both. Backward overwrites one of them with its gradient if its memory is not shared.
     ///
     /// # Errors
     /// Fails if the shapes or data types differ, or if memory runs out.

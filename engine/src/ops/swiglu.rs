@@ -33,7 +33,6 @@ impl Tensor {
     }
 }
 
-/// The tensors saved for backward, from which the result can be recomputed.
 struct Known {
     gate: Saved,
     up: Saved,

@@ -24,7 +24,6 @@ const COMMON: [&str; 14] = [
     "--seed",
 ];
 
-/// Options whose value may be 0.
 const MAY_BE_ZERO: [&str; 1] = ["--padding"];
 
 const SCENARIOS: &[Scenario] = &[

@@ -26,12 +26,9 @@ pub struct Variant {
     pub about: &'static str,
 }
 
-/// Definition of a scenario.
 pub(crate) struct Scenario {
-    /// Public description.
     pub(crate) info: ScenarioInfo,
     /// Default optimizer. Without it, parameters are not updated.
     pub(crate) optimizer: Option<OptimizerKind>,
-    /// Builds the model and its data.
     pub(crate) build: fn(&Device, &Options) -> Result<Box<dyn Task>>,
 }

@@ -1,7 +1,8 @@
 //! The errors of recording a scenario.
 
-/// An error that prevents recording a scenario. Running out of memory is not an error, because recordings exist to
-/// study it; a [`Report`](super::Report) describes it.
+/// An error of running or recording a scenario. [`record`](super::record) and [`trace`](super::trace) do not fail if
+/// memory runs out, because recordings exist to study that; a [`Report`](super::Report) describes the failed
+/// allocation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScenarioError {
@@ -49,7 +50,7 @@ pub enum ScenarioError {
         option: &'static str,
         /// The value as given.
         value: String,
-        /// The requirement, as a sentence.
+        /// The requirement, as in "expected at least 1".
         need: &'static str,
     },
     /// Options that cannot be combined.
@@ -73,7 +74,7 @@ pub enum ScenarioError {
     /// Invalid settings of the allocator.
     #[error(transparent)]
     AllocConfig(#[from] highwater_allocator::ConfigError),
-    /// Training failed for a reason other than lack of memory.
+    /// Training failed. Only a [`Session`](super::Session) fails with this error if memory runs out.
     #[error(transparent)]
     Training(#[from] crate::Error),
     /// The recording failed.

@@ -178,7 +178,7 @@ fn adapters(rank: usize, targets: &'static [&'static str], options: &Options) ->
 }
 
 /// Returns the task of training `model` on next-token prediction. Every sequence has the same number of targets, so the
-/// mean over all targets is the mean of the parts' means.
+/// mean over all targets is the mean of the micro-batches' means.
 fn next_token<M: LanguageModel + 'static>(
     model: M,
     shape: [usize; 2],
@@ -197,7 +197,7 @@ fn next_token<M: LanguageModel + 'static>(
     })
 }
 
-/// Returns random tokens, `[batch, length]`, and the next token after each of them.
+/// Returns random tokens `[batch, length]`, and the next token after each of them, `[batch · length]`.
 fn random_sequences(shape: [usize; 2], vocabulary: usize, device: &Device, options: &Options) -> Result<[Tensor; 2]> {
     let _category = scope::category(Category::Input);
     let [batch, seq] = shape;

@@ -29,7 +29,6 @@ pub(crate) const TINY_NERF: Scenario = Scenario {
 /// Nearest and farthest distance of the scene along a ray.
 const REACH: [f64; 2] = [2.0, 6.0];
 
-/// Builds a model that is trained to predict the color of each ray.
 fn build(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
     let (sizes, tiny) = (&options.sizes, NerfSize::TINY);
     let size = NerfSize {

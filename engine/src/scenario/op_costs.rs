@@ -30,7 +30,6 @@ impl OpCosts {
         Self { first: scope::current_op(), by_op: BTreeMap::new() }
     }
 
-    /// Adds the work of a step.
     pub(crate) fn add(&mut self, costs: &Costs) {
         for (op, cost) in &costs.by_op {
             *self.by_op.entry(*op).or_default() += *cost;
@@ -38,10 +37,7 @@ impl OpCosts {
     }
 
     /// Writes the work into the recording at `path`. The forward, recomputation and backward of each operation are
-    /// added up and stored as attributes of its first allocation.
-    ///
-    /// # Errors
-    /// Fails if the file cannot be read or written.
+    /// added up and stored as attributes of its first allocation. An operation that allocates nothing gets none.
     pub(crate) fn write_into(&self, path: &Path) -> Result<(), Error> {
         let trace = self.added_to(read_file(path).map_err(Error::Snapshot)?);
         let changed = path.with_extension("snap.costs");

@@ -81,7 +81,6 @@ macro_rules! sizes {
                 }
             }
 
-            /// Returns the sizes that are set, with their options.
             fn given(&self) -> impl Iterator<Item = (&'static str, usize)> {
                 [$(($option, self.$name),)+].into_iter().filter_map(|(option, size)| Some((option, size?)))
             }

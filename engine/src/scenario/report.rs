@@ -8,7 +8,7 @@ use crate::backend::cost::Cost;
 /// The result of a run with a complete recording.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// Loss of each step; `None` on a device without values.
+    /// Loss of each completed step; `None` on a device without values.
     pub losses: Option<Vec<f64>>,
     /// Number of completed steps.
     pub steps_done: u32,

@@ -110,7 +110,7 @@ impl<'a> Queue<'a> {
     }
 
     /// Submits a kernel to the stream. The arguments must match the kernel's declaration. They are plain numbers, and
-    /// addresses of [`Place`]s that the caller still holds and whose sizes are among the arguments.
+    /// addresses in memory that is still [`Lent`] to the caller and whose sizes are among the arguments.
     pub(super) fn launch(&self, kernel: Kernel, grid: Grid, arguments: &Arguments) -> Result<()> {
         // SAFETY: each twin of a file of kernels passes what that file declares, which tests hold for every kernel with
         // every type; views end within their storages (`check_end`), and a kernel stays within its views. A storage
@@ -119,8 +119,8 @@ impl<'a> Queue<'a> {
         Ok(())
     }
 
-    /// Submits a matrix product of [`Place`]s that the caller still holds to the stream. The operands must be within
-    /// views of these places. The workspace must be the device's workspace for this stream.
+    /// Submits a matrix product to the stream. The operands must be within views of memory that is still [`Lent`] to
+    /// the caller. The workspace must be the device's workspace for this stream.
     pub(super) fn multiply(&self, product: &Product, workspace: Workspace) -> Result<()> {
         // SAFETY: as for `launch`; the matrices multiplied are the views' own. Only this stream's work is given the
         // workspace, one piece after another.

@@ -12,7 +12,7 @@ const FILE: &str = "scan";
 const BLOCK: u64 = THREADS as u64;
 const WARP: u64 = 32;
 
-/// Minimum length of lines that are processed by one block each, if there are few lines.
+/// Minimum length of lines that are summed by one block each, if there are fewer than `FEW_LINES`.
 const LONG: u64 = 4096;
 const FEW_LINES: u64 = 1024;
 
@@ -29,7 +29,6 @@ struct Walk {
     padding: u32,
 }
 
-/// The threads that walk along a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Walker {
     Thread,
@@ -52,8 +51,9 @@ impl Walk {
         }
     }
 
-    /// Returns which threads walk along a line. If the elements of lines are contiguous, the threads of a warp do.
-    /// Otherwise adjacent threads walk along adjacent lines, unless there are too few lines.
+    /// A block walks along each long line to be summed if there are few lines. Otherwise a warp walks along each line
+    /// of at least 32 elements if they are contiguous or there are few lines. Otherwise adjacent threads walk along
+    /// adjacent lines.
     fn walker(&self) -> Walker {
         let is_few = self.lines < FEW_LINES;
         if self.length >= LONG && is_few && self.is_product == 0 {

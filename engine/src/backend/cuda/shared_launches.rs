@@ -54,7 +54,8 @@ fn shared(call: Call<'_>) -> Result<Option<(Work<'_>, Part<'_>)>> {
     })
 }
 
-/// Returns the arguments of a call for a kernel of multi_tensor.cu, if all operands are contiguous.
+/// Returns the arguments of a call for a kernel of multi_tensor.cu; `None` unless `out` is floating-point and all
+/// operands are contiguous in the same order.
 fn part<'a, const N: usize>(
     name: &'static str,
     numbers: [f64; 2],

@@ -9,7 +9,6 @@ const LEAST: usize = 16;
 /// Matrices to transpose as a kernel argument, `struct Transposed` in fill.cu.
 pub(super) struct Transposed {
     pub(super) words: Vec<u64>,
-    /// Number of tiles.
     pub(super) tiles: usize,
 }
 

@@ -79,7 +79,7 @@ pub(crate) fn unfold(out: View<'_>, image: View<'_>, window: Window) -> Result<(
     let across = across(shape.count);
     let mut grid = blocks(shape.count.div_ceil(across), shape.channels.div_ceil(BLOCK / across));
     if u64::from(grid.blocks[0]) * u64::from(grid.blocks[1]) < u64::from(launch.queue.gpu().processors()) {
-        // Few places and channels, as those of an image's patches: lines of the kernel are shared among blocks as well.
+        // With few positions and channels, as for patches, the rows of the kernel are divided among blocks as well.
         grid.blocks[2] = window.kernel[0].min(MAX_DEPTH) as u32;
     }
     launch.with(WindowWords::from(window)).with(shape).with(across as u32).grid(grid).run(FILE, "unfold")

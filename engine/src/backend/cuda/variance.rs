@@ -10,7 +10,7 @@ use crate::{Layout, Result};
 const FILE: &str = "variance";
 const OP: &str = "var";
 
-/// Returns the layout without the axes for which `leave` is true.
+/// Selects index 0 of the axes for which `leave` is true.
 fn without(layout: &Layout, leave: impl Fn(usize) -> bool) -> Layout {
     (0..layout.shape().rank()).rev().filter(|&axis| leave(axis)).fold(*layout, |layout, axis| layout.select(axis, 0))
 }
@@ -57,7 +57,7 @@ impl<const N: usize> Together<N> {
         if places == 0 || elements == 0 {
             return;
         }
-        // Neighbouring threads have the axis that is nearer in memory.
+        // Neighbouring threads process elements along the axis that is nearer in memory.
         self.is_across = places > 1 && self.outer.inner_strides()[1] < self.inner.inner_strides()[0];
         let most_sharing = elements.next_power_of_two().min(threads);
         let least_across = if self.is_across { places.next_power_of_two().min(WARP) } else { 1 };
@@ -71,7 +71,6 @@ impl<const N: usize> Together<N> {
         self.blocks = tiles.min(u64::from(processors) * 16) as u32;
     }
 
-    /// Returns the grid of the kernel that sums.
     fn grid(&self) -> Grid {
         Grid { blocks: [self.blocks, self.parts, 1], ..Grid::row(1) }
     }
