@@ -18,6 +18,9 @@ pub const FIRST_EVENTS: u64 = 1 << 19;
 /// them.
 const MANY_COLUMNS: usize = 256;
 
+/// Minimum number of summaries that show whether memory may leak.
+const MANY_SUMMARIES: usize = 64;
+
 /// Maximum number of events of a part.
 pub const MAX_EVENTS: u64 = 4 << 20;
 
@@ -150,6 +153,13 @@ impl Run {
         if half >= MANY_COLUMNS { most.min(half) } else { most }
     }
 
+    /// Returns whether the smallest total is larger in the third quarter than in the second, as with a leak; true if
+    /// there are few summaries. The first quarter includes the start of the program, the last one its end.
+    pub(crate) fn may_leak(&self, device: DeviceId) -> bool {
+        let quarters = self.columns(device, Metric::Requested, &(0..self.events()), 4);
+        quarters[2].least > quarters[1].least || self.summaries(<[Summary]>::len) < MANY_SUMMARIES
+    }
+
     /// Returns the minimum and maximum of a device's total in each of `count` equal parts of `range`, from summaries.
     pub fn columns(&self, device: DeviceId, metric: Metric, range: &Range<u64>, count: usize) -> Vec<RunColumn> {
         let source = self.source();
@@ -208,8 +218,11 @@ mod tests {
         // A rising total of 20,000 events with one outlier.
         let text: String =
             (0..20_000).map(|n| format!("alloc b{n} {}\n", if n == 7000 { 900_000 } else { 10 })).collect();
-        let text = text.replace("alloc b7001 10\n", "free b7000\n");
-        let bytes: Arc<[u8]> = write_trace(Vec::new(), &trace_from_text(&text).unwrap()).unwrap().into();
+        run_of(&text.replace("alloc b7001 10\n", "free b7000\n"))
+    }
+
+    fn run_of(text: &str) -> Run {
+        let bytes: Arc<[u8]> = write_trace(Vec::new(), &trace_from_text(text).unwrap()).unwrap().into();
         let windows = Windows::open(Arc::new(bytes), &mut |_| ControlFlow::Continue(())).unwrap();
         Run::new(windows, Path::new("long.snap")).unwrap()
     }
@@ -228,6 +241,16 @@ mod tests {
             assert_eq!(columns[at].by_category.iter().sum::<u64>(), most);
             assert!(columns.iter().all(|column| column.least <= column.bytes) && columns[0].least < most);
         }
+    }
+
+    #[test]
+    fn a_total_may_leak_whose_least_value_rises_in_the_middle() {
+        let of = |kept: u64| {
+            let step = |n: u64| format!("alloc a{n} 10\nalloc b{n} 10\n{}", "alloc c 99\nfree c\n".repeat(2000));
+            let freed = |n: u64| if n % 100 < kept { String::new() } else { format!("free a{n}\n") };
+            run_of(&(0..80).map(|n| step(n) + &freed(n) + &format!("free b{n}\n")).collect::<String>())
+        };
+        assert_eq!([0, 100].map(|kept| of(kept).may_leak(DeviceId(0))), [false, true]);
     }
 
     #[test]

@@ -1,5 +1,4 @@
-//! A chart of the largest totals of a long recording, or of a long range of it. It is drawn from the summaries in the
-//! file, without reading events.
+//! A chart of the largest totals of a long recording, or of a long range of it, drawn from the summaries in the file.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -61,7 +60,8 @@ impl RunChart {
         let failed = source.failed_requests()?.into_iter().filter(|(_, device)| *device == summary.device);
         let failed: Vec<u64> = failed.map(|(event, _)| event).collect();
         let cause = PeakCause::of(&source, &peak).ok().flatten();
-        let leaks = Leaks::of_all_steps(&source, summary.device);
+        // Leaks are found by reading all events, which takes seconds.
+        let leaks = run.may_leak(summary.device).then(|| Leaks::of_all_steps(&source, summary.device)).flatten();
         let leaked = leaks.as_ref().and_then(|leaks| Some((leaks, bytes_leaked(&source, &peak, leaks)?)));
         let cause = cause_text(source.facts(), &peak, cause.as_ref(), leaked);
         Ok(Self { run, summary, peak, events, failed, cause, columns: Memo::default(), room: None })
