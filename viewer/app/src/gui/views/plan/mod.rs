@@ -127,6 +127,7 @@ impl RecordingView for PlanView {
 }
 
 impl PlanView {
+    /// Creates a view for a budget of `bytes`.
     pub fn for_budget(bytes: u64) -> Self {
         Self::of(Budget { bytes, reserve: 0 }, None)
     }
