@@ -4,7 +4,6 @@ use std::io;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-/// A job. It owns all data that it uses.
 type Job = Box<dyn FnOnce() + Send>;
 
 /// Starts `work` on a thread called `name`.

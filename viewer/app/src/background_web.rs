@@ -11,7 +11,6 @@ use std::time::Duration;
 use highwater_snapshots::yielding::{in_slices, is_in_slices, yield_if_due};
 use wasm_bindgen::prelude::wasm_bindgen;
 
-/// A job. It owns all data that it uses.
 type Job = Box<dyn FnOnce()>;
 
 /// The priority of a job.

@@ -21,7 +21,6 @@ macro_rules! commands {
                 match self { $(Self::$variant => $name,)+ }
             }
 
-            /// The description, a sentence.
             pub(crate) const fn tooltip(self) -> &'static str {
                 match self { $(Self::$variant => $tooltip,)+ }
             }
@@ -270,7 +269,8 @@ impl Command {
         )
     }
 
-    /// Returns the commands whose name, search words or tooltip contain every word of `text`, ignoring case.
+    /// Returns the commands whose name, search words or tooltip contain every word of `text`, ignoring case: first
+    /// those found by name, then those by search words, then those by tooltip.
     pub fn search(text: &str) -> Vec<Self> {
         let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
         let rank = |command: Self| {

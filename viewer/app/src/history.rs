@@ -60,12 +60,10 @@ impl<T: Clone + PartialEq> History<T> {
         Some(self.now.clone())
     }
 
-    /// Returns whether there is a state to go back to.
     pub(crate) fn can_go_back(&self) -> bool {
         !self.back.is_empty()
     }
 
-    /// Returns whether there is a state to go forward to.
     pub(crate) fn can_go_forward(&self) -> bool {
         !self.forward.is_empty()
     }

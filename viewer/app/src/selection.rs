@@ -67,7 +67,6 @@ pub struct Selection {
     pub metric: Metric,
     /// The unit of the horizontal axis; use [`Self::set_axis`] to change it.
     axis: Axis,
-    /// The visible range.
     view: View,
     /// The block and moment that the user has clicked.
     pub pin: Option<Pin>,
@@ -247,7 +246,6 @@ impl Selection {
         self.fits_bytes
     }
 
-    /// Sets whether the height of the view follows the largest total in it.
     pub(crate) fn set_fits_bytes(&mut self, recording: &Recording, fits_bytes: bool) {
         self.fits_bytes = fits_bytes;
         self.clamp(recording);

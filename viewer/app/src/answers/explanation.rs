@@ -10,8 +10,9 @@ use super::plan::AdvicePeaks;
 use super::prediction::Change;
 use super::replays::predict;
 
-/// Explains the peak of `metric` on `device`. Unless the recording is too long, advice on allocator settings,
-/// recomputation and a fused optimizer includes the result of a replay; settings that save nothing are omitted.
+/// Explains the peak of `metric` on `device`. Unless the recording is too long for memory, advice on allocator settings
+/// includes the result of a replay, and for requested bytes, advice on recomputation and a fused optimizer includes the
+/// predicted peak; settings and a fused optimizer that save nothing are omitted.
 ///
 /// # Errors
 /// Fails like [`Explanation::of`].
@@ -48,7 +49,8 @@ pub fn explain(
     Ok(explanation)
 }
 
-/// Adds the remaining peak, from `peaks`, to each item of `advice`.
+/// Adds the result of recomputation or of a fused optimizer to `advice` on it. `requested` and `reserved` are the peaks
+/// as recorded.
 fn add_peaks(advice: &mut Advice, peaks: &AdvicePeaks, [requested, reserved]: [u64; 2]) {
     let text = match advice.remedy {
         Remedy::Checkpoint => {
@@ -67,7 +69,7 @@ fn add_peaks(advice: &mut Advice, peaks: &AdvicePeaks, [requested, reserved]: [u
     }
 }
 
-/// Replays the recording with the settings of `advice`, adds the result, and returns whether the peak gets lower.
+/// Adds the result of a replay with the settings of `advice`. Returns false only if the replay saves nothing.
 fn is_worth_it(source: &Source<'_>, device: DeviceId, advice: &mut Advice) -> bool {
     let Some(settings) = advice.settings else { return true };
     match reserved_with(source, device, settings) {

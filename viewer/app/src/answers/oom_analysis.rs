@@ -18,7 +18,8 @@ const TOP_EVICTED: usize = 8;
 /// Percentage of the device that live blocks must fill for the success of a single request to mean little.
 const FULL_PERCENT: u64 = 97;
 
-/// Returns the percentage of a device of `all` bytes that live blocks fill; `None` below [`FULL_PERCENT`].
+/// Returns the percentage of a device of `all` bytes that live blocks fill; `None` below [`FULL_PERCENT`], or if `all`
+/// is 0.
 pub(crate) fn full_percent(allocated: u64, all: u64) -> Option<u64> {
     allocated.saturating_mul(100).checked_div(all).filter(|percent| *percent >= FULL_PERCENT)
 }
@@ -73,17 +74,17 @@ pub struct Trial {
 pub struct Trials {
     /// The outcome of each remedy that was tested.
     pub results: Vec<Trial>,
-    /// The first event at which the unchanged replay differs from the recording; `None` if there is no difference.
+    /// The first event before the request at which the unchanged replay differs from the recording; `None` if there is
+    /// none.
     pub divergence: Option<EventId>,
 }
 
 impl Trials {
-    /// Returns the remedies that let the request succeed.
     fn met(&self) -> impl Iterator<Item = &Remedy> {
         self.results.iter().filter(|trial| trial.outcome == Outcome::Met).map(|trial| &trial.remedy)
     }
 
-    /// Returns the introductory phrase of a list of results, which states whether the replay matches the recording.
+    /// Returns a phrase for a list of results if the unchanged replay differs from the recording; otherwise empty.
     fn in_replay(&self) -> &'static str {
         if self.divergence.is_some() { " in that replay" } else { "" }
     }
@@ -94,8 +95,8 @@ impl Trials {
         self.results.iter().find(is_it).map(|trial| trial.outcome)
     }
 
-    /// Returns the cause confirmed by replays: without it, the request succeeds. `None` if the unchanged replay differs
-    /// from the recording.
+    /// Returns the first cause, in a fixed order, that a successful remedy confirms. `None` if there is none, or if the
+    /// unchanged replay differs from the recording.
     fn cause(&self) -> Option<Verdict> {
         if self.divergence.is_some() {
             return None;
@@ -127,7 +128,7 @@ pub struct OomAnalysis {
     pub phase: Phase,
     /// The groups of live blocks with the most bytes.
     pub holders: LiveGroups,
-    /// The smallest set of live blocks to free, grouped by the same keys.
+    /// The live blocks of [`FailedRequest::smallest_eviction`], grouped by the same keys.
     pub smallest_eviction: Option<LiveGroups>,
     /// The optimizer state, if the request was for more of it.
     pub state: Option<String>,
@@ -172,7 +173,7 @@ impl OomAnalysis {
         self.trials.as_ref().ok().and_then(Trials::cause).unwrap_or(self.request.suspected)
     }
 
-    /// Returns whether the replay reproduces the recording exactly, and the request succeeds without the cause.
+    /// Returns whether a replay that matches the recording up to the request confirms the cause.
     pub fn is_tested(&self) -> bool {
         self.trials.as_ref().is_ok_and(|trials| trials.cause().is_some())
     }
@@ -198,7 +199,6 @@ impl OomAnalysis {
         full_percent(self.request.allocated, self.request.device_memory().bytes)
     }
 
-    /// Returns the cause and its certainty, as a clause.
     pub(crate) fn verdict_text(&self) -> String {
         let cause = match (self.cause(), self.full_percent()) {
             (Verdict::Capacity, _) => "the device is too small".to_owned(),
@@ -228,7 +228,6 @@ impl OomAnalysis {
         format!("Why: {}.", self.reason())
     }
 
-    /// Returns why the cause is likely, derived from the sizes.
     fn reason(&self) -> String {
         let request = &self.request;
         if self.cause() == request.suspected {
@@ -358,7 +357,7 @@ impl OomAnalysis {
     }
 }
 
-/// Returns the effort of a remedy, for sorting: settings first, then the device's size, then changes to the program.
+/// Returns the rank of a remedy by its effort; the easiest has the lowest.
 fn effort(remedy: &Remedy) -> u8 {
     match remedy {
         Remedy::NoLimit | Remedy::Settings(_) | Remedy::WithoutSetting(_) => 0,
@@ -368,12 +367,13 @@ fn effort(remedy: &Remedy) -> u8 {
     }
 }
 
-/// Returns whether a remedy is listed in sentences; the outcomes of freeing groups are shown in their table.
+/// The outcomes of freeing groups are shown in their table instead.
 fn is_listed(remedy: &Remedy) -> bool {
     !matches!(remedy, Remedy::FreeHolder(_))
 }
 
-/// Returns the keys for grouping blocks: category, and the module if all modules are known, otherwise the source line.
+/// Returns the keys for grouping blocks: the category, and the module if events are tagged with it, otherwise the first
+/// that is recorded of source line, module and operation.
 fn holder_keys(trace: &Trace, blocks: &[BlockId]) -> Vec<GroupKey> {
     let with_stack = blocks.iter().filter(|id| trace.blocks.stack[id.0 as usize].is_some()).count();
     let second = match () {

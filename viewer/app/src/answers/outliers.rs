@@ -44,13 +44,12 @@ impl Standing {
     }
 }
 
-/// Minimum distance of an outlier from the median, in median absolute deviations.
+/// The distance of an outlier from the median exceeds this number of median absolute deviations.
 const MIN_DEVIATIONS: u64 = 5;
-/// Minimum distance of an outlier from the median, as this fraction of the median (one divided by this).
+/// The distance of an outlier from the median exceeds the median divided by this.
 const MIN_SHARE: u64 = 20;
-/// Minimum distance of an outlier from the median in bytes.
+/// The distance of an outlier from the median exceeds this number of bytes.
 const MIN_BYTES: u64 = 64 << 20;
-/// Minimum number of peaks required to detect outliers.
 const MIN_PEAKS: usize = 3;
 
 /// Compares each peak with the peaks of the same kind. `peaks` has the kind and the bytes of each peak.
@@ -87,7 +86,7 @@ impl Middle {
     }
 }
 
-/// Returns the median; for an even number, the midpoint of the middle two.
+/// For an even number of values, the midpoint of the middle two; 0 if there are none.
 fn median(bytes: &mut [u64]) -> u64 {
     bytes.sort_unstable();
     let middle = bytes.len() / 2;

@@ -107,12 +107,10 @@ pub struct Change {
 }
 
 impl Change {
-    /// Returns whether the change is not empty.
     pub(crate) fn changes_anything(&self) -> bool {
         self.alloc_conf.is_some() || self.capacity.is_some() || self.changes_blocks()
     }
 
-    /// Returns whether the change affects blocks.
     pub(crate) fn changes_blocks(&self) -> bool {
         !self.without.is_empty()
             || !self.until_last_use.is_empty()

@@ -100,8 +100,7 @@ pub fn predict(source: &Source<'_>, change: &Change) -> Result<Prediction, NoPre
     }
 }
 
-/// Replays a recording without changes and with `change`; one that [follows blocks](Change::follows_blocks) needs a
-/// recording in memory.
+/// A `change` that [follows blocks](Change::follows_blocks) needs a recording in memory.
 fn predict_streamed(source: &Source<'_>, change: &Change) -> Result<Prediction, NoPrediction> {
     let (trace, device) = (source.facts(), change.device);
     let facts = trace.device_facts(device);
@@ -142,7 +141,6 @@ fn predict_streamed(source: &Source<'_>, change: &Change) -> Result<Prediction, 
     Ok(Prediction { device, measured, recorded_conf: config.to_string(), ends_in_oom, unchanged, changed, tried })
 }
 
-/// Returns an error if `trace` has no events to replay.
 fn check_events(trace: &Trace) -> Result<(), String> {
     if !trace.is_state() {
         return Ok(());
@@ -206,7 +204,6 @@ fn replay_unchanged(
     Ok((unchanged, tie_break, outcome.cache_flushes))
 }
 
-/// Returns the known reasons that a replay of `trace` may differ from the recording.
 fn causes(trace: &Trace, problems: Vec<String>) -> Vec<String> {
     let mut causes = problems;
     causes.extend(trace.trust_sentences());
@@ -214,7 +211,6 @@ fn causes(trace: &Trace, problems: Vec<String>) -> Vec<String> {
     causes
 }
 
-/// The inputs shared by all replays of a recording.
 struct Base<'a> {
     /// The recording; for a recording that is too long for memory, a window before its first event.
     trace: &'a Trace,
@@ -253,7 +249,6 @@ impl Base<'_> {
     }
 }
 
-/// A recording, and the change to predict.
 struct Predicting<'a> {
     base: Base<'a>,
     replays: Replays<'a>,
@@ -366,7 +361,6 @@ impl Predicting<'_> {
         })
     }
 
-    /// Replays with each of the settings that may lower the peak.
     fn try_settings(&self) -> Result<Vec<Tried>, Error> {
         let Self { base, replays, ends_in_oom, .. } = self;
         if base.trace.is_state() {

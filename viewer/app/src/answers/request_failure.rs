@@ -43,7 +43,6 @@ impl RequestFailure {
         last.map_or(Ok(None), |event| Self::at(source, event))
     }
 
-    /// Returns the event indices of the failed requests on `device`.
     fn events(source: &Source<'_>, device: DeviceId) -> Result<Vec<u64>> {
         if source.count(device, EventKind::Oom) == 0 {
             return Ok(Vec::new());

@@ -10,8 +10,8 @@ use crate::figures::requests::source_line;
 /// Maximum length of an operation or line.
 const MAX_NAME: usize = 40;
 
-/// Describes the cause of `peak`, in one line for leaked blocks and one line for blocks that the step of the peak
-/// allocated, the larger first. The second line is included only if it is the larger. `None` if the cause is unknown.
+/// Describes the cause of `peak`: in one line the main cause, unless leaked blocks have at least as many bytes, and in
+/// another the leaked blocks. `None` if neither is known.
 pub(crate) fn cause_text(
     trace: &Trace,
     peak: &Moment,

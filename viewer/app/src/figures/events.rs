@@ -38,7 +38,6 @@ pub struct EventFacts {
     pub op: OpId,
     /// The module that requested the block.
     pub scope: ScopeId,
-    /// The text of a mark.
     text: StringId,
 }
 

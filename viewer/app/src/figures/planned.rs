@@ -169,8 +169,8 @@ pub fn large_enough(search: &Search, budget: Budget) -> Option<String> {
     })
 }
 
-/// Returns a sentence with the number of ranks over which the optimizer state would have to be sharded; `None` if no
-/// number suffices. `parts` is the composition of the lowest peak.
+/// Returns a sentence with the number of ranks over which the optimizer state would have to be sharded; `None` if
+/// [`sharded`] returns none. `parts` is the composition of the lowest peak.
 pub fn sharding(parts: &[(String, u64)], minimum: &Minimum, budget: Budget) -> Option<String> {
     let (ranks, bytes) = sharded(parts, minimum.requested, budget.capacity())?;
     let bytes = format_bytes(bytes);
@@ -194,7 +194,7 @@ pub fn costs(proof: Proof, class: Class, [flops, moved]: [Option<f64>; 2]) -> St
     }
 }
 
-/// Returns a table of a plan's changes in order, each with its memory use; when printed, with estimated times.
+/// Returns a table of a plan's changes in order, each with its memory use; printed with estimated times if `has_times`.
 pub fn changes_table(lines: &[PlanLine], proof: Proof, has_times: bool) -> Table<'_> {
     let trial = |row: usize| &lines[row].trial;
     let times = Column::number("estimated_us", "estimated", |row| lines[row].estimated_us.map(i128::from))

@@ -226,7 +226,7 @@ pub struct Compared {
     pub peak: Option<Moment>,
 }
 
-/// Returns the peaks of all totals, and the reserved but unused bytes at the peaks.
+/// Returns the peaks of requested, allocated, active and reserved memory, and the reserved but unused bytes.
 pub fn compared(measured: &Figures, changed: &Figures) -> Vec<Compared> {
     let metrics = [Metric::Requested, Metric::Allocated, Metric::Active, Metric::Reserved];
     let peaks = metrics.map(|metric| Compared {
@@ -273,7 +273,8 @@ pub struct TriedSettings<'a> {
     pub end: String,
 }
 
-/// Returns the recorded settings and the tried ones, each with its result.
+/// Returns the recorded settings, as recorded and, if the replay differs, as replayed, and the tried ones, each with
+/// its result.
 pub fn tried(prediction: &Prediction) -> Vec<TriedSettings<'_>> {
     let Prediction { measured, recorded_conf, unchanged, tried, .. } = prediction;
     let name = if recorded_conf.is_empty() { "as recorded (default)" } else { "as recorded" };
@@ -315,7 +316,6 @@ pub fn tried_table(prediction: &Prediction) -> Table<'_> {
     Table::new(rows.count(), columns)
 }
 
-/// A phrase for a replay in which no request fails.
 const RUNS_TO_THE_END: &str = "runs to the end";
 
 /// Describes the end of a recording: whether a request fails in it.

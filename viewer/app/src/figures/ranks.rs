@@ -112,8 +112,8 @@ pub struct Caveat {
     pub text: String,
 }
 
-/// Returns the limits of the accuracy and the unreadable files, one sentence each. A sentence that applies to many
-/// ranks is listed once.
+/// Returns the limits of the accuracy, the problems of the recordings, and the unreadable files, one sentence each. A
+/// sentence that applies to many ranks is listed once.
 pub fn limits(fleet: &Fleet) -> Vec<Caveat> {
     sentences(fleet, |rank| &rank.trust_sentences)
 }

@@ -15,16 +15,13 @@ use highwater_snapshots::format::{ComputedStore, Progress, Windows, is_snap};
 
 use flate2::Crc;
 
-/// Maximum number of cached recordings.
 const MAX_ENTRIES: usize = 64;
 
-/// Maximum total size of the cache in bytes.
 const MAX_BYTES: u64 = 1 << 30;
 
 /// Number of bytes at the end of a recording that are checksummed to detect changes.
 const COMPARED_BYTES: u64 = 1 << 16;
 
-/// The cache entry of one recording.
 #[derive(Debug)]
 pub(crate) struct ComputedCache {
     entry: PathBuf,
@@ -164,7 +161,6 @@ pub fn open_long(
     Windows::open_files(vec![(String::new(), file)], &*store(&[path], most), watch).map(Some)
 }
 
-/// The cache of computed data for the recording in `files`.
 fn store(files: &[&Path], most: u64) -> Box<dyn ComputedStore> {
     let cache = cache_folder().and_then(|folder| ComputedCache::new(&folder.join("summaries"), files, most).ok());
     match cache {

@@ -34,7 +34,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The file extensions of each kind, without the dot.
+    /// Extensions without the dot; of two that match a name, the longer comes first.
     const ENDINGS: [(&'static str, Self); 11] = [
         ("snap", Self::Snap),
         ("pickle", Self::Pickle),
@@ -84,7 +84,7 @@ impl Destination {
     /// Determines the format from the extension of `path`.
     ///
     /// # Errors
-    /// Fails if a file of this format cannot be written, or would overwrite `input`.
+    /// Fails if the format is unsupported, or if `path` is `-`, is not a regular file, or is the same file as `input`.
     pub fn new(path: &Path, input: &Path) -> Result<Self, Failure> {
         if is_stdin(path) {
             return Err(usage("OUT is '-': name a file, whose extension selects the format".to_owned()));
@@ -135,8 +135,8 @@ pub fn write_whole<T>(
     unless_stopped(path, |stop| write_watched(path, Rights::OfNewFiles, stop, write))
 }
 
-/// Like [`write_whole`], but replaces an existing file and keeps its permissions. The file is replaced only once the
-/// new one is on disk.
+/// Like [`write_whole`], but the file must exist and keeps its permissions, and the new one is on disk before it
+/// replaces the old one.
 ///
 /// # Errors
 /// See [`write_whole`].
@@ -147,7 +147,6 @@ pub fn rewrite<T>(
     unless_stopped(path, |stop| write_watched(path, Rights::Kept, stop, write))
 }
 
-/// The permissions of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rights {
     OfNewFiles,
@@ -180,7 +179,6 @@ pub fn write_folder<T>(path: &Path, write: impl FnOnce(&Partial<'_>) -> Result<T
 /// A folder that is being written. Several threads may write its files at once.
 #[derive(Debug)]
 pub struct Partial<'a> {
-    /// The path of the finished folder.
     path: &'a Path,
     /// The temporary folder, which is renamed to `path` once all files are written.
     whole: &'a Path,
@@ -233,7 +231,6 @@ fn not_written(path: &Path, error: Error) -> Failure {
     }
 }
 
-/// Returns the folder that contains a file or folder.
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -269,7 +266,6 @@ pub fn io_error(source: io::Error) -> Error {
     Error::Io { doing: "write", source, path: PathBuf::new() }
 }
 
-/// Returns the kind of file and whether to compress it, as determined by the extension of `path`.
 fn kind_of(path: &Path) -> Result<(Kind, bool), Failure> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     let is_gzipped = name.ends_with(".gz");
@@ -338,7 +334,6 @@ struct Stop {
     is_over: Arc<AtomicBool>,
 }
 
-/// The process-wide state that signal handlers change.
 static STOP: OnceLock<Stop> = OnceLock::new();
 
 impl Stop {

@@ -30,7 +30,8 @@ pub enum Followed {
     Completed,
     /// The recording is unfinished, but nothing more will be written. This is the last update.
     Abandoned,
-    /// The file cannot be followed any further; the sentence states the reason and a remedy. This is the last update.
+    /// The file cannot be followed any further. Contains the reason as a message, with a remedy if there is one. This
+    /// is the last update.
     Lost(String),
 }
 
@@ -46,7 +47,6 @@ pub struct Following {
     input: Input,
 }
 
-/// The source of the file's bytes.
 #[derive(Debug)]
 enum Input {
     /// A thread that watches the file, and ends when this value is dropped.
@@ -108,7 +108,6 @@ impl Following {
         }
     }
 
-    /// Whether no more bytes will be fed.
     pub(crate) fn has_input_ended(&self) -> bool {
         self.has_input_ended
     }
@@ -120,12 +119,10 @@ impl Following {
         }
     }
 
-    /// The path of the followed file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether there will be no more updates.
     pub(crate) fn has_ended(&self) -> bool {
         self.has_ended
     }

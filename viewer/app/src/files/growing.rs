@@ -42,7 +42,7 @@ impl GrowingFile {
     /// Returns the metadata, after checking that the path still refers to the opened file, with at least `read` bytes.
     ///
     /// # Errors
-    /// Fails if the file was replaced or truncated, or if the system cannot read its metadata.
+    /// Fails if the file is missing, was replaced or truncated, or if the system cannot read its metadata.
     pub fn facts(&self, read: u64) -> Result<Metadata, Lost> {
         let facts = self.file.metadata().map_err(Lost::Unreadable)?;
         let now = std::fs::metadata(&self.path).map_err(|_| Lost::Missing)?;
@@ -80,14 +80,12 @@ impl GrowingFile {
     }
 }
 
-/// Returns whether the system reports both as the same file.
 #[cfg(unix)]
 fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// Returns whether the system reports both as the same file.
 #[cfg(not(unix))]
 fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
     one.created().ok() == other.created().ok()

@@ -68,7 +68,6 @@ pub struct Loading {
     outcome: Pending<Loaded>,
 }
 
-/// State shared by the reading thread and the window.
 #[derive(Debug)]
 struct State {
     is_cancelled: AtomicBool,
@@ -76,7 +75,6 @@ struct State {
     /// Progress of the current stage, in thousandths.
     permille: AtomicU64,
     stage: RwLock<&'static str>,
-    /// A preview of the part that has been read.
     preview: Mutex<Preview>,
 }
 
@@ -139,7 +137,7 @@ impl Loading {
         (format!("{stage}{counted}"), self.state.permille.load(Ordering::Relaxed) as f32 / 1000.0)
     }
 
-    /// Returns the preview of the data read up to now; `None` before any data has been read.
+    /// Returns the preview of the data read up to now; `None` before its first point.
     pub fn preview(&self) -> Option<Preview> {
         let preview = self.state.preview.lock().unwrap_or_else(PoisonError::into_inner);
         (!preview.points.is_empty()).then(|| preview.clone())
@@ -177,10 +175,9 @@ fn sentence(error: &Error) -> String {
     format!("{error}; {advice}.")
 }
 
-/// Receives the progress of reading, and can stop it.
 type Listener<'l> = &'l mut dyn FnMut(Progress) -> ControlFlow<()>;
 
-/// Reads and indexes `source`; the error is a sentence for the user.
+/// The error is a message for the user.
 fn load(source: Source, most: u64, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Loaded, String> {
     let recording = match source {
         Source::Path(path) if path.is_dir() && !is_rotated(&path) => {
@@ -197,8 +194,8 @@ fn load(source: Source, most: u64, state: &State, wake: &(dyn Fn() + Sync)) -> R
     recording.map(|recording| Loaded::Recording(Box::new(recording)))
 }
 
-/// Reads the part around the peak of a `.snap` file that is too long for memory. Returns `None` if the file is shorter,
-/// or if it is damaged: the caller then reads it as a whole, which reports the problems.
+/// Reads the part around the peak of a `.snap` file that is too long for memory. Returns `None` if the file is shorter
+/// or cannot be read in parts: the caller then reads it as a whole, which reports the problems.
 #[cfg(not(target_family = "wasm"))]
 fn load_part(path: &Path, most: u64, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Option<Recording>, String> {
     state.enter("Reading");
@@ -219,7 +216,7 @@ fn load_part(path: &Path, most: u64, state: &State, wake: &(dyn Fn() + Sync)) ->
     Ok(peak.ok().and_then(|peak| Recording::part(&run, run.around(peak)).ok()))
 }
 
-/// Opens a recording that is too long to be in memory. Returns `None` if it is not too long, or if it is damaged.
+/// Returns `None` if the recording is not too long for memory, or if it cannot be read in parts.
 #[cfg(not(target_family = "wasm"))]
 fn long_source(
     path: &Path,
@@ -269,7 +266,6 @@ pub(crate) fn open_rank(
     Ok(highwater_analysis::Source::in_memory(guess_where_left_open(opened)))
 }
 
-/// Summarizes the recordings in `folder`.
 fn load_folder(folder: &Path, state: &State, wake: &(dyn Fn() + Sync)) -> Result<(Fleet, FollowedFleet), String> {
     state.enter("Reading ranks");
     wake();

@@ -35,7 +35,6 @@ pub struct Preview {
 }
 
 impl Preview {
-    /// Adds a progress report of the reader.
     pub(crate) fn take(&mut self, now: Progress) {
         self.events = now.events;
         self.events_in_all = now.events_in_all.filter(|all| *all > 0);
@@ -65,7 +64,8 @@ impl Preview {
         }
     }
 
-    /// Returns the lowest level of the curve: below 0 if blocks were freed whose allocations come later in the file.
+    /// Returns the lowest level of the curve if it is below 0, because blocks were freed whose allocations come later
+    /// in the file; otherwise 0.
     pub(crate) fn floor(&self) -> i64 {
         self.points.iter().map(|point| point.levels.lowest).min().unwrap_or(0).min(0)
     }

@@ -38,7 +38,6 @@ pub struct Colouring {
     pub entries: Vec<Entry>,
     /// For each block, by row, the index of its legend entry, combined with [`SECOND_LAYER`].
     entry_of: Vec<u8>,
-    /// The blocks that match the filter.
     matches: Arc<Matches>,
     by: ColourBy,
 }
@@ -224,7 +223,6 @@ struct Weight {
     at_peak: u64,
     /// Allocated bytes of all blocks of the recording.
     in_all: u64,
-    /// Number of blocks with this value.
     blocks: u64,
 }
 
@@ -238,7 +236,6 @@ impl Weight {
     }
 }
 
-/// The sums for each value on device `device`.
 fn weigh(recording: &Recording, device: usize, metric: Metric, values: &Values<'_>) -> Vec<Weight> {
     let trace = &recording.trace;
     let index = &recording.devices[device];
@@ -268,7 +265,8 @@ fn weigh(recording: &Recording, device: usize, metric: Metric, values: &Values<'
     weights
 }
 
-/// The values with the most bytes at the peak, then in the whole recording, largest first.
+/// The values with the most bytes at the peak, then in the whole recording, largest first. Of more than
+/// [`theme::MAX_ENTRIES`], keeps one fewer, since the others share an entry.
 fn most_important(weights: &[Weight]) -> Vec<usize> {
     let mut ranked: Vec<usize> = (0..weights.len()).filter(|value| weights[*value].blocks > 0).collect();
     ranked.sort_by_key(|value| (std::cmp::Reverse((weights[*value].at_peak, weights[*value].in_all)), *value));

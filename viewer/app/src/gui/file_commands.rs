@@ -86,7 +86,6 @@ impl OpenFile {
         }
     }
 
-    /// Executes a command that changes the view.
     pub(crate) fn run(&mut self, ctx: &Context, command: Command, settings: &mut Settings) {
         let seconds = ctx.input(|input| input.time);
         if matches!(command, Command::Undo | Command::Redo) {

@@ -36,19 +36,17 @@ extern "C" {
     fn show_fragment(text: &str);
 }
 
-/// Returns no paths, because the page itself reads dropped files and passes their contents to the app.
+/// Passes dropped files to the page, which reads them and passes their contents to the app. Returns no paths.
 pub(super) fn dropped_paths(ctx: &egui::Context) -> Vec<PathBuf> {
     let dropped = ctx.input(|input| input.raw.dropped_files.clone());
     dropped.iter().filter_map(|file| file.web_file()).for_each(open_file);
     Vec::new()
 }
 
-/// Returns whether the app runs in an editor that can open lines of source code.
 pub(super) fn has_editor() -> bool {
     is_in_editor()
 }
 
-/// Opens the line in the editor, if there is one.
 pub(super) fn open_line(file: &str, line: u32) {
     open_in_editor(file, line);
 }
@@ -58,12 +56,10 @@ pub(super) fn open_served(path: &Path) {
     follow_served(&path.to_string_lossy());
 }
 
-/// Stops following the file.
 pub(super) fn stop_served(path: &Path) {
     leave_served(&path.to_string_lossy());
 }
 
-/// Updates the page's URL to a link to the current view.
 pub(super) fn show_link(text: &str) {
     show_fragment(text);
 }

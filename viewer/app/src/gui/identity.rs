@@ -7,7 +7,6 @@ use std::sync::{Arc, Weak};
 pub(crate) struct Identity<T>(Weak<T>);
 
 impl<T> Identity<T> {
-    /// Returns the identity of `value`.
     pub(crate) fn of(value: &Arc<T>) -> Self {
         Self(Arc::downgrade(value))
     }
@@ -17,7 +16,6 @@ impl<T> Identity<T> {
         self.0.upgrade()
     }
 
-    /// Returns whether this is the identity of `value`.
     pub(crate) fn is(&self, value: &Arc<T>) -> bool {
         std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(value))
     }

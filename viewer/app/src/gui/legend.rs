@@ -18,15 +18,11 @@ use crate::{DeviceIndex, Recording, Selection};
 /// The moment of a recording for which shares are requested.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
-    /// The recording whose blocks are coloured.
     pub recording: Arc<Recording>,
-    /// Index of the device.
     pub device: usize,
-    /// The total that is shown.
     pub metric: Metric,
     /// Number of events before the moment.
     pub moment: usize,
-    /// The colours of the blocks, and the names of these colours.
     pub colouring: Arc<Colouring>,
 }
 
@@ -197,7 +193,6 @@ pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize,
     clicked
 }
 
-/// The font size of a legend.
 const LETTERS: f32 = 13.0;
 /// The name of the entry for all groups without an entry.
 const OTHERS: &str = "others";
@@ -341,7 +336,7 @@ impl Chip {
     /// Maximum width of the meaning in points; a longer text is truncated, so that no name dominates the layout.
     const MAX_NAME: f32 = 220.0;
 
-    /// Lays out the texts, in a paler colour if the amount is zero.
+    /// Lays out the texts, in a paler colour unless `is_present`.
     pub(crate) fn new(ui: &Ui, name: &str, amount: &str, is_present: bool) -> Self {
         Self::within(ui, name, amount, is_present, Self::MAX_NAME)
     }

@@ -47,13 +47,12 @@ pub struct OpenFile {
     pub timeline: Timeline,
     /// The search box.
     pub search: Search,
-    /// The views around the timeline.
     pub(super) views: Views,
     shares: Shares,
     /// The blocks of the group selected in the Moment panel.
     light: Light,
     pub(super) history: History<Visit>,
-    /// A message from a view, shown until the next command.
+    /// A message from a view for the app to show.
     pub(super) message: Option<String>,
     /// The state of following the file while its program writes it; `None` if the file is not followed.
     pub(super) following: Option<Following>,
@@ -69,12 +68,9 @@ pub struct OpenFile {
 
 computed!(OpenFile: run, search, shares, light, peaks, views, timeline);
 
-/// The position of a view in the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// At the side of the timeline.
     Side,
-    /// Below the timeline.
     Below,
 }
 
@@ -168,7 +164,6 @@ impl OpenFile {
         }
     }
 
-    /// The current view.
     pub(super) fn visit(&self) -> Visit {
         let (selection, search) = (self.selection.clone(), self.search.text().to_owned());
         Visit { selection, search, part: self.recording.events() }
@@ -210,7 +205,6 @@ impl OpenFile {
         self.search.set(ctx, &self.recording, text);
     }
 
-    /// Shows tool bar, views and timeline.
     pub(crate) fn file_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Option<Command> {
         let is_state = self.recording.trace.is_state();
         if self.timeline.frame().is_none() && !is_state {
@@ -341,7 +335,6 @@ impl OpenFile {
         actions
     }
 
-    /// The view below the timeline.
     fn bottom_ui(&mut self, ui: &mut Ui, bottom: Bottom, settings: &mut Settings) -> Vec<Action> {
         // The panel keeps its height, whatever its content.
         ui.set_min_size(ui.available_size());

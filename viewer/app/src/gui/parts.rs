@@ -26,14 +26,12 @@ impl OpenFile {
         }
     }
 
-    /// Shows the requested part of the recording after it has been read.
     pub(super) fn take_part(&mut self, ctx: &Context) {
         if let Some(part) = self.run.take() {
             self.show_part(ctx, part);
         }
     }
 
-    /// Shows a part of the recording that has been read.
     pub(super) fn show_part(&mut self, ctx: &Context, part: Result<Part, String>) {
         let returning = self.returning.take();
         // A message is shown in the next frame.

@@ -10,7 +10,6 @@ use crate::gui::window::settings::Settings;
 use crate::{Command, Pin, View};
 
 impl OpenFile {
-    /// Executes an action requested by a view.
     pub(crate) fn grant(&mut self, ctx: &egui::Context, action: Action, settings: &mut Settings) {
         let seconds = ctx.input(|input| input.time);
         self.note(false, seconds);

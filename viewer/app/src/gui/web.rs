@@ -92,7 +92,7 @@ impl Page {
         self.send(Arrival::Grown(name.into(), bytes));
     }
 
-    /// Reports that the recording `name` is complete.
+    /// Reports that no more bytes of the recording `name` will arrive.
     pub fn end(&self, name: String) {
         self.send(Arrival::Ended(name.into()));
     }

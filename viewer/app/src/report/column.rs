@@ -47,7 +47,7 @@ impl Unit {
         self.is_numeric() && (0..rows.min(MAX_ROWS_JUDGED)).map(text).any(|text| text.contains('.'))
     }
 
-    /// Formats a value without rounding; `None` unless [`Self::text`] rounds it.
+    /// Formats a value without rounding; `None` for units that [`Self::text`] does not round.
     pub fn exact(self, value: &Value) -> Option<String> {
         let count = |number: u128| format_count(u64::try_from(number).unwrap_or(u64::MAX));
         match (self, value) {
@@ -132,7 +132,6 @@ pub struct Column<'a> {
     /// Whether some rows may have no value.
     pub may_lack_values: bool,
     place: Place,
-    /// Number of rows of the table.
     pub(crate) rows: usize,
     /// Whether all sizes in the column have decimals; determined on first use.
     has_decimals: OnceCell<bool>,
@@ -142,7 +141,6 @@ pub struct Column<'a> {
 }
 
 impl<'a> Column<'a> {
-    /// Creates a column of values in `unit`.
     pub(crate) fn new<V: IntoValue>(
         unit: Unit,
         [key, title]: [&'static str; 2],
@@ -258,7 +256,6 @@ impl<'a> Column<'a> {
         matches!(self.place, Place::Everywhere | Place::Tables | Place::Shown)
     }
 
-    /// Whether the column appears in CSV.
     pub(crate) fn is_in_csv(&self) -> bool {
         matches!(self.place, Place::Everywhere | Place::Tables | Place::Files)
     }
@@ -301,7 +298,6 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// The value of a row as Markdown.
     pub(crate) fn markdown_cell(&self, row: usize) -> String {
         let own = self.markdown.as_ref().and_then(|text| text(row));
         own.unwrap_or_else(|| self.cell(row))

@@ -33,7 +33,7 @@ pub enum Content<'a> {
 pub struct Facts<'a>(pub Vec<(&'static str, Fact<'a>)>);
 
 impl<'a> Facts<'a> {
-    /// Creates facts from names and values. Facts with [`Value::Absent`] are omitted.
+    /// Creates facts from names and values. The JSON object omits facts with [`Value::Absent`].
     pub fn new(facts: impl IntoIterator<Item = (&'static str, Fact<'a>)>) -> Self {
         Self(facts.into_iter().collect())
     }

@@ -25,7 +25,7 @@ impl<'a> Table<'a> {
         Self { columns, rows, sums: 0 }
     }
 
-    /// Marks the last `sums` rows as sums of other rows, such as the total. The JSON object contains them elsewhere.
+    /// Marks the last `sums` rows as sums of other rows, such as the total. The list of the JSON object omits them.
     #[must_use]
     pub fn with_sums(self, sums: usize) -> Self {
         Self { sums: sums.min(self.rows), ..self }
@@ -36,7 +36,6 @@ impl<'a> Table<'a> {
         &self.columns
     }
 
-    /// Returns all columns, for use in another table.
     pub(crate) fn into_columns(self) -> Vec<Column<'a>> {
         self.columns
     }

@@ -200,7 +200,6 @@ fn place_width(text: &str) -> usize {
     }
 }
 
-/// Returns the width of a line with columns of these widths.
 fn line_width(widths: &[usize]) -> usize {
     widths.iter().map(|width| width + GAP).sum()
 }
@@ -235,7 +234,7 @@ pub fn bar(part: u64, whole: u64, width: usize) -> String {
     "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
 }
 
-/// Formats `part` of `whole` in percent, such as `12.3%`.
+/// Formats `part` of `whole` in percent, such as `12.3%`; empty if `whole` is 0.
 pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
         return String::new();

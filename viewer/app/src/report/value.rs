@@ -12,7 +12,7 @@ pub trait IntoValue: Into<Value> {
     const IS_OPTIONAL: bool = false;
 }
 
-/// A field with its name, and whether it may be missing.
+/// The value of a field of an object, and whether it may be missing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
     /// The value of the field.

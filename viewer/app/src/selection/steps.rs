@@ -10,7 +10,6 @@ use crate::Recording;
 /// Maximum distance, in units of the axis, between the ends of views that count as equal.
 const SAME_VIEW: f64 = 0.25;
 
-/// A step that overlaps the moments of a device.
 struct Shown {
     number: u32,
     events: Range<u32>,
@@ -55,7 +54,6 @@ impl Selection {
         }
     }
 
-    /// Shows the step that contains event `event`.
     pub(crate) fn show_step(&mut self, recording: &Recording, event: u32) {
         let Some((_, events)) = recording.steps.iter().find(|(_, events)| events.contains(&event)) else { return };
         let x = self.x_of_step(recording, events);
@@ -106,7 +104,6 @@ impl Selection {
         within(&(x.start.max(whole.start)..x.end.min(whole.end)), &whole, NARROWEST)
     }
 
-    /// The steps that overlap the device's moments.
     fn steps_on_device(&self, recording: &Recording) -> Vec<Shown> {
         let moments = &recording.devices[self.device].moments;
         let has_moments = |events: &Range<u32>| {

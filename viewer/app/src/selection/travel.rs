@@ -92,7 +92,6 @@ impl Selection {
         self.show(recording, View { x: first - room..end + room, y: self.view.y.clone() });
     }
 
-    /// Returns the events in view.
     pub(crate) fn events_in_view(&self, recording: &Recording) -> Range<u32> {
         let trace = &recording.trace;
         let first = self.moment_at(trace, self.view.x.start).saturating_sub(1) as u32;

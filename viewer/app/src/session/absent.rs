@@ -12,14 +12,11 @@ pub struct Absent {
 }
 
 const NO_OPS: &str = "No block has an operation: PyTorch's snapshots do not record them.";
-/// The reason blocks have no modules.
 const NO_SCOPES: &str = "No block has a module. Group by frame, or record PyTorch with the Python \
                          package highwater, which records modules.";
-/// The reason blocks have no steps.
 const NO_STEPS: &str = "The recording has no steps. In PyTorch, wrap each step in \
                         torch.profiler.record_function(\"ProfilerStep#0\"), \"ProfilerStep#1\" …";
 const NO_PHASES: &str = "The recording has no phases such as forward and backward.";
-/// The reason blocks have no stacks.
 const NO_STACKS: &str = "The recording has no stacks.";
 
 impl Absent {

@@ -217,7 +217,6 @@ impl DeviceIndex {
         self.leaks.get_or_init(find).as_ref().map(|(leaks, _)| leaks)
     }
 
-    /// Returns [`Self::leaks`] if they have been computed.
     pub(crate) fn known_leaks(&self) -> Option<&Leaks> {
         self.leaks.get()?.as_ref().map(|(leaks, _)| leaks)
     }

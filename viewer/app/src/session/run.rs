@@ -72,7 +72,6 @@ impl Run {
         self.source.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Calls `of` with the summaries of all events.
     fn summaries<T>(&self, of: impl FnOnce(&[Summary]) -> T) -> T {
         of(self.source().windows().map_or(&[], Windows::summaries))
     }
@@ -96,7 +95,8 @@ impl Run {
         self.source().count_events()
     }
 
-    /// Returns the number of the last step that has begun by event `event`; `None` if no step has.
+    /// Returns the last step that has begun by about event `event`, from the summary that contains the event; `None` if
+    /// no step has begun.
     pub fn step_at(&self, event: u64) -> Option<u32> {
         self.summaries(|rows| {
             let row = &rows[rows.partition_point(|row| row.first <= event).checked_sub(1)?];

@@ -21,7 +21,7 @@ const MAX_WORK: u64 = 200_000;
 pub struct AdvicePeaks {
     /// The repeated blocks of the model, outermost only, and the peak if all are recomputed.
     pub all: Option<(Vec<String>, u64)>,
-    /// The subset of these blocks with the lowest peak found, and that peak.
+    /// The set of repeated blocks, nested ones included, with the lowest peak found, and that peak.
     pub lowest: Option<(Vec<String>, u64)>,
     /// The peak with a fused optimizer instead of one with temporaries, and without recomputation.
     pub fused: Option<Trial>,

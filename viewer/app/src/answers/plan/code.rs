@@ -11,7 +11,7 @@ use super::change::{Change, Setup};
 pub struct Code {
     /// Environment variables and their values, to be set before the program starts.
     pub environment: Vec<(String, String)>,
-    /// Lines of code for a program with a `model` and an `optimizer`. They can be run unchanged.
+    /// Lines of code for a program with a `model` and an `optimizer`.
     pub lines: Vec<String>,
 }
 
@@ -39,7 +39,8 @@ pub struct Updates {
     pub cache: bool,
 }
 
-/// Returns the code that applies `setup` to a PyTorch program. `recorded` are the settings of its allocator.
+/// Returns the code that applies the settings, the fused optimizer and the recomputation of `setup` to a PyTorch
+/// program; other changes are left out. `recorded` are the settings of its allocator.
 pub fn python(setup: &Setup, recorded: &str, updates: &Updates) -> Code {
     let mut code = Code::default();
     if let Some(settings) = &setup.settings {
@@ -84,7 +85,6 @@ pub fn python(setup: &Setup, recorded: &str, updates: &Updates) -> Code {
     code
 }
 
-/// Lines that replace an optimizer by a fused one. The optimizer must not have made a step yet.
 const FUSED: [&str; 6] = [
     "# Before the first step, or pass fused=True where the optimizer is made:",
     "for group in optimizer.param_groups:",
@@ -93,7 +93,6 @@ const FUSED: [&str; 6] = [
     "    if \"step\" in state:  # on the CPU: Adagrad has it before the first step",
     "        state[\"step\"] = state[\"step\"].to(parameter.device)",
 ];
-/// Lines that disable the key-value cache of a transformers model.
 const NO_CACHE: [&str; 5] = [
     "# Training needs no cache of keys and values, and a second forward would fill it twice:",
     "for module in model.modules():",
@@ -101,7 +100,6 @@ const NO_CACHE: [&str; 5] = [
     "        module.config.use_cache = False",
     "",
 ];
-/// Lines that recompute the module at `path`.
 const RECOMPUTE: [&str; 2] = [
     "    module = model.get_submodule(path)",
     "    module.forward = functools.partial(checkpoint, module.forward, use_reentrant=False)",
@@ -114,7 +112,6 @@ const RECOMPUTE_KEEPING: [&str; 5] = [
     "        checkpoint, module.forward, use_reentrant=False, context_fn=contexts",
     "    )",
 ];
-/// Lines that prevent updates of the running statistics in a module.
 const KEEP_STATISTICS: [&str; 12] = [
     "@contextlib.contextmanager",
     "def keep_statistics(module):",
@@ -234,9 +231,7 @@ pub fn rust(setup: &Setup, program: &RustProgram) -> Code {
     Code { environment: Vec::new(), lines: all }
 }
 
-/// The name of the engine's crate, in the `use` declarations of the generated lines.
 const ENGINE: &str = "highwater_engine";
-/// Lines that freeze the parameters of the modules named in `frozen`.
 const FREEZE: [&str; 6] = [
     "for parameter in model.parameters() {",
     "    let is_within = |name: &str| format!(\"{}.\", parameter.path).starts_with(&format!(\"{name}.\"));",

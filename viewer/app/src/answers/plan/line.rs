@@ -17,14 +17,16 @@ pub struct PlanLine {
     pub scopes: Vec<String>,
     /// The cost class of this change.
     pub class: Class,
-    /// The additional FLOPs and moved bytes, as fractions of those of the unchanged step.
+    /// The FLOPs and moved bytes that this change adds, as fractions of those of the unchanged step; `None` if that has
+    /// none.
     pub shares: [Option<f64>; 2],
     /// The step with this and all previous changes, run on a device of the budget's size if the step fits, otherwise on
     /// a larger device.
     pub trial: Trial,
-    /// The additional time of a step in microseconds, if times are estimated.
+    /// The time that this change adds to a step in microseconds; negative if it saves time. `None` if times are not
+    /// estimated.
     pub estimated_us: Option<i64>,
-    /// The step of the peak of requested bytes.
+    /// The step of the peak of requested bytes; `None` outside of steps.
     pub step: Option<u32>,
     /// The phase of the peak of requested bytes; `None` if the recording has no phases.
     pub phase: Option<Phase>,
@@ -95,7 +97,7 @@ pub fn recomputed(modules: &[String]) -> String {
     format!("{} recomputed", patterns.join(" and "))
 }
 
-/// Returns the names of all changes.
+/// Returns the names of all changes, or `nothing changed` if there are none.
 pub fn names(setup: &Setup) -> Vec<String> {
     let named: Vec<String> = prefixes(setup).into_iter().map(|(name, ..)| name).collect();
     if named.is_empty() { vec!["nothing changed".to_owned()] } else { named }
@@ -110,7 +112,7 @@ pub fn name(setup: &Setup) -> String {
     }
 }
 
-/// Returns the requested bytes of each category at the peak of `trace`, the largest first.
+/// Returns the requested bytes of each category at the peak of the main device of `trace`, the largest first.
 pub fn composition(trace: &Trace) -> Vec<(String, u64)> {
     let series = Series::build(trace, trace.main_device());
     let Some(event) = series.peak(trace, Metric::Requested).1 else { return Vec::new() };
@@ -126,7 +128,8 @@ pub fn composition(trace: &Trace) -> Vec<(String, u64)> {
 }
 
 /// Returns the minimum number of ranks over which the optimizer state has to be sharded so that a peak of `requested`
-/// bytes, composed of `parts`, fits into `capacity`. Also returns the resulting peak. `None` if no number suffices.
+/// bytes, composed of `parts`, fits into `capacity`, and the resulting peak. `None` if no number suffices, if one rank
+/// is enough, or if there is no optimizer state.
 pub fn sharded(parts: &[(String, u64)], requested: u64, capacity: u64) -> Option<(u64, u64)> {
     let state = parts.iter().find(|(name, _)| name == Category::OptimizerState.name())?.1;
     let rest = requested.saturating_sub(state);

@@ -70,7 +70,7 @@ impl Recorded {
         self.temporaries.contains(&true)
     }
 
-    /// Returns the work of a step that recomputes the modules `recomputed`.
+    /// Estimates the work of a step that recomputes modules: bytes that forward allocates count as FLOPs.
     fn work(&self, recomputed: &[String]) -> Work {
         let (forward, of_modules) = &self.forward_bytes;
         let more = recomputed.iter().filter_map(|path| of_modules.get(path)).sum::<u64>();
@@ -224,7 +224,6 @@ fn fills_cache(trace: &Trace) -> bool {
     files.any(|file| file.replace('\\', "/").ends_with("transformers/cache_utils.py"))
 }
 
-/// Returns the bytes that forward allocates in a recording, in total and in each candidate.
 fn forward_bytes(trace: &Trace, device: DeviceId, candidates: &[(ScopeId, String)]) -> (u64, HashMap<String, u64>) {
     let requested = |block: BlockId| trace.blocks.requested[block.0 as usize];
     let forward = trace.spans.rows().iter().filter(|span| span.phase == Phase::Forward);

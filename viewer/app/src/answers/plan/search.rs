@@ -14,7 +14,6 @@ use super::step::{Model, Reach, TrainingStep, Trial, Work};
 
 /// Settings that usually need less reserved memory for the same blocks.
 const EXPANDABLE: &str = "expandable_segments:True";
-/// Maximum number of plans that a search returns.
 const MAX_PLANS: usize = 12;
 /// Maximum number of sets of modules that are tried in order of cost.
 const MAX_SETS: usize = 64;
@@ -32,7 +31,8 @@ pub struct Plan {
     pub setup: Setup,
     /// The class of the most costly change.
     pub class: Class,
-    /// The additional work compared with the unchanged step, in [units](super::Work::units).
+    /// The additional work compared with the step without changes and recomputation, in [units](super::Work::units).
+    /// [`search`] counts no work of changes that are not slower.
     pub cost: u64,
     /// The penalty that ranks the plan after others of its class, see
     /// [`Model::penalties`](super::Model::penalties).
@@ -48,7 +48,8 @@ pub struct Minimum {
     pub setup: Setup,
     /// The peak of requested bytes.
     pub requested: u64,
-    /// The size in bytes of the smallest device on which a run with these changes succeeded.
+    /// The size in bytes of the smallest device on which a run with these changes succeeded. Searched only if there are
+    /// no plans; `None` otherwise, or if no size suffices.
     pub device_bytes: Option<u64>,
     /// Whether it is certain that no set of modules has a lower peak.
     pub is_exact: bool,
@@ -257,7 +258,6 @@ fn undominated(mut plans: Vec<Plan>) -> Vec<Plan> {
 /// Modules to recompute so that the step fits; the setup, with other allocator settings if needed; and its trial.
 type Fitting = (Solution, Setup, Trial);
 
-/// Runs the trials of one search.
 struct Bench<'a> {
     step: &'a dyn TrainingStep,
     query: &'a Query,
@@ -275,7 +275,7 @@ impl Bench<'_> {
         self.step.has_settings() && !self.query.forbidden.contains(&Forbidden::Settings)
     }
 
-    /// Returns the cheapest modules to recompute in addition to `changes`, which cost `cost`.
+    /// Returns the cheapest modules to recompute in addition to `changes`, which cost `cost`; `None` if none fit.
     fn cheapest(&mut self, changes: &[Change], cost: u64, model: &Model) -> Result<Option<Plan>, String> {
         let Some((solution, setup, trial)) = self.cheapest_fitting(changes, model)? else { return Ok(None) };
         let (setup, trial, spared) = self.minimal(setup, trial, model)?;

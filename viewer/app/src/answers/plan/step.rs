@@ -150,7 +150,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Returns the penalties of the modules with these `paths`.
+    /// Returns the sum of the penalties of the modules with these `paths`.
     pub(crate) fn penalty<'a>(&self, paths: impl IntoIterator<Item = &'a String>) -> u64 {
         let index = |path: &String| self.modules.iter().position(|module| module == path);
         let of = |path: &String| self.penalties.get(index(path)?).copied();
@@ -207,13 +207,14 @@ const FLOPS_PER_BYTE: u64 = 156;
 const FLOPS_PER_CALL: u64 = 1_248_000_000;
 
 impl Work {
-    /// Returns the work as a single value in FLOPs, for ranking plans of a class. Converts bytes and launches to FLOPs.
+    /// Returns the work as a single number of FLOPs, with bytes and kernel launches converted to FLOPs, to compare the
+    /// costs of plans.
     pub fn units(self) -> u64 {
         let moved = self.bytes.saturating_mul(FLOPS_PER_BYTE);
         self.flops.saturating_add(moved).saturating_add(self.calls.saturating_mul(FLOPS_PER_CALL))
     }
 
-    /// Returns the amount by which this work exceeds `other`, or 0.
+    /// Returns the amounts by which this work exceeds `other`; 0 for each that does not.
     pub fn beyond(self, other: Self) -> Self {
         Self {
             flops: self.flops.saturating_sub(other.flops),

@@ -13,7 +13,7 @@ pub(super) const NAME_MODULES: &str =
 /// Prefix of sentences that explain how figures were computed and are not warnings.
 pub const NOTE: &str = "Note: ";
 
-/// Returns the limits of a plan for `device` of `trace`, one sentence each.
+/// Returns the warnings and notes about a plan for `device` of `trace`, one sentence each.
 pub fn warnings(trace: &Trace, device: DeviceId) -> Vec<String> {
     let mut warnings: Vec<String> = trace.trust.limits().into_iter().map(|text| format!("Trust: {text}.")).collect();
     warnings.extend(trace.problems.iter().map(|problem| format!("Problem: {problem}")));
@@ -37,7 +37,7 @@ pub fn warnings(trace: &Trace, device: DeviceId) -> Vec<String> {
             .push(format!("The program leaks memory, so more steps need more: {} leaks {kept} per step.", leak.line));
     }
     if let Some(why) = Evidence::shortfall(trace, device) {
-        warnings.push(format!("Recomputed modules are estimates: {why}."));
+        warnings.push(format!("Peaks with recomputed modules are estimates: {why}."));
     }
     warnings
 }

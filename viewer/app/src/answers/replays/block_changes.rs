@@ -8,16 +8,15 @@ use highwater_snapshots::{Result, Trace};
 
 use crate::answers::prediction::{Change, Concerned};
 
-/// Changes to individual blocks in a what-if replay: blocks that are omitted, freed earlier, or scaled.
 pub(super) struct BlockChanges {
     /// The change of each block, by row; if the recording is not in memory, only of the blocks live at its start.
     pub(super) overrides: Vec<BlockOverride>,
-    /// Number of blocks affected by each kind of change.
+    /// The blocks that are omitted, freed earlier, and scaled, in this order.
     pub(super) concerned: [Concerned; 3],
 }
 
 impl BlockChanges {
-    /// Applies `change` to the blocks of `source`, and counts the affected blocks. Fails if `source` cannot be read.
+    /// Applies `change` to the blocks of `source`, and counts the affected blocks.
     pub(super) fn of(source: &Source<'_>, change: &Change, last_uses: Option<&LastUses<'_>>) -> Result<Self> {
         let mut changes = Self::of_rows(source.facts(), 0, change, last_uses);
         if !change.changes_blocks() {
@@ -39,7 +38,7 @@ impl BlockChanges {
         Ok(changes)
     }
 
-    /// Returns the changes to the blocks allocated in a window, each with its event index, in order.
+    /// Returns the blocks that `change` affects among those allocated in a window, by event index, in order.
     pub(super) fn of_events(window: &Trace, change: &Change) -> Vec<(u64, BlockOverride)> {
         let Self { overrides, .. } = Self::of_rows(window, 0, change, None);
         let changed = window.blocks.alloc.iter().zip(overrides);

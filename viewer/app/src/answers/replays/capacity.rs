@@ -24,7 +24,8 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// Returns the requested device size, or otherwise the size of the recorded device.
+    /// Returns the capacity that `change` gives, otherwise the memory available when the first recorded request failed,
+    /// otherwise the size of the recorded device; the first and the last without the memory that other processes use.
     ///
     /// # Errors
     /// Fails if the recording cannot be read.
@@ -70,7 +71,7 @@ impl Bound {
         })
     }
 
-    /// Returns the size of the recorded device.
+    /// Returns the limit for a change without a capacity.
     ///
     /// # Errors
     /// Fails like [`Self::of`].
@@ -79,13 +80,13 @@ impl Bound {
     }
 }
 
-/// Returns the memory of `device` in bytes, if it was recorded.
 pub(super) fn recorded_total(trace: &Trace, device: DeviceId) -> Option<u64> {
     Capacity::recorded(trace, device).map(|capacity| capacity.bytes)
 }
 
-/// Returns the bytes in use on the device outside of the allocator at a time when most of the device is in use; 0
-/// without samples. They reduce the usable size of a device in plans and what-if predictions.
+/// Returns the bytes in use on the device outside of the allocator when the sampled use of the device is largest; 0
+/// without samples, or if none exceeds the use at the start. They reduce the usable size of a device in plans and
+/// what-if predictions.
 ///
 /// # Errors
 /// Fails if the recording cannot be read.

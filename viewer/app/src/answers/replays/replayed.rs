@@ -19,7 +19,6 @@ const CHUNK: usize = 1 << 16;
 
 /// A replay of a recording; events are identified by their index.
 pub(super) struct Replayed {
-    /// The recording of the replay.
     pub(super) recording: Source<'static>,
     /// The recorded event that corresponds to each event of the replay; empty if the recording is not in memory.
     pub(super) source: Vec<EventId>,
@@ -131,7 +130,7 @@ fn add_note(header: &mut Header, note: Option<&str>) {
     }
 }
 
-/// Creates the temporary file for a replay. The file is deleted when it is closed.
+/// The file is deleted when it is closed.
 #[cfg(not(target_family = "wasm"))]
 fn scratch() -> Result<std::fs::File> {
     let unwritable =
@@ -139,7 +138,7 @@ fn scratch() -> Result<std::fs::File> {
     tempfile::tempfile().map_err(unwritable)
 }
 
-/// Creates the buffer of a replay, in browsers, which have no files.
+/// Browsers have no files.
 #[cfg(target_family = "wasm")]
 fn scratch() -> Result<Vec<u8>> {
     Ok(Vec::new())

@@ -38,7 +38,6 @@ pub struct Edited {
 }
 
 impl Edited {
-    /// Returns the recorded event that corresponds to `event`.
     pub(crate) fn recorded(&self, event: EventId) -> EventId {
         let known = self.source.as_ref().and_then(|source| source.get(event.index()?).copied());
         known.unwrap_or(event)
@@ -57,7 +56,7 @@ impl Replayer {
     /// Determines the settings of the allocator of `device`, and its tie-break rule.
     ///
     /// # Errors
-    /// Returns the reason the device has no such allocator.
+    /// Returns the reason the device cannot be replayed.
     pub fn of(trace: &Trace, device: DeviceId) -> Result<Self, String> {
         let facts = trace.device_facts(device);
         if facts.is_some_and(|facts| facts.driver == PINNED_DRIVER) {
@@ -79,7 +78,7 @@ impl Replayer {
         self.config.to_string()
     }
 
-    /// Creates a replayer for `trace` without changes.
+    /// Returns `trace`, the recording that this replayer was made for, as a recording without changes.
     pub fn unchanged(&self, trace: Arc<Trace>) -> Edited {
         Edited { trace, source: None, cache_flushes: self.cache_flushes.clone() }
     }
@@ -94,7 +93,6 @@ impl Replayer {
         self.rebuilt(recording, with_additions(&recording.trace, self.device, additions))
     }
 
-    /// Returns `recording` after a change that resulted in `rebuilt`.
     fn rebuilt(&self, recording: &Edited, rebuilt: Recomputed) -> Edited {
         let Recomputed { trace, source, places } = rebuilt;
         let place = |event: &u64| places.get(*event as usize).map_or(u64::MAX, |event| u64::from(event.0));
@@ -133,7 +131,8 @@ impl Replayer {
         replay(&recording.trace, &Plan { addresses: Some(order), reallocates_start: true, ..plan })
     }
 
-    /// Replays `recording` with additional `settings` on a device of `capacity` bytes.
+    /// Replays `recording` with additional `settings` on a device of `capacity` bytes; without `capacity`, on a device
+    /// that is large enough.
     ///
     /// # Errors
     /// Returns the problem with the settings.

@@ -30,7 +30,7 @@ pub(super) fn worth_trying(source: &Source<'_>, device: DeviceId) -> Result<Vec<
     Ok(expandable.into_iter().chain(limits).chain(divisions).collect())
 }
 
-/// Returns the sizes of requests that use the large pool, including failed ones.
+/// Returns the sizes above [`SMALL_REQUEST`] of the requests on `device`, and of the failed requests on any device.
 fn large_sizes(trace: &Trace, device: DeviceId) -> BTreeSet<u64> {
     let blocks = trace.blocks.requested.iter().zip(&trace.blocks.device);
     let served = blocks.filter(|(_, at)| **at == device).map(|(size, _)| *size);

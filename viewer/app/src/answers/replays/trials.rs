@@ -10,7 +10,8 @@ use rayon::prelude::*;
 use super::{Base, follow, recorded_total, worth_trying};
 use crate::answers::oom_analysis::{Outcome, Remedy, Trial, Trials};
 
-/// Settings tried only if the usable share of the device is limited, as only then segments are garbage-collected.
+/// Setting that is tried only if per_process_memory_fraction is below 1, because otherwise the allocator never
+/// garbage-collects segments.
 const COLLECTING: &str = "garbage_collection_threshold:0.8";
 /// Recorded settings that may be the cause of a failure.
 const KEYS: [&str; 5] = [
@@ -24,7 +25,7 @@ const KEYS: [&str; 5] = [
 const MAX_HOMES: usize = 4;
 /// Resolution of the search for a capacity, in bytes, unless the search would take more than [`MAX_SIZES`] replays.
 const CAPACITY_STEP: u64 = 2 << 20;
-/// Maximum number of capacities that are tried after the first.
+/// Maximum number of steps of the bisection for a capacity.
 const MAX_SIZES: u32 = 8;
 
 /// Replays every remedy for `request`, which failed on `device`.
@@ -85,17 +86,14 @@ pub(super) fn test(
     Ok(Trials { results, divergence })
 }
 
-/// Runs replays up to one request.
 struct Bench<'a> {
     base: Base<'a>,
     request: &'a FailedRequest,
-    /// The request, and how it failed in the recording.
     target: Target,
     /// Bytes that the allocator may reserve.
     bound: u64,
 }
 
-/// The changes made in one replay.
 #[derive(Default)]
 struct Try {
     config: Option<AllocConfig>,
@@ -245,7 +243,6 @@ impl Bench<'_> {
         replay(self.base.trace, &plan)
     }
 
-    /// Returns the overrides that free `blocks` immediately before the request.
     fn freed_before(&self, blocks: &[BlockId]) -> Vec<BlockOverride> {
         let mut overrides = vec![BlockOverride::default(); self.base.trace.blocks.len()];
         let before = EventId(self.target.event.0.saturating_sub(1));

@@ -15,7 +15,7 @@ use crate::files::file_name;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Input {
     pub(super) path: PathBuf,
-    /// The path, relative to the searched folder.
+    /// The path relative to the searched folder; the file name if the user named the file.
     pub(super) name: String,
     /// Whether the user named the file explicitly, so that it must be a recording.
     pub(super) is_named: bool,
@@ -26,7 +26,7 @@ pub(super) struct Input {
 pub struct Inputs {
     pub(super) name: String,
     pub(super) files: Vec<Input>,
-    /// Number of skipped entries: hidden files, and folders not named after a rank.
+    /// Number of skipped entries: hidden files, folders not named after a rank, and whatever is not a regular file.
     pub(super) skipped: usize,
 }
 
@@ -59,8 +59,8 @@ impl Inputs {
         Ok(inputs)
     }
 
-    /// Replaces the files of a rotation in a folder by the path that was given to the recorder, so that the recording
-    /// can be followed from one file to the next.
+    /// Replaces the files of a rotation in a folder by the path that was given to the recorder, unless a file has that
+    /// path, so that the recording can be followed from one file to the next.
     #[must_use]
     pub fn with_rotations_joined(mut self) -> Self {
         let (mut joined, mut alone) = (BTreeSet::new(), BTreeSet::new());
@@ -99,7 +99,6 @@ impl Inputs {
         self.files.is_empty()
     }
 
-    /// Adds the files of `folder`, and of its subfolders that `follows` accepts.
     fn list(&mut self, folder: &Path, before: &str, follows: &mut dyn FnMut(&OsStr) -> bool) -> io::Result<()> {
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
@@ -122,7 +121,6 @@ impl Inputs {
     }
 }
 
-/// Returns whether a folder is named after a rank.
 fn is_of_rank(name: &OsStr) -> bool {
     let name = name.to_string_lossy().to_ascii_lowercase();
     let Some(number) = name.strip_prefix("rank") else { return false };

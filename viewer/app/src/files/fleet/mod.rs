@@ -24,17 +24,16 @@ pub use self::rank::{DeviceLook, Origin, Rank};
 /// The recordings of a run, as summaries without traces.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Fleet {
-    /// The name of the input: the folder, or a phrase for several files.
+    /// The given paths, separated by commas.
     pub name: String,
-    /// The recordings, by rank, then by name.
+    /// The recordings, by rank, then by name; those without a rank are last.
     pub ranks: Vec<Rank>,
     /// Recordings that could not be read, with the reason, by name.
     pub unread: Vec<(PathBuf, String)>,
-    /// Number of other files in the folders, which were skipped.
+    /// Number of other files and folders, which were skipped.
     pub skipped: usize,
 }
 
-/// The result of reading and summarizing a recording.
 type Outcome = Result<Rank, Unread>;
 
 #[derive(Clone, Debug)]
@@ -98,7 +97,7 @@ impl Fleet {
         fleet
     }
 
-    /// Returns the number of ranks in the run: the largest world size in any recording.
+    /// Returns the number of ranks in the run: the largest world size in any recording; `None` if none contains it.
     pub fn world_size(&self) -> Option<u32> {
         self.ranks.iter().filter_map(|rank| rank.header.world_size).max()
     }
@@ -151,7 +150,6 @@ impl Fleet {
         standings(&self.peaks(metric))
     }
 
-    /// Returns, for each rank, the median and deviation with which its peak is compared.
     pub(crate) fn middles(&self, metric: Metric) -> Vec<Middle> {
         middles(&self.peaks(metric))
     }
@@ -178,8 +176,8 @@ impl Fleet {
         out.max_by_key(|&(row, by)| (by, std::cmp::Reverse(row))).map(|(row, _)| row)
     }
 
-    /// Returns the index of the rank whose peak of `metric` is closest to the median of the ranks comparable with `row`
-    /// (the first in a tie). Never returns `row` itself.
+    /// Returns the index of another rank than `row` whose peak of `metric` is closest to the median of the ranks
+    /// comparable with `row` (the first in a tie); a comparable one if there is any.
     pub fn usual(&self, metric: Metric, row: usize) -> Option<usize> {
         let peaks = self.peaks(metric);
         let median = self.middles(metric).get(row)?.median_bytes;
@@ -211,7 +209,6 @@ mod tests;
 /// Maximum number of recordings read at once. Reading one already uses several processors; more only costs memory.
 const MAX_WORKERS: usize = 4;
 
-/// Number of worker threads.
 pub(crate) fn worker_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(MAX_WORKERS)
 }

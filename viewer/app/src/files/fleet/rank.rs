@@ -24,7 +24,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Returns the source's name in JSON objects.
+    /// Returns the source's name in JSON objects; `None` for an arbitrary number.
     pub fn name(self) -> Option<&'static str> {
         match self {
             Self::Recorded => Some("header"),
@@ -39,7 +39,7 @@ impl Origin {
 pub struct Rank {
     /// The path of the recording.
     pub path: PathBuf,
-    /// The path relative to the given folder.
+    /// The path relative to the given folder, or the file name.
     pub name: String,
     /// The rank's number in the run.
     pub rank: u32,
@@ -72,14 +72,12 @@ pub struct DeviceLook {
     pub summary: DeviceSummary,
     /// The totals before the first event.
     pub baseline: Totals,
-    /// Sampled curves of the totals over the recording, one for each metric, in order.
+    /// Sampled curves of the totals over the recording, in the order of [`Metric::ALL`].
     pub curves: [Vec<u64>; Metric::ALL.len()],
 }
 
-/// Maximum number of stored problems of a recording.
 const MAX_PROBLEMS: usize = 20;
 
-/// Number of samples of a curve.
 const SAMPLES: usize = 64;
 
 impl Rank {
@@ -116,7 +114,7 @@ impl Rank {
         })
     }
 
-    /// Returns its name in sentences, such as `rank 3`, or the file's name if its rank is unknown.
+    /// Returns the rank's name in sentences, such as `rank 3`, or the file's name if the rank is unknown.
     pub fn label(&self) -> String {
         self.number().map_or_else(|| self.name.clone(), |rank| format!("rank {rank}"))
     }
@@ -202,7 +200,7 @@ fn after_rank(path: &str) -> Option<u32> {
     numbers.last()
 }
 
-/// Returns the last number in a file name without extensions such as `.pickle.gz`, and the path without it.
+/// Returns the last number in a file name without extensions such as `.pickle.gz`, and the path with `#` in its place.
 fn last_number(path: &str) -> Option<(String, u32)> {
     let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
     // Text after a dot is a file extension if it begins with a letter: `step.10.snap` has the number 10.
@@ -219,7 +217,6 @@ fn last_number(path: &str) -> Option<(String, u32)> {
     Some((format!("{}#{}", &path[..start + before.len()], &path[start + last + 1..]), number))
 }
 
-/// Returns the number at the start of `text`.
 fn leading_number(text: &str) -> Option<u32> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     text[..end].parse().ok()

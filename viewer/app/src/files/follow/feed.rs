@@ -10,10 +10,8 @@ use highwater_snapshots::format::Follower;
 use super::{Followed, recording};
 use crate::background::{Lane, Urgency};
 
-/// Called when there is an update.
 type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// Reads the bytes, and sends the recording read up to now.
 pub(super) struct Feed {
     path: PathBuf,
     lane: Lane,

@@ -14,10 +14,10 @@ use super::{Followed, recording};
 use crate::files::growing::{GrowingFile, Lost};
 use crate::session::run::Run;
 
-/// Time between two checks of the file's length.
+/// Minimum time between two checks of the file's length.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Time between two checks of a long file. Each check reopens the file and may cause another part to be read.
+/// Minimum time between two checks of a long file. Each check reopens the file and may cause another part to be read.
 const LOOK_AT_LONG: Duration = Duration::from_secs(1);
 
 /// After reading new data, the watcher pauses for this many times as long as the reading took.
@@ -26,14 +26,10 @@ const REST: u32 = 3;
 /// Time to wait for the index of a finished recording before it is used without one.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Number of bytes to read at a time.
 const PORTION: usize = 1 << 20;
 
-/// The reason watching ends.
 pub(super) enum Stop {
-    /// The result is no longer needed.
     Unwanted,
-    /// The file was replaced or cannot be read.
     Lost(String),
 }
 
@@ -43,7 +39,6 @@ pub(super) struct Watcher<'a> {
     pub(super) known: usize,
     /// The long recording last sent.
     pub(super) run: Option<Arc<Run>>,
-    /// Maximum number of events in memory.
     pub(super) most_resident: u64,
     pub(super) stopped: &'a Receiver<()>,
     pub(super) outbox: &'a Sender<Followed>,

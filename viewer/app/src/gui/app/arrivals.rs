@@ -25,7 +25,7 @@ pub enum Arrival {
     File(Source),
     /// The next bytes of the recording with this name, which is still being written.
     Grown(PathBuf, Vec<u8>),
-    /// The recording with this name is complete.
+    /// No more bytes of the recording with this name will arrive.
     Ended(PathBuf),
     /// The current ranks of a folder.
     Ranks(Box<Fleet>),
@@ -40,7 +40,6 @@ pub enum Arrival {
 }
 
 impl App {
-    /// Handles all inputs that have arrived since the last frame.
     pub(super) fn take_arrivals(&mut self, ctx: &egui::Context) {
         let arrived: Vec<Arrival> = self.inbox.1.try_iter().collect();
         for arrival in arrived {
@@ -148,7 +147,7 @@ impl App {
         }
     }
 
-    /// Notifies the file that follows the recording `name` that the recording is complete.
+    /// Tells the file that follows the recording `name` that no more bytes will arrive.
     fn end_feed(&mut self, name: &Path) {
         let followings = self.files.iter_mut().filter_map(|file| file.following.as_mut()).chain(&mut self.arriving);
         followings.filter(|following| following.path() == name).for_each(Following::end);
@@ -180,7 +179,7 @@ impl App {
         }
     }
 
-    /// Shows a recording that is being received in the selected tab, or in place of the previous file of its rotation.
+    /// Shows a recording that is being received in place of the open one with the same path, otherwise in a new tab.
     fn show_arrived(&mut self, ctx: &egui::Context, recording: Recording) {
         match recording.path.as_deref().and_then(|path| self.row_of(path)) {
             Some(row) => self.files[row].replace(recording, row == self.current),
@@ -188,7 +187,6 @@ impl App {
         }
     }
 
-    /// Handles updates of files that are still being written.
     fn take_followed(&mut self, ctx: &egui::Context) {
         // The files of a rotation are complete one after another.
         let is_rank = |file: &OpenFile| self.folder.as_ref().is_some_and(|folder| folder.has(&file.recording));
@@ -262,7 +260,6 @@ impl App {
         self.asking.push(Asking::start(ask, move || wake.request_repaint()));
     }
 
-    /// Handles the answers of file dialogs.
     fn take_answers(&mut self, ctx: &egui::Context) {
         let mut answers = Vec::new();
         self.asking.retain(|asking| asking.answer.poll().map(|answer| answers.push(answer)).is_none());
@@ -291,7 +288,6 @@ impl App {
     }
 }
 
-/// The message for a recording that is finished.
 fn complete(name: &str) -> String {
     format!("{name} is complete: the program has finished writing it")
 }

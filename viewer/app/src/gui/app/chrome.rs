@@ -67,7 +67,7 @@ impl App {
         }
     }
 
-    /// Sets the window's title to the name of the current file.
+    /// Sets the window's title to the name of the comparison, folder or file that is shown.
     pub(super) fn title_window(&mut self, ctx: &egui::Context) {
         let name = match (self.comparison_name(), self.folder(), self.current()) {
             (Some(name), ..) => name,

@@ -11,7 +11,6 @@ use crate::gui::window::dialog::{Ask, Task};
 use crate::gui::window::tabs::{Tab, distinct_names};
 use crate::{Command, Recording};
 
-/// A comparison of two files, or of one file with itself.
 #[derive(Debug)]
 pub(super) struct Comparing {
     /// The indices of A and B among the open files.
@@ -32,7 +31,6 @@ impl App {
         self.comparing.as_mut().filter(|comparing| comparing.is_in_front).map(|comparing| &mut comparing.view)
     }
 
-    /// Returns the recordings of two open files, given by index.
     fn recordings(&self, rows: [usize; 2]) -> Option<[Arc<Recording>; 2]> {
         let of = |row: usize| Some(Arc::clone(&self.files.get(row)?.recording));
         Some([of(rows[0])?, of(rows[1])?])
@@ -70,7 +68,6 @@ impl App {
         }
     }
 
-    /// Returns whether the file at index `row` is one of the two compared.
     pub(super) fn is_compared(&self, row: usize) -> bool {
         self.comparing.as_ref().is_some_and(|comparing| comparing.rows.contains(&row))
     }
@@ -114,13 +111,12 @@ impl App {
         }
     }
 
-    /// The title of the comparison.
+    /// Returns the title of the comparison; `None` if no comparison is shown.
     pub(super) fn comparison_name(&self) -> Option<String> {
         self.comparison()?;
         self.comparison_tab(&self.tabs()).map(|tab| tab.name)
     }
 
-    /// The tab of the comparison, if there is one.
     pub(super) fn comparison_tab(&self, tabs: &[Tab]) -> Option<Tab> {
         let [a, b] = self.comparing.as_ref()?.rows;
         let names = distinct_names(tabs);
@@ -180,7 +176,6 @@ impl App {
         self.ask(ctx, Ask::Save(Task::picture("difference", write)));
     }
 
-    /// Shows the comparison and handles input.
     pub(super) fn comparing_ui(&mut self, ui: &mut Ui) {
         let Some(mut comparing) = self.comparing.take() else { return };
         let Some(recordings) = self.recordings(comparing.rows) else { return };

@@ -18,7 +18,6 @@ use crate::gui::views::rank_table::FleetView;
 use crate::gui::window::dialog::{Ask, Task};
 use crate::{Command, Pending, Recording};
 
-/// The open folder of ranks, and the state of its view.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
@@ -40,12 +39,11 @@ impl Folder {
 }
 
 impl App {
-    /// The folder; `None` if a file is shown.
+    /// Returns the view of the folder; `None` if the folder is not shown.
     pub fn folder(&self) -> Option<&FleetView> {
         self.folder.as_ref().filter(|folder| folder.is_in_front).map(|folder| &folder.view)
     }
 
-    /// The ranks of the open folder.
     pub(super) fn fleet(&self) -> Option<&Fleet> {
         self.folder.as_ref().map(|folder| &**folder.view.fleet())
     }
@@ -89,7 +87,8 @@ impl App {
         folder.reading = Some(reading);
     }
 
-    /// Updates the ranks of a folder. A new folder is shown if nothing else is open or a link refers to it.
+    /// Updates the ranks of the open folder. Without one, shows a new folder, unless the user has closed it before, and
+    /// opens the rank that a link names, or the only one.
     pub(super) fn take_ranks(&mut self, fleet: Fleet) {
         let path = PathBuf::from(&fleet.name);
         if let Some(folder) = &mut self.folder {
@@ -156,7 +155,7 @@ impl App {
         true
     }
 
-    /// Shows the folder if its tab is selected. Returns whether it was shown.
+    /// Shows the folder if it is in front. Returns whether it was shown.
     pub(super) fn folder_ui(&mut self, ui: &mut Ui) -> bool {
         let Some(folder) = self.folder.as_mut().filter(|folder| folder.is_in_front) else { return false };
         let opened = CentralPanel::default().show(ui, |ui| folder.view.fleet_ui(ui)).inner;
@@ -189,7 +188,7 @@ impl App {
         true
     }
 
-    /// Opens a rank in a new tab.
+    /// Shows a rank, in its tab if it is open, otherwise in a new one.
     fn open_rank(&mut self, ctx: &egui::Context, path: &Path) {
         match self.row_of(path) {
             Some(row) => self.bring_to_front(row),

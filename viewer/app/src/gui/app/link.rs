@@ -17,7 +17,6 @@ use crate::gui::window::file_style::FileStyle;
 use crate::gui::window::settings::Settings;
 use crate::{Axis, ColourBy, Pin};
 
-/// A link that restores a view: the recording, the visible range, and the selection.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Link {
     /// The recording, and its view settings.
@@ -25,7 +24,6 @@ pub(super) struct Link {
     pin: Option<Pin>,
     side: Side,
     bottom: Option<Bottom>,
-    /// The text of the search box.
     search: String,
 }
 
@@ -37,7 +35,7 @@ impl Link {
         Some(Self { look, pin: file.selection.pin, side: settings.side, bottom: settings.bottom, search })
     }
 
-    /// Encodes the link as `name=value` pairs; default values are omitted.
+    /// Encodes the link as `name=value` pairs. The event axis, stacking by age, and whatever is not set are omitted.
     fn to_text(&self) -> String {
         let FileStyle { path, device, metric, axis, colours, events, x, y } = &self.look;
         let mut text = Serializer::new(String::new());

@@ -73,11 +73,9 @@ pub struct App {
     palette: Option<Palette>,
     /// The kind of file dialogs in use.
     pub dialogs: Dialogs,
-    /// Open file dialogs.
     asking: Vec<Asking>,
     path_field: Option<PathField>,
     help: Option<Help>,
-    /// The title of the window.
     title: String,
     welcome: Welcome,
     /// The examples offered on the start screen.
@@ -88,9 +86,7 @@ pub struct App {
     savings: Vec<Pending<PathBuf>>,
     /// Screenshots of the window to be saved.
     pictures: Inbox<Task>,
-    /// The comparison of two files, if there is one.
     comparing: Option<Comparing>,
-    /// The ranks of the open folder, if there is one.
     folder: Option<Folder>,
     /// Whether to compare the next opened file with the current one.
     compares_next: bool,
@@ -117,7 +113,6 @@ impl App {
         Self { settings, ..Self::default() }
     }
 
-    /// Maximum number of events in memory; longer recordings are read in parts.
     fn most_resident(&self) -> u64 {
         self.most_resident.unwrap_or(MAX_RESIDENT_EVENTS)
     }
@@ -190,7 +185,8 @@ impl App {
         self.show(&egui::Context::default(), recording);
     }
 
-    /// Shows a recording in the selected tab, with its saved view settings, in place of a recording of the same file.
+    /// Shows a recording in place of the open recording of the same file, otherwise in a new, selected tab, with its
+    /// saved view settings.
     fn show(&mut self, ctx: &egui::Context, recording: Recording) {
         self.leave_folder();
         let row = recording.path.as_deref().and_then(|path| self.row_of(path));
@@ -250,7 +246,6 @@ impl App {
         }
     }
 
-    /// Saves the view settings of `file`.
     fn keep_look(&mut self, file: &OpenFile) {
         let Paint { colour_by, stacking, .. } = self.settings.paint;
         if let Some(look) = FileStyle::of(&file.recording, &file.selection, colour_by, stacking) {
@@ -284,7 +279,6 @@ impl App {
         self.current().and_then(|file| file.absence(command))
     }
 
-    /// Shows the open file at index `row`.
     fn bring_to_front(&mut self, row: usize) {
         self.current = row;
         self.leave_comparison();
@@ -359,7 +353,6 @@ impl App {
         ctx.request_repaint();
     }
 
-    /// Shows the step with this number in the current recording.
     fn go_to_step(&mut self, ctx: &egui::Context, number: u32) {
         self.leave_comparison();
         self.messages.clear();

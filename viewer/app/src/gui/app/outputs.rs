@@ -35,7 +35,6 @@ impl App {
         self.ask_to_save(ctx, bottom.name());
     }
 
-    /// Asks for the path of the file in which to save the table of a view.
     pub(super) fn ask_to_save(&mut self, ctx: &egui::Context, view: &str) {
         let Some(file) = self.current_mut() else { return };
         let name = format!("{}-{}", stem(file), view.to_lowercase());

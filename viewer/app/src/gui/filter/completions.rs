@@ -12,7 +12,6 @@ use crate::Recording;
 use crate::gui::identity::Identity;
 use crate::gui::widgets::{Query, computed, theme};
 
-/// The possible completions for a recording, and those that currently apply.
 #[derive(Debug)]
 pub(crate) struct Completions {
     vocabulary: Query<Identity<Recording>, Arc<Vocabulary>>,
@@ -43,7 +42,6 @@ impl Default for Completions {
 }
 
 impl Completions {
-    /// Whether there are completions.
     pub(crate) fn is_offering(&self) -> bool {
         !self.found.is_empty() && !self.is_dismissed
     }

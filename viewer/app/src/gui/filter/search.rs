@@ -65,10 +65,8 @@ pub struct Search {
     text: String,
     error: Option<String>,
     filter: Filter,
-    /// The last count and its key.
     counted: Memo<(SearchPlace, Identity<Matches>), Option<Count>>,
     matches: Arc<Matches>,
-    /// The background query for the blocks that meet a filter.
     query: Query<(Identity<Recording>, Filter), Arc<Matches>>,
     /// Whether the matches are still those of the previous recording.
     is_stale: bool,
@@ -237,13 +235,12 @@ impl Search {
         wanted
     }
 
-    /// Returns the counts at `place`, which are computed once for each moment.
+    /// Computed once for each moment.
     fn count(&mut self, recording: &Recording, place: SearchPlace) -> Option<Count> {
         let matches = &self.matches;
         *self.counted.get((place, Identity::of(matches)), |_| Count::of(recording, matches, place))
     }
 
-    /// The number of matches, or the error in the conditions.
     fn outcome_ui(&mut self, ui: &mut Ui, recording: &Recording, place: Option<SearchPlace>) {
         if let Some(why) = self.error.as_ref().filter(|_| !self.completions.is_offering()) {
             let applied = match self.pending().unwrap_or(&self.filter).is_empty() {
@@ -265,7 +262,7 @@ impl Search {
             response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("Found {shown}")));
             let requested = format_bytes(bytes);
             response
-                .on_hover_text(format!("{shown}\n{count} meet the conditions; they requested {requested} in total"));
+                .on_hover_text(format!("{shown}\nThe conditions match {count}, with {requested} requested in total"));
         }
     }
 }
@@ -287,7 +284,6 @@ impl Computed for Search {
     }
 }
 
-/// A summary of the search language.
 fn explained() -> String {
     format!(
         "Shows only blocks that meet every condition, in all views.\n\

@@ -57,7 +57,6 @@ impl DiffSheet {
         ui.add(Label::new(RichText::new(name).size(20.0).strong()).truncate());
     }
 
-    /// Draws the settings, and the limits of accuracy.
     fn facts_ui(&self, ui: &mut Ui) {
         let conditions = self.view.search_text().trim();
         let sides = self.recordings.iter().zip(["A", "B"]);

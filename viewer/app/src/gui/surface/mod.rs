@@ -62,8 +62,8 @@ impl Surface {
         &self.ctx
     }
 
-    /// Draws frames with `draw` until it returns that everything is complete and two frames are equal. Returns whether
-    /// that was reached; an incomplete drawing is abandoned after half a minute.
+    /// Draws frames with `draw` until it returns true for complete content, and either two frames are equal or eight
+    /// complete frames were drawn. Returns false if the content is still incomplete after pauses of half a minute.
     pub fn draw(&mut self, mut draw: impl FnMut(&mut Ui) -> bool) -> bool {
         let (mut complete_frames, mut pauses) = (0, 0);
         loop {

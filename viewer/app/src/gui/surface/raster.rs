@@ -117,7 +117,6 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// The pixels `across` of row `y`.
     fn span(&mut self, y: usize, across: Range<usize>) -> &mut [Color32] {
         let start = (y - self.top) * self.width;
         &mut self.pixels[start + across.start..start + across.end]
@@ -257,7 +256,6 @@ impl Slope {
     }
 }
 
-/// The source of colour for the pixels of a triangle.
 enum Paint<'a> {
     /// A constant colour.
     Even([u32; 4]),
@@ -319,7 +317,6 @@ impl<'a> Paint<'a> {
     }
 }
 
-/// The product of two colours.
 fn product(a: [u32; 4], b: [u32; 4]) -> [u32; 4] {
     std::array::from_fn(|channel| shared(a[channel], b[channel]))
 }
@@ -329,7 +326,6 @@ fn shared(a: u32, b: u32) -> u32 {
     (a * b + 127) / 255
 }
 
-/// Blends `colour` over `pixel`.
 fn blend(pixel: &mut Color32, colour: [u32; 4]) {
     let beneath = pixel.to_array();
     let rest = 255 - colour[3];

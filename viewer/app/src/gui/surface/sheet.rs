@@ -54,7 +54,6 @@ impl Sheet {
         }
     }
 
-    /// The facts about the device.
     fn summary(&self) -> &DeviceSummary {
         match &self.whole {
             Some(whole) => &whole.summary,
@@ -62,7 +61,6 @@ impl Sheet {
         }
     }
 
-    /// The peak of the selected total.
     fn peak(&self) -> Moment {
         self.recording.devices[self.selection.device].peak(&self.recording.trace, self.selection.metric)
     }
@@ -99,7 +97,6 @@ impl Sheet {
         });
     }
 
-    /// Draws the facts about the content, its size, and the limits of accuracy.
     pub(super) fn facts_ui(&self, ui: &mut Ui) {
         let trace = &self.recording.trace;
         let summary = self.summary();
@@ -156,7 +153,6 @@ impl Sheet {
         self.timeline.finish()
     }
 
-    /// Draws the chart of the whole recording, with its caption and the legend of the moment.
     fn whole_ui(&mut self, ui: &mut Ui) {
         let (moment, reason) = self.moment();
         let Self { recording, selection, whole, look, .. } = self;
@@ -182,7 +178,6 @@ impl Sheet {
         whole.chart_ui(ui);
     }
 
-    /// Draws the caption, and the legend at the peak.
     fn caption_ui(&mut self, ui: &mut Ui) {
         let peak = self.peak();
         let drawn = drawn_metric(self.selection.metric);

@@ -6,12 +6,9 @@ use std::sync::Arc;
 use eframe::egui::epaint::textures::{TextureFilter, TextureOptions, TextureWrapMode, TexturesDelta};
 use eframe::egui::{Color32, ColorImage, ImageData, TextureId};
 
-/// A texture and its sampling options.
 #[derive(Debug)]
 pub(super) struct Texture {
-    /// The pixels of the texture.
     pub(super) image: Arc<ColorImage>,
-    /// The sampling options.
     pub(super) options: TextureOptions,
 }
 
@@ -77,7 +74,6 @@ pub(super) struct Textures {
 }
 
 impl Textures {
-    /// Applies the texture changes of a frame.
     pub(super) fn apply(&mut self, mut news: TexturesDelta) {
         for id in self.leaving.drain(..) {
             self.by_id.remove(&id);

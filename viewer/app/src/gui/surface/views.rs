@@ -18,7 +18,6 @@ pub struct SheetView {
     content: Content,
 }
 
-/// The view that a picture shows.
 #[derive(Clone, Copy, Debug)]
 enum Content {
     /// The timeline over the full height.
@@ -51,9 +50,9 @@ const TABLE: Choices = Choices {
 const TREEMAP: Choices = Choices { look: MomentLook::Treemap, second: Some(TreeKey::By(GroupKey::Scope)), ..TABLE };
 const FLAME: Choices = Choices { look: MomentLook::Flame, first: TreeKey::By(GroupKey::Stack), ..TABLE };
 
-/// Share of the timeline's height above segments or explanation.
+/// Share of the height for the timeline above segments or an explanation.
 const UPPER: f32 = 0.4;
-/// Share of the timeline's height above the plan, which has its own chart.
+/// Share of the height for the timeline above the plan, which has its own chart.
 const ABOVE_PLAN: f32 = 0.33;
 
 impl SheetView {
@@ -68,7 +67,7 @@ impl SheetView {
         found.ok_or_else(|| format!("unknown view '{name}'; the views are: {}", names.join(", ")))
     }
 
-    /// The timeline with the view `bottom` below it. The list of events and the what-if form cannot be drawn.
+    /// Returns the timeline with the view `bottom` below it, or the timeline alone if that view cannot be drawn.
     pub fn beside(bottom: Option<Bottom>) -> Self {
         let is_it = |view: &&Self| matches!(view.content, Content::Below(_, other) if bottom == Some(other));
         VIEWS.iter().find(is_it).copied().unwrap_or(VIEWS[0])
@@ -99,7 +98,7 @@ pub(super) fn sheet_ui<S, R>(
 }
 
 impl Sheet {
-    /// Returns the display name.
+    /// Returns the title of a picture of `view`.
     pub fn title(&self, view: SheetView) -> String {
         format!("{}: {}", self.recording.name, view.name)
     }
@@ -127,7 +126,6 @@ impl Sheet {
         view.finish() && is_complete
     }
 
-    /// The input of the views, and their state.
     fn scene(&mut self) -> (ViewContext<'_>, &mut Views) {
         let (moment, reason) = self.moment();
         let Self { recording, selection, timeline, look, filter, views, .. } = self;

@@ -7,10 +7,8 @@ use crate::gui::widgets::fit::fitted;
 /// Maximum width of the name of the selected entry, in points. Longer names are shortened in the middle.
 const MAX_NAME: f32 = 170.0;
 
-/// An entry of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChoiceEntry {
-    /// The text of the entry.
     pub name: String,
     /// The reason that the entry is disabled; `None` if it can be selected.
     pub problem: Option<&'static str>,
@@ -78,7 +76,6 @@ pub(crate) fn value_menu_ui(ui: &mut Ui, name: &str, values: &[(&'static str, &'
     chosen
 }
 
-/// Shows a row of tabs. Returns the tab that the user selects.
 pub(crate) fn tabs_ui<T: Copy + PartialEq>(
     ui: &mut Ui,
     all: &[T],

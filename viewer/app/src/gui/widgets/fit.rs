@@ -20,7 +20,6 @@ pub(crate) fn fitted<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32) -> Op
     Some(without_middle(ui, text, font, room))
 }
 
-/// Returns a source line shortened to the available width.
 fn fitted_line<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32) -> Option<Cow<'a, str>> {
     let fits = |chars: usize| width(ui, &shorten_line(text, chars), font) <= room;
     let (mut most, mut too_many) = (0, text.chars().count());

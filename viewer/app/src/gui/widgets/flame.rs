@@ -7,20 +7,16 @@ use super::theme::{FLAME_ROW, MIN_BAR};
 /// A bar: its horizontal extent in points, its row, and its content.
 #[derive(Clone, Debug)]
 pub(crate) struct Bar<T> {
-    /// The left end, in points.
     pub left: f32,
-    /// The right end, in points.
     pub right: f32,
     /// The row, from the top.
     pub row: usize,
-    /// The content of the bar.
     pub item: T,
 }
 
 /// A part of a node: a child, or several merged children that are too narrow to show.
 #[derive(Clone, Debug)]
 pub(crate) struct Part<N, T> {
-    /// The content of the part's bar.
     pub item: T,
     /// The size of the bar, in the same unit as the size of the focus.
     pub size: u64,

@@ -25,7 +25,7 @@ pub(crate) fn place_ui<R>(ui: &mut Ui, id: impl Hash + fmt::Debug, place: Rect, 
     ui.scope_builder(UiBuilder::new().id_salt(id).max_rect(place), show).inner
 }
 
-/// Shows a view that fills `width` and `height` points.
+/// Shows a view that fills the available width and `height` points.
 pub(crate) fn exact_height_ui<R>(ui: &mut Ui, height: f32, show: impl FnOnce(&mut Ui) -> R) -> R {
     let room = vec2(ui.available_width(), height);
     let show = |ui: &mut Ui| {

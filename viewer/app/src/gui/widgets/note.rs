@@ -8,24 +8,22 @@ use crate::gui::widgets::theme::Shades;
 /// Font size in points.
 const SIZE: f32 = 12.5;
 
-/// Shows `text` in small, faint letters.
+/// Shows `text` in small letters of the normal text colour.
 pub(crate) fn note_ui(ui: &mut Ui, text: &str) {
     let colour = ui.visuals().text_color();
     ui.add(Label::new(with_code(text, SIZE, colour)).wrap());
 }
 
-/// Shows an assumption of a result.
 pub(crate) fn assumption_ui(ui: &mut Ui, text: &str) {
     quiet_ui(ui, &format!("Assumed: {text}."));
 }
 
-/// Shows a note on how figures were computed.
+/// Shows a note on how figures were computed, in small, faint letters.
 pub(crate) fn quiet_ui(ui: &mut Ui, text: &str) {
     let colour = ui.visuals().weak_text_color();
     ui.add(Label::new(with_code(text, SIZE, colour)).wrap());
 }
 
-/// Shows a warning.
 pub(crate) fn warning_ui(ui: &mut Ui, text: &str) {
     let colour = Shades::in_ui(ui).warning;
     ui.add(Label::new(with_code(text, SIZE, colour)).wrap());

@@ -22,7 +22,6 @@ type Begin<K, A> = Mutex<Box<dyn Fn() -> Work<K, A> + Send>>;
 /// work panicked.
 type Outcome<K, A> = (u64, K, Result<Option<A>, ()>);
 
-/// The error message if the work panicked.
 const BROKEN_OFF: &str = "internal error; please report it";
 
 /// Tells background work whether its answer is still needed.
@@ -41,7 +40,6 @@ impl Cancel {
     }
 }
 
-/// A background thread and its state.
 struct Link<K, A> {
     lane: Lane,
     work: Arc<Mutex<Work<K, A>>>,
@@ -116,7 +114,6 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         self
     }
 
-    /// Sets the urgency of the work.
     pub(crate) fn with_urgency(mut self, urgency: Urgency) -> Self {
         self.urgency = urgency;
         self
@@ -222,7 +219,6 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         self.answer.as_mut().map(|(_, answer)| answer)
     }
 
-    /// The key of the latest answer.
     pub(crate) fn answered(&self) -> Option<&K> {
         self.answer.as_ref().map(|(key, _)| key)
     }
@@ -267,12 +263,10 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         }
     }
 
-    /// Returns whether the last query has not been answered yet.
     pub(crate) fn is_busy(&self) -> bool {
         self.number != self.settled
     }
 
-    /// Returns the reason there are no answers, if the work has failed.
     pub(crate) fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
@@ -394,7 +388,6 @@ pub(crate) use computed;
 #[cfg(test)]
 mod tests;
 
-/// The cached value, and its key.
 #[derive(Clone, Debug)]
 pub(crate) struct Memo<K, V>(Option<(K, V)>);
 
@@ -405,7 +398,6 @@ impl<K, V> Default for Memo<K, V> {
 }
 
 impl<K: PartialEq, V> Memo<K, V> {
-    /// The cached value.
     pub(crate) fn known(&self) -> Option<&V> {
         self.0.as_ref().map(|(_, value)| value)
     }

@@ -51,7 +51,6 @@ pub(crate) fn placeholder(ui: &egui::Ui, text: &str) -> egui::RichText {
     egui::RichText::new(text).italics().color(Shades::in_ui(ui).faint.gamma_multiply(0.75))
 }
 
-/// A square of the legend's colour.
 pub(crate) fn swatch_ui(ui: &mut egui::Ui, colour: Color32) {
     let (rect, _) = ui.allocate_exact_size(egui::vec2(SWATCH, SWATCH), egui::Sense::hover());
     ui.painter().rect_filled(rect, 2.0, colour);

@@ -9,7 +9,6 @@ use crate::gui::widgets::fit::{self, fitted};
 use crate::gui::widgets::keys::pressed_keys;
 use crate::gui::widgets::theme::{self, Shades};
 
-/// The highlight of a tile.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Emphasis {
     pub(crate) is_hovered: bool,
@@ -63,7 +62,8 @@ fn rows(ui: &Ui, rect: Rect, text: &str) -> Vec<String> {
     vec![LineText { function: "", ..line }.to_string(), line.function.to_owned()]
 }
 
-/// Paints one row of text at `top`, shortened to the rectangle's width. Returns `None` if it does not fit.
+/// Paints one row of text at `top`, shortened to the rectangle's width. Returns its height, or `None` if it does not
+/// fit.
 fn line(ui: &Ui, painter: &Painter, rect: Rect, top: f32, text: &str, ink: Color32) -> Option<f32> {
     let room = rect.width() - 2.0 * MARGIN;
     if room < theme::MIN_LABEL {
@@ -90,7 +90,6 @@ pub(crate) struct Walked {
     pub(crate) filters: bool,
 }
 
-/// Reads the keys while `response` has the keyboard focus.
 pub(crate) fn walked(ui: &Ui, response: &Response) -> Walked {
     let Some(pressed) = pressed_keys(ui, response, [true; 2]) else { return Walked::default() };
     let by = |more: Key, less: Key| (pressed(more) - pressed(less)) as i32;

@@ -65,7 +65,6 @@ pub(crate) fn title(recording: &Recording, id: BlockId) -> String {
     }
 }
 
-/// The lifetime of a block, as text.
 pub(crate) fn life(trace: &Trace, id: BlockId) -> String {
     // The free of such a block was requested before the recording, so that it has no event.
     if trace.was_waiting_at_start(id) {

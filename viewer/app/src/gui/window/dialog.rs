@@ -14,7 +14,6 @@ use crate::Pending;
 use crate::files::destination::io_error;
 use crate::files::output::write_whole;
 
-/// The purpose for which a path is requested.
 #[derive(Debug)]
 pub(crate) enum Ask {
     /// A recording to open.
@@ -25,15 +24,12 @@ pub(crate) enum Ask {
     Save(Task),
 }
 
-/// The result of a dialog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Chosen {
-    /// The user chose this path.
     Path(PathBuf),
     /// The user chose files, whose content will arrive separately.
     #[cfg_attr(not(target_family = "wasm"), expect(dead_code, reason = "only dialogs of browsers answer later"))]
     Arriving,
-    /// The user has closed the dialog without a choice.
     Cancelled,
     /// The system has no file dialog.
     Unavailable,
@@ -50,7 +46,6 @@ pub enum Dialogs {
 }
 
 impl Ask {
-    /// The title of the dialog.
     pub(crate) fn title(&self) -> &'static str {
         match self {
             Self::File => "Open a recording",
@@ -60,30 +55,23 @@ impl Ask {
     }
 }
 
-/// A dialog shown to the user.
 #[derive(Debug)]
 pub(crate) struct Asking {
-    /// The answer, once available.
     pub answer: Pending<(Ask, Chosen)>,
-    /// Whether the dialog asks for a file to write.
     pub is_saving: bool,
 }
 
 impl Asking {
-    /// Opens the dialog; `wake` is called when there is an answer.
     pub(crate) fn start(ask: Ask, wake: impl FnOnce() + Send + 'static) -> Self {
         Self { is_saving: matches!(ask, Ask::Save(_)), answer: shown::ask(ask, wake) }
     }
 }
 
-/// A function that writes the file to the chosen path; returns an error message if it fails.
 type WriteTo = Box<dyn FnOnce(&Path) -> Result<(), String> + Send>;
 
 /// A file to write once the user has chosen its path.
 pub(crate) struct Task {
-    /// The title of the dialog.
     pub title: &'static str,
-    /// The suggested name.
     pub name: String,
     /// The file types, each with its extensions.
     pub kinds: &'static [(&'static str, &'static [&'static str])],

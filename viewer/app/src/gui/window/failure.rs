@@ -7,12 +7,9 @@ use eframe::egui::{Button, RichText, Role, Ui, WidgetInfo};
 use crate::files::file_name;
 use crate::gui::widgets::Shades;
 
-/// The user's answer to a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Try again.
     Retry,
-    /// Dismiss the message.
     Dismiss,
 }
 

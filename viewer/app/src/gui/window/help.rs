@@ -5,7 +5,6 @@ use eframe::egui::{Grid, Id, Key, Label, Modal, Modifiers, RichText, ScrollArea,
 use crate::Command;
 use crate::gui::widgets::{keys, theme};
 
-/// Help windows, shown over the window's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Help {
     /// Every command with its keys.
@@ -19,7 +18,6 @@ const LINE: f32 = 40.0;
 /// Scroll distance in points that certainly reaches either end of the list.
 const ALL: f32 = 100_000.0;
 
-/// A description of the program in one sentence.
 const PURPOSE: &str = "Highwater shows where GPU memory goes: what was allocated, when, by which line of your program, \
                        and the composition of the peak.";
 

@@ -9,14 +9,12 @@ use crate::gui::widgets::{keys, theme};
 /// Distance of the palette from the window's upper edge, in points.
 const PALETTE_TOP: f32 = 60.0;
 
-/// The command palette, with the entered text.
 #[derive(Debug, Default)]
 pub(crate) struct Palette {
     text: String,
     chosen: usize,
 }
 
-/// The user's choice in the palette.
 pub(crate) enum Choice {
     /// A command to run.
     Run(Command),
@@ -87,7 +85,7 @@ impl Palette {
     }
 }
 
-/// The message shown if only commands that cannot be executed now match.
+/// The message shown if no command matches that can be executed now.
 fn none_found(unusable: &[Command]) -> String {
     let Some(first) = unusable.first() else { return "No command matches.".to_owned() };
     let others = unusable.len() - 1;
@@ -107,9 +105,7 @@ fn step_of(text: &str) -> Option<u32> {
 pub(crate) enum Entered<T> {
     /// Keeps the field open, because nothing was entered yet.
     None,
-    /// The user has closed the field.
     Cancelled,
-    /// The user has entered this value.
     Value(T),
 }
 

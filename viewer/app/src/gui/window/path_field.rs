@@ -15,7 +15,6 @@ use crate::gui::window::palette::Entered;
 /// Maximum number of completions that are listed.
 const MAX_OFFERS: usize = 12;
 
-/// The field in which the user enters a path.
 #[derive(Debug)]
 pub(crate) struct PathField {
     ask: Ask,
@@ -36,12 +35,10 @@ impl PathField {
         Self { ask, text, is_focused: false, offers: Vec::new() }
     }
 
-    /// Returns the purpose of the path.
     pub(crate) fn into_ask(self) -> Ask {
         self.ask
     }
 
-    /// Shows the field over the window's content.
     pub(crate) fn path_field_ui(&mut self, ui: &Ui) -> Entered<PathBuf> {
         let mut entered = Entered::None;
         let modal = Modal::new(Id::unique("path field")).show(ui.ctx(), |ui| {
@@ -113,7 +110,6 @@ impl PathField {
         put_cursor(ui, field, &self.text, self.text.len());
     }
 
-    /// Lists the possible completions.
     fn offers_ui(&self, ui: &mut Ui) {
         if self.offers.is_empty() {
             return;
@@ -135,7 +131,6 @@ impl PathField {
         state.store(ui.ctx(), field);
     }
 
-    /// Returns the reason `path` cannot be used; `None` if it can.
     fn problem(&self, path: &Path) -> Option<String> {
         if self.text.trim().is_empty() {
             return Some("Enter a path.".to_owned());
@@ -166,7 +161,6 @@ fn absolute(text: &str) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-/// The completion of a typed path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Completion {
     /// The path, extended by the common prefix of all candidates.
@@ -200,7 +194,6 @@ fn names_in(folder: &Path, start: &str, only_folders: bool) -> Vec<String> {
     entries.filter_map(name).collect()
 }
 
-/// Returns the common prefix of both texts.
 fn in_common<'a>(one: &'a str, other: &str) -> &'a str {
     let same = one.chars().zip(other.chars()).take_while(|(a, b)| a == b);
     &one[..same.map(|(sign, _)| sign.len_utf8()).sum()]

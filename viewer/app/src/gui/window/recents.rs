@@ -29,19 +29,16 @@ pub(crate) struct Recents {
     answers: Option<Receiver<(PathBuf, Known)>>,
 }
 
-/// The state of a file in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fact {
     /// Not determined yet.
     Unknown,
-    /// The file does not exist.
     Missing,
     /// The peak, or otherwise the size; steps and failures; the device; and the age.
     There([String; 4]),
 }
 
 impl Fact {
-    /// The texts next to the name, in columns.
     pub(crate) fn texts(&self) -> [&str; 4] {
         match self {
             Self::Unknown => [""; 4],
@@ -87,7 +84,6 @@ impl Recents {
         let _ = background::start("highwater-recent", ask);
     }
 
-    /// The state of `file`; `now` is the current time.
     pub(crate) fn fact(&self, file: &Path, now: SystemTime) -> Fact {
         match self.facts.get(file) {
             None => Fact::Unknown,
@@ -113,7 +109,6 @@ fn figures(file: &Path) -> Option<[String; 3]> {
     Some([peak, run.join(", "), summary.name.clone()])
 }
 
-/// Formats the time that has passed since `then`.
 fn age(then: SystemTime, now: SystemTime) -> String {
     let seconds = now.duration_since(then).map_or(0, |age| age.as_secs());
     let (count, unit) = match seconds {

@@ -12,7 +12,6 @@ use crate::gui::views::timeline::{Paint, Stacking};
 use crate::gui::window::file_style::FileStyle;
 use crate::{ColourBy, Recording};
 
-/// Maximum number of recent files in the list.
 const MAX_RECENT: usize = 10;
 /// Maximum number of files whose view settings are stored.
 const MAX_LOOKS: usize = 50;
@@ -77,7 +76,6 @@ impl Settings {
         self.looks.iter().find(|look| look.path == path)
     }
 
-    /// Saves the view settings of a file.
     pub(crate) fn keep_look(&mut self, look: FileStyle) {
         self.looks.retain(|known| known.path != look.path);
         self.looks.insert(0, look);
@@ -90,7 +88,6 @@ impl Settings {
         Self::from_json(&text.unwrap_or_default())
     }
 
-    /// Stores the settings.
     pub(crate) fn store(&self, storage: &mut dyn eframe::Storage) {
         eframe::set_value(storage, eframe::APP_KEY, &self.to_json());
     }
@@ -118,7 +115,7 @@ impl Settings {
     }
 }
 
-/// The view settings that are valid.
+/// Reads the view settings of files without those that are invalid.
 fn valid_looks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<FileStyle>, D::Error> {
     let looks = Vec::<Value>::deserialize(deserializer)?;
     Ok(looks.into_iter().filter_map(|look| serde_json::from_value(look).ok()).collect())

@@ -9,9 +9,7 @@ use crate::{Command, Recording};
 
 /// Maximum share of the bar's width for the file's name.
 const NAME_SHARE: f32 = 0.3;
-/// The label before facts about the whole file.
 const FILE: &str = "File: ";
-/// The separator between two facts.
 const SEPARATOR: &str = "  ·  ";
 
 /// Shows the bar: the device first, then the file. Returns the command that was clicked. Facts that do not fit are
@@ -119,7 +117,6 @@ fn facts_ui(ui: &mut Ui, facts: &[String], room: f32) {
     });
 }
 
-/// The limits of the file's accuracy.
 #[derive(Debug)]
 struct Trust {
     sentences: Vec<String>,
@@ -161,7 +158,6 @@ fn trust_ui(ui: &mut Ui, trust: &Trust) {
     response.on_hover_text(sentences.join("\n"));
 }
 
-/// The width of `text` on one line.
 fn width(ui: &Ui, text: &str) -> f32 {
     fit::width(ui, text, &TextStyle::Body.resolve(ui.style()))
 }

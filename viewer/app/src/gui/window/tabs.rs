@@ -13,21 +13,16 @@ use crate::gui::widgets::{Shades, fitted};
 /// Maximum width of a name in points; a longer name is shortened in the middle.
 const MAX_NAME: f32 = 260.0;
 
-/// The tab of an open file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tab {
-    /// The name of the recording.
     pub name: String,
     /// The path of the file; `None` if the recording has no file.
     pub path: Option<PathBuf>,
 }
 
-/// The action that the user requests by clicking a tab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TabAction {
-    /// Bring this tab to the front.
     Show(usize),
-    /// Close this tab.
     Close(usize),
 }
 

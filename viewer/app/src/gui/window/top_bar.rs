@@ -87,11 +87,8 @@ const MENUS: [(&str, &[&[Command]]); 6] = {
     ]
 };
 
-/// The user's choice in the menus.
 pub(crate) enum Picked {
-    /// A command of the app.
     Command(Command),
-    /// A recent file to open.
     File(PathBuf),
 }
 
@@ -266,7 +263,6 @@ fn named_ui<T: Clone + PartialEq, E: Into<ChoiceEntry>>(
     choice_ui(ui, name, now, all, entry)
 }
 
-/// The totals of a device.
 pub(crate) fn metrics_of(recording: &Recording, device: usize) -> Vec<Metric> {
     recording.devices[device].summary.peaks.iter().map(|peak| peak.metric).collect()
 }

@@ -21,7 +21,6 @@ use crate::gui::widgets::{fit, fitted, keys, labelled_button_ui, theme};
 use crate::gui::window::recents::{Fact, Recents};
 use crate::gui::window::tabs::{Tab, distinct_names};
 
-/// The user's choice on the page.
 pub(crate) enum WelcomeAction {
     /// Ask for a file.
     Ask,
@@ -33,7 +32,6 @@ pub(crate) enum WelcomeAction {
     Record(Example),
 }
 
-/// The start screen: recent files, examples, and how to record.
 #[derive(Debug, Default)]
 pub(crate) struct Welcome {
     recents: Recents,
@@ -214,7 +212,6 @@ fn head_ui(ui: &mut Ui, action: &mut Option<WelcomeAction>) {
     ui.label(RichText::new(kinds).weak());
 }
 
-/// Shows an example that is being recorded.
 pub(crate) fn recording_ui(ui: &mut Ui, running: &Running) {
     let (time, bytes) = running.progress();
     ui.horizontal(|ui| {

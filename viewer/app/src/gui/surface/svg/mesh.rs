@@ -14,7 +14,6 @@ use super::super::texture::Texture;
 use super::{Number, Writer, fill, place};
 
 impl Writer<'_> {
-    /// Adds a mesh.
     pub(super) fn mesh(&mut self, mesh: &Mesh) {
         let Some(texture) = self.textures.get(mesh.texture_id) else { return };
         let corner = |index: &u32| mesh.vertices.get(*index as usize);

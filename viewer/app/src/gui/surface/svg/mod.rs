@@ -86,7 +86,6 @@ pub(super) fn document(
     )
 }
 
-/// A document being written.
 struct Writer<'a> {
     out: String,
     definitions: String,
@@ -135,7 +134,6 @@ impl Writer<'_> {
         id
     }
 
-    /// Whether any of `bounds` is visible.
     fn is_seen(&self, bounds: Rect) -> bool {
         // A horizontal line has no height but is visible.
         !bounds.is_negative() && bounds.intersects(self.clip)

@@ -117,7 +117,6 @@ impl Writer<'_> {
         self.box_of(rect, shape.corner_radius, &(fill(Color32::TRANSPARENT) + &outline(shape.stroke) + &rest));
     }
 
-    /// Adds a rectangle, possibly with rounded corners.
     fn box_of(&mut self, rect: Rect, corners: CornerRadius, look: &str) {
         if !rect.is_positive() {
             return;

@@ -29,7 +29,6 @@ struct Stretch<'a> {
 }
 
 impl Writer<'_> {
-    /// Adds text, row by row.
     pub(super) fn text(&mut self, shape: &TextShape) {
         if shape.opacity_factor <= 0.0 {
             return;
@@ -145,7 +144,6 @@ fn add<'a>(stretches: &mut Vec<Stretch<'a>>, format: &'a TextFormat, colour: Col
     }
 }
 
-/// Returns the colour in which a character is painted.
 fn colour_of(shape: &TextShape, row: &PlacedRow, glyph: &Glyph, format: &TextFormat) -> Color32 {
     let painted = row.visuals.mesh.vertices.get(glyph.first_vertex as usize);
     let own = if glyph.chr.is_whitespace() || glyph.is_color || glyph.uv_rect.is_nothing() { None } else { painted };

@@ -107,7 +107,8 @@ fn lead(absent: &Absent, leaks: &Leaks, window: Option<&StepWindow>) -> Vec<Stri
             if texts.is_empty() {
                 texts.push(no_leak_text(window.between).to_owned());
             }
-            let idle = "The recording has no two steps: bursts between idle moments, as of a server, are compared.";
+            let idle = "The recording has too few steps to compare, so bursts between idle moments are compared, as \
+                        for a server.";
             [texts, vec![idle.to_owned()], window.reasons()].concat()
         }
         1 => vec!["One whole step only: a leak cannot be distinguished from first allocations.".to_owned()],

@@ -130,7 +130,9 @@ fn without_steps_the_bursts_of_a_server_are_compared() {
     let mut harness = harness(&format!("baseline w 400/512\n{requests}"));
     show(&mut harness, "Kept");
     harness.get_by_label("grow leaks 10 B a burst: 40 B from 4 bursts (1 to 4) is still live.");
-    harness.get_by_label("The recording has no two steps: bursts between idle moments, as of a server, are compared.");
+    harness.get_by_label(
+        "The recording has too few steps to compare, so bursts between idle moments are compared, as for a server.",
+    );
     let rows = rows(&harness);
     assert!(rows.len() == 1 && rows[0].starts_with("grow · 50 B · 10 B · 40 B · 5 · 4 · outside: 10 B, burst 1: 10 B"));
     assert!(csv(&harness)[0].contains(&"Per burst".to_owned()));

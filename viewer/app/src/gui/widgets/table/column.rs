@@ -4,10 +4,8 @@ use eframe::egui::Color32;
 
 use crate::report::{Column, IntoValue, Table, Value};
 
-/// The content of a cell.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cell {
-    /// The text, on one line.
     pub text: String,
     /// The text for screen readers and copies, if it is longer.
     pub whole: Option<String>,
@@ -19,21 +17,16 @@ pub(crate) struct Cell {
     pub bar: Option<Color32>,
     /// The length of a bar that extends left or right from the middle of the space before the figure, from -1 to 1.
     pub diverging: Option<f32>,
-    /// Whether the cell is shown faint.
     pub is_faint: bool,
-    /// Whether the cell is shown as a link.
     pub is_link: bool,
 }
 
-/// A column of a report as shown in a table of the window.
 pub(crate) struct ShownColumn<'a> {
-    /// The title, the unit and the values.
     pub data: Column<'a>,
     /// The tooltip of its heading.
     pub tooltip: &'static str,
     /// The width in points; 0 takes the remaining width.
     pub width: f32,
-    /// Whether rows can be sorted by this column.
     pub is_sortable: bool,
     /// Whether the column has bars, which use the space that texts do not need.
     pub(super) has_bars: bool,
@@ -56,7 +49,6 @@ impl<'a> ShownColumn<'a> {
         Self { is_sortable: false, ..self }
     }
 
-    /// Draws bars in the space that the column's texts do not need.
     pub(crate) fn with_bars(self) -> Self {
         Self { has_bars: true, ..self }
     }
@@ -76,7 +68,6 @@ impl<'a> ShownColumn<'a> {
         Self { tip: Some(Box::new(tip)), ..self }
     }
 
-    /// The value by which a row is sorted.
     pub(super) fn order(&self, row: usize) -> Value {
         self.order.as_ref().map_or_else(|| self.data.value(row), |order| order(row))
     }
@@ -89,7 +80,6 @@ impl<'a> ShownColumn<'a> {
         }
     }
 
-    /// Returns the tooltip of a cell; `None` if it has none.
     pub(super) fn tooltip(&self, row: usize) -> Option<String> {
         match &self.tip {
             Some(tip) => tip(row),
@@ -98,9 +88,7 @@ impl<'a> ShownColumn<'a> {
     }
 }
 
-/// The columns of a table, and its number of rows.
 pub(crate) struct ShownTable<'a> {
-    /// The columns, from left to right.
     pub columns: Vec<ShownColumn<'a>>,
     /// Number of rows, including sums.
     pub count: usize,

@@ -13,12 +13,10 @@ pub(crate) use sorted::SortedTable;
 
 use crate::gui::widgets::theme;
 
-/// The state of a table, kept between frames.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct TableState {
     /// The index of the first visible row. A position in points would lose precision among millions of rows.
     pub first: usize,
-    /// The selected row.
     pub chosen: Option<usize>,
     /// The sort column, and whether the order is descending.
     pub sort: Option<(usize, bool)>,
@@ -66,10 +64,8 @@ impl TableState {
     }
 }
 
-/// The user's actions on a table in this frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Touched {
-    /// The row under the pointer.
     pub hovered: Option<usize>,
     /// The row that was selected, by click or by key.
     pub chosen: Option<usize>,

@@ -15,7 +15,6 @@ use crate::report::Unit;
 /// Space on both sides of a number in its cell, in points.
 const NUMBER_MARGIN: f32 = 14.0;
 
-/// The layout of a table in the current frame.
 pub(super) struct Frame<'a> {
     pub label: &'a str,
     pub columns: &'a [ShownColumn<'a>],
@@ -24,7 +23,6 @@ pub(super) struct Frame<'a> {
     /// The horizontal scroll distance of all columns except the first, in points.
     pub aside: f32,
     pub rows: usize,
-    /// The area of the rows.
     pub body: Rect,
     pub id: Id,
 }
@@ -214,7 +212,6 @@ fn has_bar_after(column: &ShownColumn<'_>, whole: Rect) -> bool {
     column.data.unit == Unit::Difference && whole.width() > 2.0 * theme::DIFFERENCE_WIDTH
 }
 
-/// Returns the right edge of the figures in a column of numbers.
 fn figure_right(column: &ShownColumn<'_>, whole: Rect) -> f32 {
     if has_bar_after(column, whole) { whole.left() + theme::DIFFERENCE_WIDTH - 6.0 } else { whole.right() - 6.0 }
 }
@@ -272,7 +269,6 @@ fn cell_ui(ui: &Ui, whole: Rect, seen: Rect, column: &ShownColumn<'_>, cell: &Ce
     is_cut
 }
 
-/// Shows the handle of a scroll bar.
 pub(super) fn handle(ui: &Ui, place: Rect, is_dragged: bool) {
     let shades = Shades::in_ui(ui);
     ui.painter().rect_filled(place, 3.0, if is_dragged { shades.faint } else { shades.grid });

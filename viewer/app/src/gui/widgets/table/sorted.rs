@@ -21,7 +21,6 @@ impl SortedTable {
         self.sort(rows);
     }
 
-    /// Shows the rows in the available space, under the name `label`.
     pub(crate) fn table_ui(&mut self, ui: &mut Ui, label: &str, rows: &ShownTable<'_>) -> Touched {
         let Self { state, order } = self;
         let row_of = |row: usize| order.get(row).copied();
@@ -48,17 +47,14 @@ impl SortedTable {
         }
     }
 
-    /// Returns the rows in display order.
     pub(crate) fn order(&self) -> &[usize] {
         &self.order
     }
 
-    /// Returns the selected row, if any.
     pub(crate) fn chosen(&self) -> Option<usize> {
         self.order.get(self.state.chosen?).copied()
     }
 
-    /// Selects a row as if it were clicked, and scrolls to it when the table is next shown.
     pub(crate) fn choose(&mut self, row: usize) {
         if let Some(at) = self.position(row) {
             self.state.choose(at);
@@ -79,7 +75,6 @@ impl SortedTable {
         self.state.first = 0;
     }
 
-    /// Moves the keyboard focus to the table when it is next shown.
     pub(crate) fn focus(&mut self) {
         self.state.focus();
     }

@@ -24,7 +24,6 @@ const DISTINCT: [Color32; 9] = [
 /// distinguish this one best from the nine colours.
 pub(crate) const NEUTRAL: Color32 = Color32::from_rgb(0x6f, 0x75, 0x7d);
 
-/// The fixed colour of a category.
 pub(crate) const fn category(category: Category) -> Color32 {
     match category {
         Category::Parameter => DISTINCT[0],
@@ -85,8 +84,8 @@ pub(crate) fn ink(colour: Color32) -> Color32 {
 /// The background of the main button of a page, below white text.
 pub(crate) const PRIMARY: Color32 = Color32::from_rgb(0x1c, 0x62, 0xa8);
 
-/// Varies `colour` for block `row` if its band is tall enough, so that neighbours in a stack differ slightly in
-/// lightness. The variation is pseudo-random, so that blocks at regular intervals do not all look the same.
+/// Varies the lightness of `colour` for block `row`, so that neighbours in a stack differ slightly. The variation is
+/// pseudo-random, so that blocks at regular intervals do not all look the same.
 pub(crate) fn instance(colour: Color32, row: usize) -> Color32 {
     const LIGHTNESS: [f32; 4] = [1.0, 0.95, 0.985, 0.965];
     let scattered = (row as u32).wrapping_mul(0x9e37_79b9) >> 30;

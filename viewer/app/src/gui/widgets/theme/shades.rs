@@ -9,7 +9,6 @@ pub(super) fn contrast_id() -> egui::Id {
     egui::Id::unique("highwater: high contrast")
 }
 
-/// The colours that depend on the theme: light or dark.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shades {
     /// Background of the bands.
@@ -30,7 +29,6 @@ pub(crate) struct Shades {
     pub mark: Color32,
     /// The border between two steps.
     pub step_border: Color32,
-    /// Warnings.
     pub warning: Color32,
     /// The bar behind a number in a table.
     pub bar: Color32,
@@ -43,7 +41,6 @@ pub(crate) struct Shades {
 }
 
 impl Shades {
-    /// The colours of `theme`.
     pub(crate) const fn of(theme: egui::Theme) -> Self {
         match theme {
             egui::Theme::Dark => Self {
@@ -143,7 +140,6 @@ impl Shades {
         self.faint.lerp_to_gamma(self.strong, 0.6)
     }
 
-    /// The colour of a phase in its lane.
     pub(crate) const fn phase(&self, phase: Phase) -> Color32 {
         self.lanes[phase as usize]
     }
@@ -153,7 +149,6 @@ impl Shades {
         self.lanes[if step.is_multiple_of(2) { 1 } else { 5 }]
     }
 
-    /// The colour of a total's line.
     pub(crate) fn metric(&self, metric: Metric) -> Stroke {
         let row = Metric::ALL.iter().position(|other| *other == metric).unwrap_or(0);
         Stroke::new(if metric == Metric::Requested { 1.2 } else { 1.1 }, self.lines[row])
@@ -164,12 +159,10 @@ impl Shades {
         Stroke::new(2.0, self.metric(metric).color)
     }
 
-    /// The colour of failed requests.
     pub(crate) const fn failure(&self) -> Color32 {
         self.lines[5]
     }
 
-    /// The colour of the capacity's line.
     pub(crate) fn capacity(&self) -> Stroke {
         Stroke::new(1.5, self.failure())
     }

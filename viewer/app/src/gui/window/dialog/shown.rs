@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use super::{Ask, Chosen};
 use crate::Pending;
 
-/// File extensions of recordings.
 const ENDINGS: [&str; 10] = ["snap", "pickle", "pkl", "json", "html", "gz", "prof", "sqlite", "csv", "log"];
 /// A dialog that closes sooner than this after opening is assumed never to have been shown.
 const NEVER_SHOWN: Duration = Duration::from_millis(1500);
