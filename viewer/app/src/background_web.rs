@@ -67,7 +67,6 @@ pub fn has_waiting_picture() -> bool {
     !IS_DRAWING.get() && QUEUES.with(|[pictures, _]| !pictures.borrow().is_empty())
 }
 
-/// Removes the next job from its queue.
 fn next(is_picture: bool) -> Option<(Urgency, Job)> {
     QUEUES.with(|[pictures, others]| {
         let picture = pictures.borrow_mut().pop_front().map(|job| (Urgency::Picture, job));
@@ -78,7 +77,7 @@ fn next(is_picture: bool) -> Option<(Urgency, Job)> {
 
 fn enqueue(urgency: Urgency, job: Job) {
     if is_in_slices() {
-        // A job that asks for another waits for it.
+        // A job that starts another one waits for it.
         return job();
     }
     QUEUES.with(|queues| queues[urgency as usize].borrow_mut().push_back(job));

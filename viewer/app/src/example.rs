@@ -33,7 +33,6 @@ pub struct Examples {
 }
 
 impl Default for Examples {
-    /// Returns an empty list of examples.
     fn default() -> Self {
         Self { list: &[], record: |name, _| Err(format!("this build cannot record {name}")), rerun: None }
     }

@@ -25,7 +25,7 @@ impl<T: Send + 'static> Pending<T> {
         let (sender, outcome) = channel();
         let failed = sender.clone();
         let work = move || {
-            // After a panic there is no sender any more; nor may there be a receiver.
+            // A panic drops the sender; the receiver may have been dropped as well.
             let _ = catch_unwind(AssertUnwindSafe(move || sender.send(work())));
             wake();
         };
@@ -38,7 +38,7 @@ impl<T: Send + 'static> Pending<T> {
     /// Creates work that is already done, with result `outcome`.
     pub fn done(outcome: T) -> Self {
         let (sender, receiver) = channel();
-        // It cannot fail: the receiver is there.
+        // Cannot fail, since the receiver exists.
         let _ = sender.send(Ok(outcome));
         Self { failure: "", outcome: receiver }
     }

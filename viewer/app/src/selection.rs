@@ -125,7 +125,7 @@ impl Selection {
         let trace = &recording.trace;
         let moments = &index.moments;
         let (first, end) = (self.x_of(trace, moments.start), self.x_of(trace, moments.end));
-        // By time the last state has no end, so it gets a little room.
+        // On the time axis, the last state has no end, so it gets some space.
         let room = if self.axis == Axis::Time { (end - first) * 0.01 } else { 0.0 };
         let x = first..(end + room).max(first + 1.0);
         let tops = [Metric::Active, Metric::Reserved, self.metric].map(|metric| index.peak(trace, metric).bytes);
@@ -139,7 +139,7 @@ impl Selection {
         match self.axis {
             Axis::Event => position as f64,
             Axis::Time => match position.min(trace.events.len()).checked_sub(1) {
-                // The baseline has no beginning: it is shown right up to the first event.
+                // The baseline has no beginning, so it has no width on the time axis.
                 None => time(0),
                 Some(last) => time(last),
             },
@@ -173,7 +173,7 @@ impl Selection {
         }
         let shown = self.moment_at(trace, self.view.x.start)..self.moment_at(trace, self.view.x.end);
         let was_whole = self.view.x == self.whole(recording).x;
-        // They belonged to the other axis.
+        // The bounds are in units of the other axis.
         self.bounds = None;
         self.axis = axis;
         let whole = self.whole(recording).x;

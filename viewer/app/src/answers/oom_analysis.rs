@@ -10,9 +10,7 @@ use highwater_snapshots::{
 
 use super::request_failure::unfinished_state;
 
-/// Maximum number of groups of live blocks that are listed.
 const TOP_HOLDERS: usize = 5;
-/// Maximum number of groups in the list of blocks to free.
 const TOP_EVICTED: usize = 8;
 
 /// Percentage of the device that live blocks must fill for the success of a single request to mean little.

@@ -67,7 +67,6 @@ pub fn standings(peaks: &[(u64, u64)]) -> Vec<Standing> {
     peaks.iter().zip(&middles).map(standing).collect()
 }
 
-/// Returns, for each peak, the median and deviation of the peaks of the same kind. `peaks` is as in [`standings`].
 pub(crate) fn middles(peaks: &[(u64, u64)]) -> Vec<Middle> {
     let mut of_kind: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for (kind, bytes) in peaks {

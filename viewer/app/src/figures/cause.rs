@@ -49,7 +49,7 @@ fn rise_text(trace: &Trace, peak: &Moment, cause: &PeakCause) -> String {
     let by = cause.allocated_by.as_ref().map(|by| shorten_line(by, MAX_NAME));
     let name = cause.cause.name();
     match (by, trace.trust.categories_guessed) {
-        // A line says more than that the category is unknown.
+        // A line is more informative than an unknown category.
         (Some(by), _) if cause.cause.category == Category::Unknown => format!("{amount} by {by}"),
         (Some(by), true) => format!("{amount}: {name} (guess; {by})"),
         (Some(by), false) => format!("{amount}: {name} ({by})"),

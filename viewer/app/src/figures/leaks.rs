@@ -4,7 +4,6 @@ use highwater_analysis::{Between, Growth, Leak, StepWindow};
 use highwater_snapshots::line_text::unique_suffixes;
 use highwater_snapshots::{count_of, format_bytes};
 
-/// Maximum number of leaks listed per device.
 const SHOWN_LEAKS: usize = 5;
 
 /// Returns a sentence for each of the largest `leaks` over `window`, and one for the others.

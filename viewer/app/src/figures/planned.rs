@@ -230,7 +230,6 @@ pub fn duration(micros: u64) -> String {
     }
 }
 
-/// Formats an estimated difference in microseconds.
 fn time_difference(micros: i64) -> String {
     let sign = if micros < 0 { '−' } else { '+' };
     format!("about {sign}{}", duration(micros.unsigned_abs()))

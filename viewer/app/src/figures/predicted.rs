@@ -332,7 +332,6 @@ fn fails_at(event: u64) -> String {
     format!("fails at event {}", format_count(event))
 }
 
-/// Printed for a difference of 0 bytes.
 pub(crate) const NO_DIFFERENCE: &str = "none";
 
 /// Formats a difference: `+1.25 GiB`, `−3 MiB`, `none`.

@@ -112,7 +112,6 @@ impl Following {
         self.has_input_ended
     }
 
-    /// Processes the next bytes of a file that is not watched.
     pub(crate) fn feed(&mut self, bytes: Vec<u8>) {
         if let Input::Fed(feed) = &mut self.input {
             feed.take(bytes);
@@ -137,7 +136,7 @@ impl Following {
         loop {
             match self.news.try_recv() {
                 Ok(Followed::Abandoned) if last.is_some() => {
-                    // Once more, after the last recording.
+                    // Reported by the next call, after the last recording.
                     self.is_abandoned = true;
                     return last;
                 }

@@ -151,7 +151,6 @@ impl Loading {
 
 impl Drop for Loading {
     fn drop(&mut self) {
-        // The reading ends soon after.
         self.state.is_cancelled.store(true, Ordering::Relaxed);
     }
 }
@@ -169,7 +168,7 @@ fn sentence(error: &Error) -> String {
             _ => "the disk or the network may be unavailable; copy the file to this machine, and try again",
         },
         Error::Damaged { .. } => "the copy or the recording may be incomplete; copy it again, or make a new snapshot",
-        // All others say themselves what to do.
+        // All other messages contain a remedy if there is one.
         _ => return error.to_string(),
     };
     format!("{error}; {advice}.")
@@ -258,7 +257,7 @@ pub(crate) fn open_rank(
     is_whole: bool,
     flow: impl Fn() -> ControlFlow<()> + Sync,
 ) -> Result<highwater_analysis::Source<'static>, Error> {
-    // Errors in the file are found when all of it is read.
+    // A file with errors is read as a whole, which reports them.
     if !is_whole && let Some(source) = long_source(file, &mut |_| flow()) {
         return Ok(source);
     }
@@ -320,7 +319,7 @@ fn load_with(
     state.enter("Indexing");
     wake();
     let trace = guess_where_left_open(opened);
-    // Standard input can be read once only: there is nothing to read again, and nothing to remember.
+    // Standard input cannot be read again.
     let path_to_reread = Some(path.to_owned()).filter(|path| !is_stdin(path));
     Ok(Recording::new(recording_name(path), path_to_reread, trace))
 }

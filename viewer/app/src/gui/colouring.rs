@@ -65,7 +65,7 @@ impl Colouring {
         let trace = &recording.trace;
         let ColourBy(key) = by;
         recording.step_ends(device);
-        // The peak's label names what leaks, whatever the colours.
+        // Needed for any colours, since the label of the peak names the leaks.
         let leaks = recording.devices[device].leaks(&recording.source).filter(|_| key == GroupKey::Category);
         let values = Values { of_blocks: BlockValues::of(trace, key), leaks, trace };
         // The legend covers the chosen device only.
@@ -82,7 +82,7 @@ impl Colouring {
         }
         let mut at_peak: Vec<u64> = order.iter().map(|value| weights[*value].at_peak).collect();
         if let Some(leaks) = leaks.filter(|_| leaking.iter().any(|weight| weight.blocks > 0)) {
-            // No condition selects what leaks.
+            // No condition selects leaked blocks.
             entries.push(Entry { colour: LEAK, ..Entry::neutral(leaks.name()) });
             at_peak.push(leaking.iter().map(|weight| weight.at_peak).sum());
         }
@@ -90,7 +90,7 @@ impl Colouring {
         ranked.sort_by_key(|entry| std::cmp::Reverse(at_peak[*entry]));
         ranked.into_iter().enumerate().for_each(|(rank, entry)| entries[entry].rank = rank);
         let rest = entries.len() as u8;
-        // What leaks is the last entry, if there is any.
+        // Leaks have the last entry, if there are any.
         let mut rows = vec![rest; weights.len()];
         rows.resize(weights.len() + leaking.len(), rest.saturating_sub(1));
         for (row, &value) in (0..rest).zip(&order) {
@@ -125,7 +125,6 @@ impl Colouring {
     /// The block's colour, modified so that its band can be distinguished from its neighbours.
     pub(crate) fn instance_colour(&self, block: BlockId) -> Color32 {
         let colour = self.colour(block);
-        // Blocks that do not match are dimmed.
         if self.matches.contains(block) { theme::instance(colour, block.0 as usize) } else { colour }
     }
 
@@ -240,7 +239,7 @@ fn weigh(recording: &Recording, device: usize, metric: Metric, values: &Values<'
     let trace = &recording.trace;
     let index = &recording.devices[device];
     let nothing = || vec![Weight::NOTHING; values.of_blocks.count() * if values.leaks.is_some() { 2 } else { 1 }];
-    // Few long runs: each has its own sums, one for every value.
+    // A few long runs, since each has its own sums for all values.
     let run = trace.blocks.len().div_ceil(2 * rayon::current_num_threads()).max(RUN);
     let weigh = |(run_index, devices): (usize, &[DeviceId])| {
         let mut weights = nothing();

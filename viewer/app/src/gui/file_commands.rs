@@ -98,7 +98,7 @@ impl OpenFile {
             return;
         }
         self.steer(ctx, command, settings);
-        // Before, the moment was the one under the pointer; from here on the command determines it.
+        // Until now, the moment was the one under the pointer; now the command determines it.
         self.timeline.rest_pointer();
         match command {
             Command::Search => self.search.focus(),

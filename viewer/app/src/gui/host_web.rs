@@ -19,7 +19,6 @@ extern "C" {
     #[wasm_bindgen(js_namespace = highwater, js_name = has_editor)]
     fn is_in_editor() -> bool;
 
-    /// Opens the line in the page's editor.
     #[wasm_bindgen(js_namespace = highwater, js_name = open_line)]
     fn open_in_editor(file: &str, line: u32);
 
@@ -27,11 +26,9 @@ extern "C" {
     #[wasm_bindgen(js_namespace = highwater)]
     fn follow_served(path: &str);
 
-    /// Stops following the file.
     #[wasm_bindgen(js_namespace = highwater)]
     fn leave_served(path: &str);
 
-    /// Replaces the fragment of the page's URL.
     #[wasm_bindgen(js_namespace = highwater)]
     fn show_fragment(text: &str);
 }

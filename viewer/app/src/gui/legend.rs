@@ -147,7 +147,7 @@ pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize,
     };
     let chips = |room: f32| named.clone().map(|entry| chip(entry, room)).collect::<Vec<Chip>>();
     let all = vec![true; sums.len()];
-    // Names are cut a little before there is a second row, and most if there is no further one.
+    // Names are shortened a little before a second row is used, and most if there is no further row.
     let forms = (1..=most_rows).flat_map(|rows| {
         let cut = if rows == most_rows { NAME_WIDTHS.len() } else { NAME_WIDTHS.len() - 2 };
         NAME_WIDTHS[..cut].iter().map(move |room| (rows, *room))
@@ -156,7 +156,7 @@ pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize,
     let (chips, shown) = match fitting {
         Some((_, chips)) => (chips, all),
         None => {
-            // As many entries as possible, and names as long as these leave room for.
+            // As many entries as possible, with names as long as the remaining space permits.
             let forms = NAME_WIDTHS.map(|room| {
                 let chips = chips(room);
                 let shown = largest_that_fit(&sums, |shown| fits(&chips, shown, most_rows));
@@ -284,7 +284,7 @@ pub(crate) fn lines_ui(
     let shades = Shades::in_ui(ui);
     let totals = index.series.before_position(trace, moment);
     let metrics = Metric::ALL.into_iter().filter(|metric| is_drawn(*metric));
-    // The last item left out has the highest rank; the capacity's is between.
+    // Items with the lowest rank are omitted first; the capacity is in between.
     let rank = |metric: Metric| if metric == bands || metric == Metric::Reserved { 4 } else { 2 };
     let lines = metrics.map(|metric| (metric.name(), shades.metric(metric), totals.get(metric), rank(metric)));
     let name = if summary.capacity_is_inferred { "capacity (inferred)" } else { "capacity" };
@@ -303,7 +303,7 @@ pub(crate) fn lines_ui(
     });
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
-        // The colours above say of which moment.
+        // Aligned with the entries above, whose text names the moment.
         ui.add_space(lead.unwrap_or_default());
         let mut others = Others::default();
         for ((chip, (name, stroke, bytes, _)), is_shown) in chips.into_iter().zip(&lines).zip(shown) {

@@ -56,9 +56,7 @@ pub struct OpenFile {
     pub(super) message: Option<String>,
     /// The state of following the file while its program writes it; `None` if the file is not followed.
     pub(super) following: Option<Following>,
-    /// The local peaks of a device's total.
     pub(super) peaks: Peaks,
-    /// The overview of a long recording.
     pub(super) run: RunView,
     /// The view that Undo or Redo restores once the part of the recording that it shows has been read.
     pub(super) returning: Option<Visit>,
@@ -108,8 +106,8 @@ impl OpenFile {
         }
     }
 
-    /// Replaces the recording by `recording`, a newer version from the same file. The view stays, except for the pinned
-    /// block, which may no longer be the same block.
+    /// Replaces the recording by `recording`, a newer version from the same file. The view stays, but nothing is pinned
+    /// or marked, since the blocks may be different ones.
     pub(crate) fn replace(&mut self, recording: Recording, is_in_front: bool) {
         let run = |recording: &Recording| recording.run.as_ref().map(Arc::as_ptr);
         let is_same_run = recording.run.is_some() && run(&recording) == run(&self.recording);
@@ -137,7 +135,7 @@ impl OpenFile {
             self.history = History::new(self.visit());
         }
         self.peaks = Peaks::default();
-        // Their results are of the previous recording.
+        // The results of these views are for the previous recording.
         self.views.segments = SegmentsView::default();
         self.views.plan.forget();
     }
@@ -185,7 +183,7 @@ impl OpenFile {
     /// Records the current view for Undo. `is_movement` is true for movements that may continue, such as dragging.
     pub(super) fn note(&mut self, is_movement: bool, seconds: f64) {
         if self.returning.is_some() {
-            // The object to show is not available yet.
+            // The view that is being restored is not shown yet.
             return;
         }
         let visit = self.visit();
@@ -228,16 +226,16 @@ impl OpenFile {
             chosen = chosen.or(clicked);
         });
         let mut actions = Vec::new();
-        // In a narrow window the view below takes the whole width, else only the timeline's.
+        // In a narrow window, the view below takes the full width, otherwise only the timeline's.
         let is_narrow = ui.available_width() < theme::NARROW_WINDOW;
         if is_narrow {
             actions.extend(self.below_ui(ui, settings));
         }
-        // Of a recording without events, the memory by group is as important as its place.
+        // For a recording without events, memory by group is as important as its addresses.
         let room = ui.available_width();
         let side = (room * theme::PANEL_PART).max(theme::PANEL_WIDTH);
         let (id, width) = if is_state { ("side of a state", room / 2.0) } else { ("side", side) };
-        // Upright, as on a phone, there is room below the timeline only.
+        // An upright window, as on a phone, has room only below the timeline.
         let is_upright = room < theme::UPRIGHT_WINDOW && !is_state;
         let panel = match (settings.is_side_folded, is_upright) {
             (true, _) => Panel::right("folded side").exact_size(theme::FOLDED_SIDE).resizable(false),
@@ -273,7 +271,7 @@ impl OpenFile {
             actions.extend(self.flags_ui(ui, settings));
             let target = self.timeline.menu_target();
             actions.extend(menu_ui(&plot, &self.recording, &mut self.selection, target));
-            // Show the clicked view.
+            // A clicked block is shown at the side.
             if self.selection.pin != before && self.selection.pin.is_some_and(|pin| pin.block.is_some()) {
                 settings.side = Side::Block;
             }
@@ -314,7 +312,6 @@ impl OpenFile {
         top_bar::tools_ui(ui, (recording, selection, search), settings, position)
     }
 
-    /// Shows the view at the side, and tabs to switch between them.
     fn side_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Vec<Action> {
         ui.set_min_size(ui.available_size());
         ui.horizontal(|ui| {
@@ -328,7 +325,7 @@ impl OpenFile {
         if context.recording.trace.is_state() {
             return settings.side.of(views).view_ui(ui, &context);
         }
-        // The choices hold for all recordings with events.
+        // All recordings with events share the choices.
         views.moment.choices = settings.choices;
         let actions = settings.side.of(views).view_ui(ui, &context);
         settings.choices = views.moment.choices;
@@ -412,7 +409,7 @@ impl OpenFile {
         if reason == Reason::Peak && self.recording.run.is_some() {
             "At the peak of this part:".clone_into(&mut when);
         }
-        // A low timeline needs the room itself.
+        // A low timeline needs the space.
         let is_low = ui.available_height() < theme::MIN_WITH_TOTALS;
         if let Some(picture) = self.timeline.picture() {
             let asked = Asked::new(&self.recording, &self.selection, position, &picture.colouring);

@@ -77,7 +77,7 @@ impl OpenFile {
                     Goal::NoStep(number) => self.message = Some(no_step(number)),
                 }
                 if self.following.is_none() {
-                    // It may have been finished while this part was read.
+                    // The recording may have been finished while this part was read.
                     self.renew_part(ctx);
                 }
             }
@@ -93,7 +93,6 @@ impl OpenFile {
         self.selection.show(&self.recording, View { x, y });
     }
 
-    /// Starts reading a part of the recording.
     pub(super) fn ask_for(&mut self, ctx: &Context, run: &Arc<Run>, wanted: Wanted) {
         self.returning = None;
         self.run.ask(ctx, run, wanted);

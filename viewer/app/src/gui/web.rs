@@ -70,7 +70,7 @@ pub async fn start(canvas: HtmlCanvasElement) -> Result<Page, JsValue> {
     let create = move |context: &eframe::CreationContext<'_>| {
         let settings = Settings::load(context.storage);
         let app = App::new(settings);
-        // The receiver waits for it.
+        // The receiver still exists.
         let _ = sender.send((app.inbox(), context.egui_ctx.clone()));
         Ok(Box::new(app) as Box<dyn eframe::App>)
     };

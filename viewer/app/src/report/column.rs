@@ -61,7 +61,6 @@ impl Unit {
     }
 }
 
-/// Number of rows that decide whether a column has decimals.
 const MAX_ROWS_JUDGED: usize = 500;
 
 /// Adds decimals to a size that has none, so that `64 MiB` becomes `64.00 MiB`. Other texts, such as `512 B` and `-`,

@@ -60,7 +60,7 @@ impl Table<'_> {
             lines.push(line.to_owned());
             Ok(())
         };
-        // Memory takes every line.
+        // Writing to memory does not fail.
         let _ = self.each_line(page_width, keep);
         lines
     }

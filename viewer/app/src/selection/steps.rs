@@ -35,7 +35,7 @@ impl Selection {
         let steps = self.steps_on_device(recording);
         let number = |event: u32| shown.start + u64::from(event);
         match usize::try_from(self.step_by(&steps, by)).ok().and_then(|target| steps.get(target)) {
-            // Its beginning may be before this part.
+            // The step may begin before this part.
             Some(step) if recording.cuts_off(step.number, &step.events) => {
                 Some(SoughtStep::Before(number(step.events.start) + 1))
             }

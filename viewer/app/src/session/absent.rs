@@ -56,7 +56,7 @@ impl Absent {
 
     /// Returns the reason no block has a value for `key`; `None` if some blocks have one.
     pub fn reason(&self, key: GroupKey) -> Option<&'static str> {
-        // Without modules there are none cut to a depth.
+        // Without modules, there are no truncated module paths either.
         self.reasons.iter().find(|(absent, _)| absent.name() == key.name()).map(|(_, reason)| *reason)
     }
 

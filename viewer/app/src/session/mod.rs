@@ -54,7 +54,7 @@ pub struct DeviceIndex {
     pub moments: Range<usize>,
     /// The events after which whole steps end; computed with the first picture.
     pub(crate) step_ends: OnceLock<Vec<u64>>,
-    /// The leaks, and the name of the leaks with most of the bytes of unknown category; computed on first use.
+    /// The leaks, and their name if they have nearly all bytes of unknown category at the peak; computed on first use.
     leaks: OnceLock<Option<(Leaks, Option<String>)>>,
     /// The cause of each total's peak; computed on first use.
     causes: [OnceLock<Option<PeakCause>>; Metric::ALL.len()],
@@ -94,7 +94,7 @@ impl Recording {
     /// # Errors
     /// Fails with a sentence if the file cannot be read.
     pub(crate) fn last_part(run: &Arc<Run>, length: u64) -> Result<Self, String> {
-        // Its file may grow meanwhile.
+        // The file may grow meanwhile.
         let source = run.source();
         let end = source.events().end;
         Self::read(run, &source, end.saturating_sub(length.min(MAX_EVENTS))..end)
@@ -146,7 +146,7 @@ impl Recording {
             let steps = window.filter(StepWindow::is_whole).map(|window| window.steps).unwrap_or_default();
             let ends = steps.iter().map(|(_, events)| events.end);
             let mut ends: Vec<u64> = ends.filter(|end| !is_cut || *end < self.events().end).collect();
-            // Steps whose numbers repeat are one.
+            // Steps with the same number are merged, so ends may be out of order.
             ends.sort_unstable();
             ends
         })

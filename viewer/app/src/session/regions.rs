@@ -42,7 +42,7 @@ impl Regions {
             if is_stage || is_step || trace.is_tag(annotation.name) || events.start >= events.end {
                 continue;
             }
-            // They come in the order of their first events, outer before inner ones.
+            // Annotations are in the order of their first events, outer before inner ones.
             let is_free = |row: &Vec<Region>| row.last().is_none_or(|last| last.events.end <= events.start);
             let row = regions.rows.iter().position(is_free).unwrap_or(regions.rows.len());
             let region = Region { name: annotation.name, events };

@@ -177,7 +177,7 @@ impl Run {
         for row in rows {
             let Some(column) = column_in(row, device, metric) else { continue };
             let at = column_of(column.event).min(count.saturating_sub(1));
-            // Between two summaries that are wider than a column, the total is that before.
+            // A column between two summaries has the total at the end of the first.
             let first = column_of(row.first).min(count);
             columns[next.min(first)..first].iter_mut().for_each(|empty| *empty = empty.or(Some(before)));
             next = next.max(first);

@@ -49,7 +49,7 @@ impl PlanLine {
             let (_, event) = series.peak(&trace, Metric::Requested);
             let moment = Moment::at(&trace, &series, Metric::Requested, event);
             let shares = trial.work.beyond(before).shares(base);
-            // Of rounded times, so that the sum is the difference of the rounded whole.
+            // Differences of rounded times, which add up to the rounded difference.
             let times = trial.estimated_ns.zip(time_before);
             let estimated_us = times.map(|(now, before)| micros(now) as i64 - micros(before) as i64);
             (before, time_before) = (trial.work, trial.estimated_ns);

@@ -23,7 +23,6 @@ const MARGIN: &str = "the program may free blocks of forward in another order th
                       a margin with --reserve, such as a fifth of the budget";
 const AGAIN: &str = ", or record again with `highwater.record_memory_history` in Python, which follows references";
 
-/// Maximum number of events for which a replay counts as quick.
 const MAX_QUICK_EVENTS: usize = 500_000;
 /// Requested bytes of a parameter's step counter.
 const COUNTER_BYTES: u64 = 4;
@@ -170,7 +169,7 @@ fn step_counters(trace: &Trace, device: DeviceId, has_counters: Option<bool>) ->
     let counters: usize =
         states.iter().filter(|((_, bytes), _)| *bytes == COUNTER_BYTES).map(|(_, all)| all.len()).sum();
     let all: usize = states.values().map(Vec::len).sum();
-    // Those of a single number have the size of a counter as well, but are few.
+    // States of parameters with a single number have the size of a counter as well, but are few.
     if counters * 4 >= all {
         return Vec::new();
     }
@@ -257,7 +256,7 @@ impl TrainingStep for Recorded {
         let cost = |path: &str| self.forward_bytes.1.get(path).copied().unwrap_or(0).max(1);
         let known = self.candidates.iter().filter_map(|(_, path)| Some((path.clone(), *scopes.get(path)?)));
         let known: Vec<(String, ScopeId)> = known.collect();
-        // A module with running statistics comes after all without, whatever these cost.
+        // A module with running statistics ranks after all others, whatever these cost.
         let most: u64 = known.iter().map(|(path, _)| cost(path)).sum();
         let penalty = |path: &str| if self.updates.statistics.contains(path) { most } else { 0 };
         let penalties = known.iter().map(|(path, _)| penalty(path)).collect();

@@ -165,7 +165,7 @@ pub fn search(step: &dyn TrainingStep, query: &Query) -> Result<Search, String> 
         }
     }
     let (lowest, mut setup) = minimum.ok_or("the step has nothing to change")?;
-    // Where the prediction of a set is an estimate, its trial decides, and a plan may need less.
+    // If the prediction of a set is an estimate, its trial decides, and a plan may have a lower peak.
     let mut requested = bench.trial(&setup, None)?.requested;
     let is_exact = lowest.is_exact && requested == lowest.peak;
     if let Some(plan) = plans.iter().min_by_key(|plan| plan.trial.requested)
@@ -323,7 +323,7 @@ impl Bench<'_> {
             too_large = lower;
         }
         let Some((mut fits, mut best)) = found else {
-            // The search for the lowest peak may have found a set that those for the cheapest have not.
+            // The search for the lowest peak may have found a set that the searches for the cheapest have not.
             let fitting = self.fitting(&setup_of(changes, model, &lowest))?;
             return Ok(fitting.map(|(setup, trial)| (lowest, setup, trial)));
         };

@@ -4,7 +4,6 @@ use highwater_analysis::final_oom::final_oom;
 use highwater_analysis::{Evidence, Leaks, Source};
 use highwater_snapshots::{DeviceId, Trace, format_bytes};
 
-/// The warning if no module can be recomputed.
 pub(super) const NO_MODULES: &str = "No module can be recomputed, since the recording has no module paths";
 /// Advice added to [`NO_MODULES`], unless the recorder records modules.
 pub(super) const NAME_MODULES: &str =

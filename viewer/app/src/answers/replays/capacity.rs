@@ -10,7 +10,6 @@ use crate::answers::request_failure::RequestFailure;
 
 /// Resolution of [`smallest_that_fits`] in bytes: the granularity of segments.
 const STEP: u64 = 2 << 20;
-/// Maximum number of replays in [`smallest_that_fits`].
 const MAX_REPLAYS: u32 = 16;
 
 /// The maximum number of bytes that the allocator may reserve.
@@ -19,7 +18,6 @@ pub(super) struct Bound {
     pub(super) bytes: Option<u64>,
     /// Bytes that other processes use on the device, already subtracted from the limit.
     pub(super) outside: u64,
-    /// The source of the limit, as a clause.
     pub(super) from: String,
 }
 
@@ -44,7 +42,7 @@ impl Bound {
         }
         if let Some(failed) = RequestFailure::first(source, change.device, 1)?.first() {
             let totals = source.window_at(Some(failed.number))?.totals(change.device);
-            // A limit of the recorded settings is one of the replay as well.
+            // A limit in the recorded settings applies to the replay as well.
             let facts = source.facts().device_facts(change.device);
             let is_set = recorded_config(facts).0.memory_fraction() < 1.0
                 && recorded_total(source.facts(), change.device).is_some();

@@ -26,7 +26,6 @@ pub(super) struct Replayed {
     pub(super) outcome: ReplayOutcome,
 }
 
-/// Creates replays of a recording.
 pub(super) struct Replays<'a> {
     pub(super) source: &'a Source<'a>,
     /// The reader of windows and the starting state, if the recording is not in memory.

@@ -235,7 +235,7 @@ pub fn on_workers<T: Send>(count: usize, work: impl Fn(usize) -> (T, ControlFlow
     };
     std::thread::scope(|scope| {
         let helpers = worker_count().min(count).saturating_sub(1);
-        // Where no thread is to be had, fewer do the work.
+        // If a thread cannot be started, the others do its work.
         for _ in 0..helpers {
             let _ = std::thread::Builder::new().name("highwater-rank".to_owned()).spawn_scoped(scope, worker);
         }

@@ -94,7 +94,7 @@ impl Rank {
         let main = trace.main_device();
         let header = Header { facts: Vec::new(), ..trace.header.clone() };
         let summaries = summarize_devices(source, &ids, &mut |_| ControlFlow::Continue(()))?;
-        // That an unfinished one also ends within a section says nothing more.
+        // An unfinished recording may also end within a section, which is no further problem.
         let problems = trace.problems.iter().filter(|problem| !problem.is_cut || !trace.trust.unfinished);
         let devices = summaries.into_iter().map(|summary| DeviceLook::of(source, summary));
         Ok(Self {
@@ -191,7 +191,6 @@ pub(super) fn number(ranks: &mut [Rank]) {
     }
 }
 
-/// Returns the number after the last occurrence of `rank` in a path.
 fn after_rank(path: &str) -> Option<u32> {
     let path = path.to_ascii_lowercase();
     let numbers = path

@@ -49,7 +49,7 @@ impl Feed {
                 Ok(_) if !is_last || follower.events() == 0 => return,
                 Ok(_) => Followed::Grown(Box::new(recording(&path, &follower))),
             };
-            // Nobody may follow any more.
+            // The receiver may have been dropped.
             let _ = outbox.send(news);
             wake();
         };

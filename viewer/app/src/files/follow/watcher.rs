@@ -76,11 +76,11 @@ impl Watcher<'_> {
                 let run = |windows| Run::new(windows, self.path).map_err(|why| why.to_string());
                 match self.open_windows().and_then(run) {
                     Ok(run) => return Ok(Some(Arc::new(run))),
-                    // Such as one with annotations, which are not read in parts.
+                    // For example, a recording with annotations, which are not read in parts.
                     Err(_) => self.most_resident = u64::MAX,
                 }
             }
-            // The end of a recording says more than its events; its index follows it at once.
+            // The index follows the end of a recording at once; without one, the end suffices after a while.
             let is_finished = follower.is_whole()
                 || follower.is_finished() && finished_since.get_or_insert_with(Instant::now).elapsed() >= PATIENCE;
             if is_finished {
@@ -152,7 +152,7 @@ impl Watcher<'_> {
             follower.feed(&portion).map_err(|why| self.stop(&why.to_string()))?;
             self.check()?;
             if follower.events() as u64 > self.most_resident {
-                // The rest is not to be held in memory.
+                // The rest must not be held in memory.
                 break;
             }
         }

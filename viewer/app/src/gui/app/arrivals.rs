@@ -119,7 +119,7 @@ impl App {
             self.failures.retain(|(known, _)| *known != path);
             self.settings.remember(&path);
             self.show_folder(path, fleet, Some(followed));
-            // Only files are compared.
+            // Folders are not compared.
             self.compares_next = false;
         }
         self.compares_next &= failed.is_empty();
@@ -161,11 +161,11 @@ impl App {
                 Some(Followed::Grown(recording) | Followed::Finished(recording)) => {
                     self.show_arrived(ctx, *recording);
                     if let Some(row) = self.row_of(following.path()) {
-                        // Results for the file's previous contents are no longer shown.
+                        // Replaces the following of the file's previous contents.
                         self.files[row].following = (!following.has_ended()).then_some(following);
                     }
                 }
-                // Bytes that are fed are held in memory.
+                // Recordings whose bytes are fed are always held in memory.
                 Some(Followed::Long(_) | Followed::Lengthened | Followed::Completed) => {}
                 Some(Followed::Abandoned) => {
                     let why = "no event was recorded, and the file does not grow any more".to_owned();
@@ -188,7 +188,7 @@ impl App {
     }
 
     fn take_followed(&mut self, ctx: &egui::Context) {
-        // The files of a rotation are complete one after another.
+        // No message for ranks, since the files of a rotation are completed one after another.
         let is_rank = |file: &OpenFile| self.folder.as_ref().is_some_and(|folder| folder.has(&file.recording));
         let ranks: Vec<bool> = self.files.iter().map(is_rank).collect();
         for (row, file) in self.files.iter_mut().enumerate() {

@@ -205,7 +205,6 @@ impl App {
     }
 }
 
-/// Shows that a file dragged over the window can be dropped.
 fn drop_hint_ui(ui: &Ui) {
     if ui.input(|input| input.raw.hovered_files.is_empty()) {
         return;

@@ -36,7 +36,8 @@ impl App {
         Some([of(rows[0])?, of(rows[1])?])
     }
 
-    /// Compares the files in `rows`. The previous settings are kept, except those that concern a single file.
+    /// Compares the files in `rows`. Keeps the settings of the previous comparison, unless only one of the two
+    /// comparisons is of a file with itself.
     pub(super) fn compare(&mut self, ctx: &egui::Context, rows: [usize; 2]) {
         let Some(recordings) = self.recordings(rows) else { return };
         let recordings = recordings.each_ref();
@@ -72,7 +73,7 @@ impl App {
         self.comparing.as_ref().is_some_and(|comparing| comparing.rows.contains(&row))
     }
 
-    /// Shows the existing comparison; A is the current file.
+    /// Shows the existing comparison, and makes A the current file.
     pub(super) fn show_comparison(&mut self) {
         if let Some(comparing) = &mut self.comparing {
             comparing.is_in_front = true;

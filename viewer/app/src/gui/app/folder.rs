@@ -104,7 +104,6 @@ impl App {
         wanted.iter().for_each(|path| self.open_served(path));
     }
 
-    /// Shows the current file instead of the folder.
     pub(super) fn leave_folder(&mut self) {
         if let Some(folder) = &mut self.folder {
             folder.is_in_front = false;
@@ -128,7 +127,7 @@ impl App {
     pub(super) fn run_in_folder(&mut self, ctx: &egui::Context, command: Command) -> bool {
         if command == Command::ShowRanks {
             if let Some(folder) = &mut self.folder {
-                // Again, to return to the file.
+                // The same command returns to the file.
                 folder.is_in_front = !folder.is_in_front || self.files.is_empty();
             }
             return true;
@@ -140,7 +139,7 @@ impl App {
                 self.open(ctx, &path);
             }
             Command::Close => {
-                // A server's folder comes again.
+                // A server sends its folder again, which is then ignored.
                 self.ended_inputs.insert(folder.path.clone());
                 self.folder = None;
             }
@@ -166,8 +165,8 @@ impl App {
         true
     }
 
-    /// Shows the strip of ranks if the folder or one of its ranks is in front. The total is the one selected in the
-    /// table of ranks. Returns whether the strip was shown.
+    /// Shows the strip of ranks with their allocated memory, if the folder or one of its ranks is in front. Returns
+    /// whether that is so.
     pub(super) fn folder_ranks_ui(&mut self, ui: &mut Ui) -> bool {
         let Some(folder) = &self.folder else { return false };
         let fleet = Arc::clone(folder.view.fleet());
@@ -219,7 +218,7 @@ impl App {
         let Some(former) = former.filter(|former| former != path) else { return };
         let row = self.row_of(&former);
         if row.is_some_and(|row| self.is_compared(row)) {
-            // It stays open, and is followed further.
+            // It stays open and is still followed.
             return;
         }
         self.loading.retain(|loading| loading.path() != former);
@@ -228,7 +227,7 @@ impl App {
         if let Some(row) = row {
             self.close(row);
             if let Some(folder) = self.folder.as_mut() {
-                // Until the next one is read.
+                // Until the next rank has been read.
                 folder.is_in_front = true;
             }
         }

@@ -117,7 +117,7 @@ impl Link {
             let has_block = pin.block.is_none_or(|block| block.index().is_some_and(|row| row < trace.blocks.len()));
             pin.moment <= trace.events.len() && has_block
         };
-        // The link of a part of a long recording does not say which part.
+        // A link does not say which part of a long recording it shows.
         let is_whole = file.recording.run.is_none();
         file.selection.pin = self.pin.filter(|pin| is_whole && self.look.events == trace.events.len() && is_there(pin));
         file.search_for(ctx, &self.search);

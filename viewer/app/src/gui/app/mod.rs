@@ -229,7 +229,7 @@ impl App {
             return;
         }
         let file = self.files.remove(row);
-        // Of a rank another file may follow.
+        // Another file of the same rank may follow.
         let is_rank = self.folder.as_ref().is_some_and(|folder| folder.has(&file.recording));
         if let Some(path) = file.recording.path.as_ref().filter(|_| is_rank || file.following.is_some()) {
             self.arriving.retain(|arriving| arriving.path() != path);

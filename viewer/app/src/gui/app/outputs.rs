@@ -82,7 +82,6 @@ impl App {
     }
 }
 
-/// The recording's name without its extension.
 fn stem(file: &OpenFile) -> String {
     let name = Path::new(&file.recording.name);
     name.file_stem().unwrap_or(name.as_os_str()).to_string_lossy().into_owned()

@@ -79,7 +79,7 @@ impl Completions {
         recording: &Arc<Recording>,
         (text, cursor): (&str, Option<usize>),
     ) -> Option<(String, usize)> {
-        // A click on the list takes the focus from the field before it counts.
+        // A click on the list takes the focus from the field before the click is handled.
         let is_clicked = self.place.is_some_and(|place| {
             ui.input(|input| {
                 let is_there = input.pointer.interact_pos().is_some_and(|at| place.contains(at));

@@ -299,7 +299,6 @@ pub(crate) type LightKey = Vec<(Identity<Recording>, Filter)>;
 /// The highlighted blocks of each recording.
 pub(crate) type Light = Query<LightKey, Vec<Arc<Matches>>>;
 
-/// Finds the blocks on a background thread.
 pub(crate) fn light() -> Light {
     Query::new("highwater-light", |key: &LightKey, _| {
         let of = |(recording, filter): &(Identity<Recording>, Filter)| {

@@ -16,7 +16,7 @@ pub fn write(out: impl Write, picture: &ColorImage) -> std::io::Result<()> {
     encoder.set_compression(png::Compression::Fast);
     let mut writer = encoder.write_header()?;
     if picture.pixels.iter().all(|pixel| pixel.is_opaque()) {
-        // Opaque: premultiplied or not makes no difference.
+        // Premultiplication does not change opaque pixels.
         writer.write_image_data(picture.as_raw())?;
     } else {
         let straight: Vec<u8> = picture.pixels.iter().flat_map(|pixel| pixel.to_srgba_unmultiplied()).collect();

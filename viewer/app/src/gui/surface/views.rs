@@ -20,9 +20,7 @@ pub struct SheetView {
 
 #[derive(Clone, Copy, Debug)]
 enum Content {
-    /// The timeline over the full height.
     Timeline,
-    /// The blocks of one moment in groups.
     Moment(Choices),
     /// A view below the timeline, and its share of the height.
     Below(f32, Bottom),

@@ -107,7 +107,6 @@ pub(crate) fn opened_menu(ctx: &egui::Context, names: &[&str]) -> Option<usize> 
     })
 }
 
-/// Records whether the menu with index `row` is open.
 pub(crate) fn note_menu(ctx: &egui::Context, row: usize, is_open: bool) {
     ctx.data_mut(|data| {
         if is_open {
@@ -122,7 +121,6 @@ fn shown_menu() -> egui::Id {
     egui::Id::unique("the open menu")
 }
 
-/// Parses a shortcut; `None` if it contains an unknown key.
 fn shortcut(text: &str) -> Option<KeyboardShortcut> {
     let mut modifiers = Modifiers::NONE;
     let mut parts = text.split('+').peekable();

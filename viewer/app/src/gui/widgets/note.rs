@@ -44,7 +44,6 @@ pub(crate) fn with_code(text: &str, size: f32, colour: Color32) -> LayoutJob {
     job
 }
 
-/// Shows a button. Returns whether it was clicked.
 pub(crate) fn labelled_button_ui(ui: &mut Ui, text: &str, label: &str, tooltip: &str) -> bool {
     let button = ui.small_button(text);
     button.widget_info(|| WidgetInfo::labeled(Role::Button, true, label));

@@ -24,7 +24,6 @@ type Outcome<K, A> = (u64, K, Result<Option<A>, ()>);
 
 const BROKEN_OFF: &str = "internal error; please report it";
 
-/// Tells background work whether its answer is still needed.
 #[derive(Debug)]
 pub(crate) struct Cancel {
     latest: Arc<AtomicU64>,
@@ -34,7 +33,7 @@ pub(crate) struct Cancel {
 impl Cancel {
     /// Whether a later query was started, or this one was dropped.
     pub(crate) fn is_cancelled(&self) -> bool {
-        // Work that looks whether it is cancelled can also be interrupted.
+        // Work that checks for cancellation can also be interrupted.
         yield_if_due();
         self.latest.load(Ordering::Relaxed) != self.number
     }
@@ -77,7 +76,7 @@ pub(crate) struct Query<K, A> {
     /// The id of the last query that was answered or cancelled.
     settled: u64,
     failure: Option<String>,
-    /// The key of the last query; `None` to repeat it.
+    /// The key of the last query; `None` if there is none, or if it was cancelled.
     asked: Option<K>,
     answer: Option<(K, A)>,
     /// Whether an answer has arrived since the view last called `receive`.
@@ -139,17 +138,17 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         let (key, ctx) = (key.clone(), ctx.clone());
         let cancel = Cancel { latest: Arc::clone(latest), number: *number };
         let job = move || {
-            // Of several waiting questions only the last counts.
+            // Of several waiting queries, only the last counts.
             if cancel.is_cancelled() {
                 return;
             }
             let mut work = work.lock().unwrap_or_else(PoisonError::into_inner);
             let answer = catch_unwind(AssertUnwindSafe(|| work(&key, &cancel)));
             if answer.is_err() {
-                // Its state may be inconsistent.
+                // The state of the work may be inconsistent.
                 *work = begun(&begin);
             }
-            // The query may be gone by now.
+            // The query may have been dropped.
             let _ = outbox.send((cancel.number, key, answer.map_err(drop)));
             ctx.request_repaint();
         };
@@ -168,7 +167,7 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         (self.failure, self.settled, self.link) = (Some(why), self.number, None);
     }
 
-    /// The key of the last query; `None` if it was cancelled.
+    /// The key of the last query; `None` if there is none, or if it was cancelled.
     pub(crate) fn asked(&self) -> Option<&K> {
         self.asked.as_ref()
     }
@@ -223,7 +222,7 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         self.answer.as_ref().map(|(key, _)| key)
     }
 
-    /// The answer to the last query; `None` while it is being computed.
+    /// The answer to the last query; `None` while it is being computed, or if the query was cancelled.
     pub(crate) fn current(&self) -> Option<&A> {
         self.answer().filter(|_| self.answered() == self.asked())
     }
@@ -298,7 +297,7 @@ impl<K, A> fmt::Debug for Query<K, A> {
 
 impl<K, A> Drop for Query<K, A> {
     fn drop(&mut self) {
-        // The work in progress is no longer wanted.
+        // Cancels the work in progress.
         self.latest.store(u64::MAX, Ordering::Relaxed);
     }
 }

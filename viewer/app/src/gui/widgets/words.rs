@@ -6,7 +6,6 @@ use highwater_snapshots::{BlockId, EventId, Trace, count_of, format_count, forma
 
 use crate::Recording;
 
-/// The meaning of the group `(none)`.
 pub(crate) const MEANING_OF_NONE: &str = "the recording names none for these blocks";
 
 /// Returns a name for the time before the first event of `trace`, which may be a part of a long recording.
@@ -66,7 +65,7 @@ pub(crate) fn title(recording: &Recording, id: BlockId) -> String {
 }
 
 pub(crate) fn life(trace: &Trace, id: BlockId) -> String {
-    // The free of such a block was requested before the recording, so that it has no event.
+    // The free of such a block was requested before the recording, so it has no event.
     if trace.was_waiting_at_start(id) {
         return format!("Freed {}, awaiting free", before(trace));
     }
@@ -147,7 +146,6 @@ pub(crate) fn doubts(trace: &Trace) -> Vec<String> {
     problems(true).chain(trace.trust_sentences()).chain(problems(false)).chain(notes).collect()
 }
 
-/// Returns `text` with a capital first letter.
 pub(crate) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())

@@ -16,11 +16,8 @@ use crate::files::output::write_whole;
 
 #[derive(Debug)]
 pub(crate) enum Ask {
-    /// A recording to open.
     File,
-    /// A folder of recordings to open.
     Folder,
-    /// A file to write.
     Save(Task),
 }
 
@@ -31,7 +28,6 @@ pub(crate) enum Chosen {
     #[cfg_attr(not(target_family = "wasm"), expect(dead_code, reason = "only dialogs of browsers answer later"))]
     Arriving,
     Cancelled,
-    /// The system has no file dialog.
     Unavailable,
 }
 

@@ -47,7 +47,7 @@ impl FileStyle {
             axis: selection.axis(),
             colours: Some((colour_by, stacking)),
             events: recording.trace.events.len(),
-            // Which part of a long recording is shown is not kept.
+            // The shown part of a long recording is not stored.
             x: (view.x != whole.x && recording.run.is_none()).then_some([view.x.start, view.x.end]),
             y: (view.y != whole.y && recording.run.is_none()).then_some([view.y.start, view.y.end]),
         })

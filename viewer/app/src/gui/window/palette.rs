@@ -16,14 +16,11 @@ pub(crate) struct Palette {
 }
 
 pub(crate) enum Choice {
-    /// A command to run.
     Run(Command),
-    /// A step to go to.
     Step(u32),
 }
 
 impl Palette {
-    /// Creates a palette for entering a step number.
     pub(crate) fn for_step() -> Self {
         Self { text: "go to step ".to_owned(), chosen: 0 }
     }
@@ -100,7 +97,6 @@ fn step_of(text: &str) -> Option<u32> {
     number.replace(',', "").parse().ok().filter(|_| names_step)
 }
 
-/// The user's input in this frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Entered<T> {
     /// Keeps the field open, because nothing was entered yet.

@@ -12,7 +12,6 @@ use crate::gui::widgets::{Shades, theme};
 use crate::gui::window::dialog::Ask;
 use crate::gui::window::palette::Entered;
 
-/// Maximum number of completions that are listed.
 const MAX_OFFERS: usize = 12;
 
 #[derive(Debug)]

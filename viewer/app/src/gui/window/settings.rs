@@ -94,7 +94,7 @@ impl Settings {
 
     fn to_json(&self) -> String {
         let mut stored = self.clone();
-        // JSON has no paths that are not UTF-8.
+        // JSON cannot represent paths that are not UTF-8.
         stored.recent.retain(|path| path.to_str().is_some());
         stored.looks.retain(|look| look.path.to_str().is_some());
         serde_json::json!(stored).to_string()

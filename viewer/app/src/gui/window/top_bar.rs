@@ -16,7 +16,6 @@ use crate::gui::window::settings::Settings;
 use crate::gui::window::tabs::{Tab, distinct_names};
 use crate::{Axis, ColourBy, Command, NO_TIMES, Recording, Selection};
 
-/// The menus, each with its name and its commands in groups.
 const MENUS: [(&str, &[&[Command]]); 6] = {
     use Command as C;
     [
@@ -149,7 +148,6 @@ pub(crate) fn take_menu_key(ctx: &Context) {
     }
 }
 
-/// The id under which the menu to open is stored.
 fn key_menu() -> Id {
     Id::unique("the menu that a key opens")
 }
@@ -182,9 +180,9 @@ pub(crate) fn tools_ui(
     position: usize,
 ) -> Option<Command> {
     let mut chosen = None;
-    // All fits into one line: in a narrow window, lists have no names before them, but under the pointer.
+    // In a narrow window, the names of lists are in their tooltips, so that everything fits into one line.
     let is_narrow = ui.available_width() < theme::NARROW_WINDOW;
-    // Upright, as on a phone, there is no room for one line.
+    // In an upright window, as on a phone, one line does not have enough room.
     let is_upright = ui.available_width() < theme::UPRIGHT_WINDOW;
     let tools = |ui: &mut Ui| {
         let has_events = !recording.trace.is_state();

@@ -22,9 +22,7 @@ use crate::gui::window::recents::{Fact, Recents};
 use crate::gui::window::tabs::{Tab, distinct_names};
 
 pub(crate) enum WelcomeAction {
-    /// Ask for a file.
     Ask,
-    /// Open this file.
     Open(PathBuf),
     /// Remove this file from the list.
     Forget(PathBuf),
@@ -242,7 +240,7 @@ fn pytorch_ui(ui: &mut Ui) {
 pub(crate) fn loading_ui(ui: &mut Ui, loading: &Loading) -> bool {
     let (stage, share) = loading.progress();
     ui.horizontal(|ui| {
-        // Repaints the window all the time, so it is shown only as long as the bar stands still.
+        // A spinner repaints the window continuously, so it is shown only while the bar does not move.
         if share == 0.0 {
             ui.spinner();
         }

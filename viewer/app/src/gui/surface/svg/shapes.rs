@@ -177,7 +177,6 @@ fn path_data(points: impl Iterator<Item = Pos2>, is_closed: bool) -> String {
     if is_closed { data + "Z" } else { data }
 }
 
-/// The stroke attributes of a line.
 fn outline(stroke: Stroke) -> String {
     if stroke.is_empty() {
         return String::new();

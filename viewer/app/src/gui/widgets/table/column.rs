@@ -23,7 +23,6 @@ pub(crate) struct Cell {
 
 pub(crate) struct ShownColumn<'a> {
     pub data: Column<'a>,
-    /// The tooltip of its heading.
     pub tooltip: &'static str,
     /// The width in points; 0 takes the remaining width.
     pub width: f32,
@@ -53,7 +52,6 @@ impl<'a> ShownColumn<'a> {
         Self { has_bars: true, ..self }
     }
 
-    /// Sorts rows by `value` instead of the displayed value.
     pub(crate) fn ordered_by<V: IntoValue>(self, value: impl Fn(usize) -> V + 'a) -> Self {
         Self { order: Some(Box::new(move |row| value(row).into())), ..self }
     }

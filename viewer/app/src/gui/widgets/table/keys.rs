@@ -45,7 +45,6 @@ pub(super) fn walk(
     }
 }
 
-/// Whether the user copies the selection with the keyboard.
 pub(super) fn is_copying(ui: &Ui, response: &Response) -> bool {
     response.has_focus()
         && ui.input_mut(|input| {

@@ -158,7 +158,7 @@ fn widths(columns: &[ShownColumn<'_>], needed: &[f32], room: f32) -> Vec<f32> {
         share = (room * 0.4).clamp(theme::MIN_OPEN_COLUMN, theme::NAMES_BEFORE_BARS);
     }
     if has_bars {
-        // Bars get most of what names do not need.
+        // Bars get most of the space that names do not need.
         share -= (share - theme::NAMES_BEFORE_BARS).max(0.0) * 0.75;
         share = share.min(theme::MAX_OPEN_COLUMN);
     }
@@ -173,7 +173,7 @@ fn widths(columns: &[ShownColumn<'_>], needed: &[f32], room: f32) -> Vec<f32> {
     edges
 }
 
-/// Handles the mouse wheel; the event is consumed, so that nothing around the table scrolls.
+/// Handles the mouse wheel. If the table can scroll, consumes the event, so that nothing around the table scrolls.
 fn turn(ui: &Ui, rect: Rect, (rows, in_view): (usize, usize), most_aside: f32, state: &mut TableState) {
     if ui.rect_contains_pointer(rect) {
         let moved = ui.input(|input| input.smooth_scroll_delta);

@@ -29,7 +29,7 @@ pub(super) struct Frame<'a> {
 
 impl Frame<'_> {
     /// Returns whether a column stays in place when the others are scrolled. True for the first column, which names the
-    /// rows, unless it takes most of the width.
+    /// rows, unless it takes more than half of the width.
     fn is_pinned(&self, index: usize, rows: Rect) -> bool {
         index == 0 && self.across.get(1).is_some_and(|end| *end <= rows.width() / 2.0)
     }

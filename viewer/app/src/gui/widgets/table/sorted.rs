@@ -9,7 +9,6 @@ use crate::report::Value;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SortedTable {
     state: TableState,
-    /// The rows in the displayed order.
     order: Vec<usize>,
 }
 
@@ -70,7 +69,6 @@ impl SortedTable {
         self.order.iter().position(|other| *other == row)
     }
 
-    /// Scrolls to the first row.
     pub(crate) fn rewind(&mut self) {
         self.state.first = 0;
     }

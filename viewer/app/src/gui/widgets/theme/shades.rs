@@ -4,7 +4,6 @@ use eframe::egui::{self, Color32, Stroke};
 use highwater_analysis::Metric;
 use highwater_snapshots::Phase;
 
-/// The id under which the window stores whether it uses high contrast.
 pub(super) fn contrast_id() -> egui::Id {
     egui::Id::unique("highwater: high contrast")
 }
@@ -13,7 +12,6 @@ pub(super) fn contrast_id() -> egui::Id {
 pub(crate) struct Shades {
     /// Background of the bands.
     pub canvas: Color32,
-    /// Lines of the grid.
     pub grid: Color32,
     /// Explanatory text.
     pub faint: Color32,

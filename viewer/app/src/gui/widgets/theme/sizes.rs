@@ -23,7 +23,6 @@ pub(crate) const SHARE_WIDTH: f32 = 42.0;
 pub(crate) const FIGURE_WIDTH: f32 = 76.0;
 /// Width of a column of differences without bars.
 pub(crate) const DIFFERENCE_WIDTH: f32 = 96.0;
-/// Font size of a view's answer.
 pub(crate) const ANSWER_SIZE: f32 = 20.0;
 pub(crate) const ROW_HEIGHT: f32 = 20.0;
 /// Height of the name of the horizontal axis below the ticks.
@@ -34,7 +33,6 @@ pub(crate) const MIN_PLOT: f32 = 60.0;
 pub(crate) const MIN_WITH_OVERVIEW: f32 = 190.0;
 /// Minimum height of the timeline with the totals above it.
 pub(crate) const MIN_WITH_TOTALS: f32 = 240.0;
-/// Width of the collapsed side panel.
 pub(crate) const FOLDED_SIDE: f32 = 22.0;
 /// Width of a window below which the side panel moves below the timeline.
 pub(crate) const UPRIGHT_WINDOW: f32 = 600.0;
@@ -111,7 +109,6 @@ pub(crate) const SEGMENTS_MIN: f32 = 320.0;
 pub(crate) const SEGMENTS_WIDE: f32 = 1000.0;
 /// Minimum height of the address map below lanes.
 pub(crate) const MAP_MIN: f32 = 90.0;
-/// Height of the bar of menus and tabs.
 pub(crate) const MENU_HEIGHT: f32 = 25.0;
 /// Height that menus leave free in the window.
 pub(crate) const MENU_MARGIN: f32 = 60.0;
@@ -131,7 +128,6 @@ pub(crate) const MAX_ENTRIES: usize = 8;
 /// Distance of notices from the lower edge. Keeps them above the status bar.
 pub(crate) const NOTICES_ABOVE: f32 = 40.0;
 pub(crate) const HELP_WIDTH: f32 = 760.0;
-/// Largest width of a tooltip's wrapped text.
 pub(crate) const TOOLTIP_WIDTH: f32 = 460.0;
 /// Largest width of a tooltip's wrapped text over a narrow timeline.
 pub(crate) const MIN_TOOLTIP_WIDTH: f32 = 220.0;
