@@ -236,7 +236,8 @@ impl Command {
         HAS_PATHS || !matches!(self, Self::OpenFolder | Self::Reload | Self::Quit)
     }
 
-    /// Returns the grouping key of a command that sets colours. For module paths of any depth, the key of whole paths.
+    /// Returns the grouping key of a command that sets colours, which for module paths of any depth is that of whole
+    /// paths; `None` for other commands.
     pub const fn colours(self) -> Option<GroupKey> {
         Some(match self {
             Self::ColourByCategory => GroupKey::Category,

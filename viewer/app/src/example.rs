@@ -70,8 +70,8 @@ impl Running {
         (self.begun.elapsed(), std::fs::metadata(&self.file).map_or(0, |facts| facts.len()))
     }
 
-    /// Returns the path of the file once it is recorded, or the reason recording failed, as a sentence. Returns the
-    /// result only once.
+    /// Takes the path of the file once it is recorded, or the reason recording failed, as a sentence; `None` before
+    /// that. Must not be called again after that.
     pub fn poll(&self) -> Option<Result<PathBuf, String>> {
         self.outcome.poll()
     }

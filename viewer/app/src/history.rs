@@ -1,6 +1,6 @@
 //! The history of view states, for Undo and Redo.
 
-/// Maximum number of states.
+/// Maximum number of earlier states.
 const MOST: usize = 256;
 /// Pause in seconds after which a movement by wheel, pointer or arrow keys counts as a new change.
 const PAUSE: f64 = 0.7;

@@ -43,7 +43,8 @@ impl<T: Send + 'static> Pending<T> {
         Self { failure: "", outcome: receiver }
     }
 
-    /// Takes the result once the work is done.
+    /// Takes the result once the work is done; `None` before that. Must not be called again after that, since it would
+    /// report an internal error.
     pub fn poll(&self) -> Option<Result<T, String>> {
         match self.outcome.try_recv() {
             Ok(outcome) => Some(outcome),

@@ -68,7 +68,7 @@ pub struct Selection {
     /// The unit of the horizontal axis; use [`Self::set_axis`] to change it.
     axis: Axis,
     view: View,
-    /// The block and moment that the user has clicked.
+    /// The block and moment that the user has pinned; `None` if nothing is pinned.
     pub pin: Option<Pin>,
     /// Two moments, A and B, between which blocks are compared: those allocated, freed and kept between them.
     pub marks: [Option<usize>; 2],

@@ -91,8 +91,9 @@ pub struct Change {
     /// The device to replay.
     pub device: DeviceId,
     /// Allocator settings. They are added to the recorded settings, or to the defaults if they start with `default`.
+    /// `None` for the recorded settings alone.
     pub alloc_conf: Option<String>,
-    /// The size of the device in bytes.
+    /// The size of the device in bytes; `None` for the recorded one.
     pub capacity: Option<u64>,
     /// Blocks that match any of these filters are never allocated.
     pub without: Vec<Filter>,
@@ -158,7 +159,7 @@ pub fn in_words(
 pub struct Figures {
     /// The device's peaks, its totals at the end, and its event counts.
     pub summary: DeviceSummary,
-    /// The index of the event of the first failed request.
+    /// The index of the event of the first failed request; `None` if none fails.
     pub failure: Option<u64>,
 }
 
@@ -242,9 +243,11 @@ pub struct Changed {
     pub oom: Option<Failed>,
     /// The indices of the events whose requests fail in the recording but succeed in the replay.
     pub rescued: Vec<u64>,
-    /// The event index of the failed request with which the recording ends, on any device: later requests are unknown.
+    /// The event index of the failed request with which the recording ends, on any device, since later requests are
+    /// unknown; `None` if the recording ends otherwise.
     pub ends_in_oom: Option<u64>,
-    /// The reason that the run may need more than the recording shows, apart from failed requests.
+    /// The reason that the run may need more than the recording shows, apart from failed requests; `None` if there is
+    /// none.
     pub doubt: Option<Doubt>,
     /// The size of a device that suffices for every recorded request, the smallest one found by replays. `None` if no
     /// size suffices. Searched only if a request fails in this replay, or if a request that failed in the recording
@@ -255,7 +258,7 @@ pub struct Changed {
     pub live_bytes: u64,
     /// The blocks that are omitted, freed earlier, and scaled, in this order.
     pub concerned: [Concerned; 3],
-    /// The modules that are recomputed.
+    /// The modules that are recomputed; `None` if the change recomputes none.
     pub recomputation: Option<Recomputation>,
     /// Assumptions about facts that are not recorded.
     pub assumptions: Vec<String>,
@@ -316,7 +319,7 @@ pub struct Prediction {
     pub measured: Figures,
     /// The recorded settings in canonical form; empty for the defaults.
     pub recorded_conf: String,
-    /// The event index of the failed request with which the recording ends, on any device.
+    /// The event index of the failed request with which the recording ends, on any device; `None` if it ends otherwise.
     pub ends_in_oom: Option<u64>,
     /// The replay without changes.
     pub unchanged: Unchanged,

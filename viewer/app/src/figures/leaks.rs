@@ -4,6 +4,8 @@ use highwater_analysis::{Between, Growth, Leak, StepWindow};
 use highwater_snapshots::line_text::unique_suffixes;
 use highwater_snapshots::{count_of, format_bytes};
 
+use super::moment::count_with;
+
 const SHOWN_LEAKS: usize = 5;
 
 /// Returns a sentence for each of the largest `leaks` over `window`, and one for the others.
@@ -36,9 +38,9 @@ pub fn leak_lines(leaks: &[Leak], unit: &str) -> Vec<String> {
     let leak = |(leak, name): (&Leak, String)| format!("{name} leaks {} a {unit}", format_bytes(leak.bytes_per_step));
     let mut lines: Vec<String> = leaks.iter().zip(names).take(SHOWN_LEAKS).map(leak).collect();
     if leaks.len() > SHOWN_LEAKS {
-        let more = count_of((leaks.len() - SHOWN_LEAKS) as u64, "more line");
+        let more = count_with((leaks.len() - SHOWN_LEAKS) as u64, "more line", ["leaks", "leak"]);
         let bytes: u64 = leaks[SHOWN_LEAKS..].iter().map(|leak| leak.bytes_per_step).sum();
-        lines.push(format!("{more} leak {} a {unit}", format_bytes(bytes)));
+        lines.push(format!("{more} {} a {unit}", format_bytes(bytes)));
     }
     lines
 }

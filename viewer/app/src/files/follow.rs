@@ -126,7 +126,7 @@ impl Following {
         self.has_ended
     }
 
-    /// Returns the latest update since the last call.
+    /// Returns the latest update since the last call; `None` if there is none.
     pub(crate) fn poll(&mut self) -> Option<Followed> {
         if std::mem::take(&mut self.is_abandoned) {
             self.has_ended = true;

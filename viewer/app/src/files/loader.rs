@@ -143,7 +143,8 @@ impl Loading {
         (!preview.points.is_empty()).then(|| preview.clone())
     }
 
-    /// Takes the result once it is available: the loaded recording, or the reason reading failed, as a sentence.
+    /// Takes the result once it is available: what was read, or the reason reading failed, as a sentence; `None` before
+    /// that.
     pub fn poll(&self) -> Option<Result<Loaded, String>> {
         self.outcome.poll()
     }

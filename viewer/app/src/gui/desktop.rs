@@ -17,9 +17,9 @@ const PACKAGES: &str = "libx11-6 libx11-xcb1 libxcursor1 libxi6 libxkbcommon-x11
 const WAYLAND_PACKAGES: &str =
     "libwayland-client0 libwayland-cursor0 libwayland-egl1 libxkbcommon0 libegl1 libgl1-mesa-dri";
 
-/// Opens the window, and returns when it is closed. Shows `files`, or a start screen that offers `examples`. Recordings
-/// with more than `most_resident` events are shown in parts. If no window can be opened, returns a message with the
-/// missing requirements.
+/// Opens the window, and returns `None` when it is closed. Shows `files`, or a start screen that offers `examples`.
+/// Recordings with more than `most_resident` events are shown in parts. If no window can be opened, returns a message
+/// with the requirements.
 ///
 /// # Errors
 /// Fails if an error occurs after the window was opened.

@@ -266,7 +266,8 @@ impl OpenFile {
     }
 }
 
-/// Returns the first element of `all` after `position`, or the last one before it. `all` must be sorted by moment.
+/// Returns the first element of `all` after `position` if `is_forward`, otherwise the last one before it. `all` must be
+/// sorted by moment.
 fn beside<T>(all: &[T], moment: impl Fn(&T) -> usize, position: usize, is_forward: bool) -> Option<&T> {
     match is_forward {
         true => all.get(all.partition_point(|one| moment(one) <= position)),

@@ -127,7 +127,7 @@ impl Page {
         self.send(Arrival::Failed(PathBuf::from(name), why));
     }
 
-    /// Returns the app's state as JSON; see [`App::state`].
+    /// Returns the app's state as JSON, see [`App::state`]; `None` if the app has stopped.
     pub fn state(&self) -> Option<String> {
         Some(self.runner.app_mut::<App>()?.state().to_string())
     }

@@ -19,13 +19,15 @@ const MAX_WORK: u64 = 200_000;
 /// The peaks of requested bytes that remain with the changes that advice suggests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AdvicePeaks {
-    /// The repeated blocks of the model, outermost only, and the peak if all are recomputed.
+    /// The repeated blocks of the model, outermost only, and the peak if all are recomputed; `None` if there are none.
     pub all: Option<(Vec<String>, u64)>,
-    /// The set of repeated blocks, nested ones included, with the lowest peak found, and that peak.
+    /// The set of repeated blocks, nested ones included, with the lowest peak found, and that peak; `None` if there are
+    /// none.
     pub lowest: Option<(Vec<String>, u64)>,
-    /// The peak with a fused optimizer instead of one with temporaries, and without recomputation.
+    /// The peak with a fused optimizer instead of one with temporaries, and without recomputation; `None` if there are
+    /// no temporaries to avoid, or without replays.
     pub fused: Option<Trial>,
-    /// The peak with a fused optimizer and the recomputed modules that then give the lowest peak.
+    /// The peak with a fused optimizer and the recomputed modules that then give the lowest peak; `None` if `fused` is.
     pub both: Option<u64>,
     /// Whether the figures come from replays.
     pub is_replayed: bool,

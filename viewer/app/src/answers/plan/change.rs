@@ -159,7 +159,7 @@ pub struct Setup {
     pub changes: Vec<Change>,
     /// The paths of the modules to recompute; `None` for those that the program already recomputes.
     pub recomputed: Option<Vec<String>>,
-    /// Allocator settings to add.
+    /// Allocator settings to add to the recorded ones; `None` to add none.
     pub settings: Option<String>,
 }
 

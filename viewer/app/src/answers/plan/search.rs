@@ -100,7 +100,8 @@ impl Search {
         }
     }
 
-    /// Returns the recommended plan: the cheapest one, unless the step fits unchanged with no more work.
+    /// Returns the recommended plan: the cheapest one. `None` if there is none, or if the step fits unchanged with no
+    /// more work.
     pub fn best(&self) -> Option<&Plan> {
         let work = self.as_is.work.beyond(self.base).units();
         self.plans.first().filter(|plan| !self.fits_as_is || plan.cost < work)
@@ -195,7 +196,8 @@ pub fn search(step: &dyn TrainingStep, query: &Query) -> Result<Search, String> 
     })
 }
 
-/// Returns a plan that uses the change `allowance`, from the first combination that fits, in order of class.
+/// Returns a plan that uses the change `allowance`, from the first combination that fits, in order of class; `None` if
+/// none fits.
 ///
 /// # Errors
 /// Returns the reason the step cannot be run or predicted.
@@ -290,6 +292,7 @@ impl Bench<'_> {
 
     /// Tries sets of modules in order of cost. If modules differ only slightly, there are too many sets: after some
     /// number of sets, coarse steps of the requested bytes find one that fits, and bisection finds a cheaper one.
+    /// `None` if none was found.
     fn cheapest_fitting(&mut self, changes: &[Change], model: &Model) -> Result<Option<Fitting>, String> {
         let mut limit = self.query.capacity;
         for _ in 0..MAX_SETS {
@@ -385,7 +388,8 @@ impl Bench<'_> {
         Ok(if is_better { Some((expandable, other)) } else { as_is.fits.then(|| (setup.clone(), as_is)) })
     }
 
-    /// Returns the size of the smallest device on which `setup` runs, found by bisection, and the settings used.
+    /// Returns the size of the smallest device on which `setup` runs, found by bisection, and the settings used; `None`
+    /// if it runs on no device.
     fn smallest_device(&mut self, setup: &Setup) -> Result<Option<(u64, Option<String>)>, String> {
         let mut smallest: Option<(u64, Option<String>)> = None;
         let others = self.can_change_settings().then(|| Some(EXPANDABLE.to_owned()));

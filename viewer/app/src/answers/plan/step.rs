@@ -158,7 +158,7 @@ impl Model {
     }
 }
 
-/// The result of a run.
+/// The result of a run or replay of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trial {
     /// Whether all requests succeeded.
@@ -171,7 +171,7 @@ pub struct Trial {
     pub reserved: u64,
     /// Number of times that all cached memory was released to serve a request.
     pub retries: u64,
-    /// The arithmetic and memory traffic of a step: see [`Work`].
+    /// The work of a step.
     pub work: Work,
     /// The estimated time of a step in nanoseconds; `None` unless requested.
     pub estimated_ns: Option<u64>,

@@ -160,7 +160,7 @@ impl Fleet {
         self.ranks.iter().map(of).collect()
     }
 
-    /// Returns the index of the rank with the highest peak of `metric`, the first one in a tie.
+    /// Returns the index of the rank with the highest peak of `metric`, the first one in a tie; `None` without ranks.
     pub fn highest(&self, metric: Metric) -> Option<usize> {
         let rows = self.ranks.iter().map(|rank| rank.peak(metric).bytes).enumerate();
         rows.max_by_key(|&(row, bytes)| (bytes, std::cmp::Reverse(row))).map(|(row, _)| row)

@@ -57,7 +57,7 @@ pub struct Rank {
     pub problems: Vec<String>,
     /// Number of problems found while reading, including those beyond the stored ones.
     pub problem_count: usize,
-    /// The last request that failed on the default device.
+    /// The last request that failed on the default device; `None` if none failed.
     pub failure: Option<RequestFailure>,
     /// The devices, by ordinal; at least one.
     pub devices: Vec<DeviceLook>,

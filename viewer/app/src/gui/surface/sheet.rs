@@ -29,7 +29,8 @@ pub struct Sheet {
     conditions: String,
     pub(super) filter: Filter,
     pub(super) timeline: Timeline,
-    /// The chart of the whole recording, drawn instead of the timeline if the recording is too long for memory.
+    /// The chart of the whole recording, which is drawn instead of the timeline if the recording is too long for
+    /// memory; `None` to draw the timeline.
     pub whole: Option<RunChart>,
     /// The views that can be drawn.
     pub views: Views,

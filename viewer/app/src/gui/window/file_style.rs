@@ -27,7 +27,7 @@ pub struct FileStyle {
     pub events: usize,
     /// The visible range of the axis; `None` for everything.
     pub x: Option<[f64; 2]>,
-    /// The visible range of bytes.
+    /// The visible range of bytes; `None` for everything.
     pub y: Option<[f64; 2]>,
 }
 

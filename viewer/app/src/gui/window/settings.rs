@@ -34,7 +34,7 @@ pub struct Settings {
     pub side: Side,
     /// Whether the side panel is collapsed.
     pub is_side_folded: bool,
-    /// The view below the timeline.
+    /// The view below the timeline; `None` if none is open.
     pub bottom: Option<Bottom>,
     /// View settings of files, the latest first.
     #[serde(deserialize_with = "valid_looks")]
