@@ -10,7 +10,8 @@ impl Tensor {
     /// Returns the elementwise sum. Shapes broadcast.
     ///
     /// # Errors
-    /// Fails if the shapes do not broadcast, if the data types differ, or if memory runs out.
+    /// Fails if the shapes do not broadcast, if the data types differ and autocast is off, if the devices differ, or if
+    /// memory runs out.
     pub fn add(&self, other: &Self) -> Result<Self> {
         self.add_scaled("add", other, 1.0)
     }
@@ -75,7 +76,6 @@ impl Tensor {
         let shapes = [*self.shape(), *other.shape()];
         if !(self.requires_grad() && other.requires_grad()) {
             let factor = if self.requires_grad() { other } else { self };
-            // Only one factor requires a gradient, so only the other factor is saved.
             return Ok(operation.record(out, &[self, other], |_| {
                 let factor = Saved::new(factor);
                 gradient(move |grad, inputs| {
@@ -110,7 +110,7 @@ impl Tensor {
     /// gradient.
     ///
     /// # Errors
-    /// See [`Self::add`].
+    /// Fails if the shapes do not broadcast, if the data types or devices differ, or if memory runs out.
     pub fn div(&self, other: &Self) -> Result<Self> {
         let op = "div";
         let operation = Operation::begin(op, &[self, other]);
@@ -165,7 +165,7 @@ impl Tensor {
     }
 
     /// Returns `scale · self + shift`. Saves nothing for backward. An operation that would save the result recomputes
-    /// it instead if this tensor is saved anyway.
+    /// it instead if this tensor is saved anyway, is a parameter, or can itself be recomputed.
     ///
     /// # Errors
     /// Fails if the elements are not floating-point numbers, or if memory runs out.

@@ -78,6 +78,7 @@ impl Tensor {
     }
 }
 
+/// Returns the mean and 1 / deviation of each channel, and updates `running` if given.
 fn measure(input: &Tensor, running: Option<[&Tensor; 2]>, momentum: f64, epsilon: f64) -> Result<[Tensor; 2]> {
     let mean = Tensor::empty(input.shape()[1], input.dtype().statistics(), input.device())?;
     let rstd = mean.same_shape()?;

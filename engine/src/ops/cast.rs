@@ -7,8 +7,9 @@ use crate::{DType, Result, Tensor};
 
 impl Tensor {
     /// Returns the elements in another data type, or this tensor if it already has that type. Saves nothing for
-    /// backward. An operation that would save the result converts the input again in backward, if other operations save
-    /// the input or it is a parameter.
+    /// backward. An operation that would save the result converts the input again in backward if the input is a
+    /// parameter, can itself be recomputed, or is saved by other operations. An input that is larger than the result
+    /// must then be a buffer or an input of the model.
     ///
     /// # Errors
     /// Fails if memory runs out.

@@ -1,7 +1,7 @@
 //! Unfolds the windows of images into the columns of a matrix (im2col), a limited number of windows at a time.
 //!
-//! Shared by convolution and transposed convolution. A 1×1 convolution needs no workspace, because the image is its own
-//! matrix of columns.
+//! Shared by convolution and transposed convolution. A 1×1 convolution with stride 1 and without padding needs no
+//! workspace, because the image is its own matrix of columns.
 
 use highwater_recorder::{Category, scope};
 
@@ -13,12 +13,12 @@ use crate::{Error, Result, Shape, Tensor};
 /// Maximum size of the columns in bytes, unless one column needs more. It is small enough for the columns to stay in
 /// the cache of a large GPU until they are multiplied.
 const WORKSPACE_BYTES: usize = 32 << 20;
-/// The columns take at most a quarter of the images on either side, whichever are larger, or an eighth of the weight if
-/// that is more. With small images and weights, a workspace should not determine the peak.
+/// The columns take at most 1 / `SHARE_OF_IMAGES` of the larger of the images on both sides, or 1 / `SHARE_OF_WEIGHT`
+/// of the weight, whichever is more, so that with small images and weights, the workspace does not determine the peak.
 const SHARE_OF_IMAGES: usize = 4;
 const SHARE_OF_WEIGHT: usize = 8;
 /// Number of windows whose elements fill whole vector loads, regardless of the dtype. Parts begin at multiples of this
-/// number.
+/// number, unless the workspace has room for fewer windows.
 const PLACES_TOGETHER: usize = 32;
 
 /// The workspace for the columns of images of one shape, `[groups, channels of a group · kernel height · kernel width,
@@ -28,9 +28,8 @@ pub(super) struct Columns {
     // `None` if images are their own columns.
     memory: Option<Tensor>,
     window: Window,
-    /// Groups of channels, each multiplied by its own matrix.
     groups: usize,
-    /// Maximum number of windows whose columns fit into the workspace at a time.
+    /// Maximum number of windows per part.
     most: usize,
 }
 

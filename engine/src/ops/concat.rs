@@ -8,7 +8,8 @@ use crate::{DType, Device, Error, Result, Shape, Tensor};
 
 impl Tensor {
     /// Concatenates tensors along `axis`. Their other axes must be equal. Saves nothing for backward. An operation that
-    /// would save the result concatenates the parts again in backward if other operations save all of them.
+    /// would save the result concatenates the parts again in backward if each part is saved by another operation, is a
+    /// parameter, or can itself be recomputed.
     ///
     /// # Errors
     /// Fails if there are no tensors, if shapes or data types do not match, or if memory runs out.

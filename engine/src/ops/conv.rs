@@ -10,7 +10,7 @@ use crate::{Error, Result, Shape, Tensor};
 pub struct ConvOptions {
     /// Vertical and horizontal stride.
     pub stride: [usize; 2],
-    /// Number of zeros above and below, and left and right of the input.
+    /// Number of rows of zeros above and below the input, and of columns of zeros on its left and right.
     pub padding: [usize; 2],
     /// Vertical and horizontal distance of the pixels that a kernel multiplies, which is 1 for adjacent pixels.
     pub dilation: [usize; 2],
@@ -29,13 +29,13 @@ impl Default for ConvOptions {
 impl Tensor {
     /// Returns the cross-correlation of this `[batch, channels, height, width]` with `weight` `[outputs, channels /
     /// groups, kernel height, kernel width]`, plus `bias` `[outputs]`. Windows are unfolded into columns in a
-    /// workspace, except for 1×1 kernels with stride 1 and no padding. The workspace has at most 32 MiB, and at most a
-    /// quarter of the size of the images or the result, whichever is larger, or an eighth of that of the weight if that
-    /// is more, but room for at least one window. Saves the input if the weight requires a gradient, and the weight if
-    /// the input does.
+    /// workspace, except for 1×1 kernels with stride 1 and without padding. The workspace has at most 32 MiB, and at
+    /// most a quarter of the larger of the images and the result or an eighth of the weight, whichever is more, but
+    /// room for at least one window. Saves the input if the weight requires a gradient, and the weight if the input
+    /// does.
     ///
     /// # Errors
-    /// Fails if the shapes or data types do not match, or if memory runs out.
+    /// Fails if the shapes or data types do not match, if the options are invalid, or if memory runs out.
     pub fn conv2d(&self, weight: &Self, bias: Option<&Self>, options: ConvOptions) -> Result<Self> {
         let op = "conv2d";
         let operation = Operation::begin(op, &[self, weight]);

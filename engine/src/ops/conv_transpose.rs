@@ -13,10 +13,9 @@ const OP: &str = "conv_transpose2d";
 pub struct ConvTransposeOptions {
     /// Vertical and horizontal stride.
     pub stride: [usize; 2],
-    /// Rows removed above and below, and columns removed on the left and right.
+    /// Number of rows removed above and below the result, and of columns removed on its left and right.
     pub padding: [usize; 2],
-    /// Numbers of rows and columns added below and on the right, which are less than the stride or less than the
-    /// dilation.
+    /// Numbers of rows added below and of columns added on the right, less than the stride or the dilation.
     pub output_padding: [usize; 2],
     /// Vertical and horizontal distance of the pixels to which a kernel is added, which is 1 for adjacent pixels.
     pub dilation: [usize; 2],
@@ -39,7 +38,7 @@ impl Tensor {
     /// its memory is not shared.
     ///
     /// # Errors
-    /// Fails if the shapes or data types do not match, or if memory runs out.
+    /// Fails if the shapes or data types do not match, if the options are invalid, or if memory runs out.
     pub fn conv_transpose2d(&self, weight: &Self, bias: Option<&Self>, options: ConvTransposeOptions) -> Result<Self> {
         let operation = Operation::begin(OP, &[self, weight]);
         let form = check(self, weight, bias, options)?;
@@ -51,7 +50,7 @@ impl Tensor {
     /// computed.
     ///
     /// # Errors
-    /// Fails if the part exceeds the result, and for the reasons in [`Self::conv_transpose2d`].
+    /// Fails if the part is empty or exceeds the result, and for the reasons in [`Self::conv_transpose2d`].
     pub fn conv_transpose2d_part(
         &self,
         weight: &Self,

@@ -33,7 +33,7 @@ impl Tensor {
         Ok(operation.record(out, &[self], |_| chance))
     }
 
-    /// Like [`Self::dropout2d`], in this tensor's memory if it is not shared.
+    /// Like [`Self::dropout2d`], in this tensor's memory if it is contiguous and not shared.
     ///
     /// # Errors
     /// See [`Self::dropout`].

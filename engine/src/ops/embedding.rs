@@ -5,7 +5,7 @@ use crate::{DType, Error, Result, Shape, Tensor, backend};
 
 impl Tensor {
     /// Returns the rows of this table `[rows, width]` at `indices` (I64 of any shape), as `[…, width]`. Saves the
-    /// indices. The gradient is added to an existing one in place if possible.
+    /// indices. The gradient is added in place to an existing one that is contiguous and not shared.
     ///
     /// # Errors
     /// Fails if the shapes or data types do not match, if memory runs out, or, on a device with values, if an index is
@@ -26,7 +26,6 @@ impl Tensor {
         let (table, places) = (self.in_order()?, indices.in_order()?);
         let out = Self::empty(shape, self.dtype(), self.device())?;
         backend::gather_rows(out.view(), table.view(), places.view())?;
-        // Each row's gradient is added to the row of the table that it came from.
         Ok(operation.record(out, &[self], |_| {
             let indices = Saved::new(&places);
             gradient(move |grad, inputs| {

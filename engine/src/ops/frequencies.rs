@@ -8,11 +8,11 @@ use crate::{Error, Result, Tensor, backend};
 impl Tensor {
     /// Returns the elements of the last axis, their sines and cosines, those of their doubles, and so on for `octaves`
     /// octaves. Maps `[…, width]` to `[…, width · (1 + 2 · octaves)]` (Mildenhall et al.: "NeRF", 2020). Saves the
-    /// input. An operation that would save the result recomputes it instead, even if the input requires no gradient.
+    /// input. An operation that would save the result recomputes it, even if the input requires no gradient.
     ///
     /// # Errors
-    /// Fails if there is no axis, if there are more than 60 octaves, if the elements are not floating-point numbers, or
-    /// if memory runs out.
+    /// Fails if the elements are not floating-point numbers, if there are no axes or more than 60 octaves, or if memory
+    /// runs out.
     pub fn frequencies(&self, octaves: usize) -> Result<Self> {
         let op = "frequencies";
         let operation = Operation::begin(op, &[self]);

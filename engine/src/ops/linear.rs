@@ -7,8 +7,8 @@ use crate::{Error, Result, Tensor, backend};
 
 impl Tensor {
     /// Returns `self · weightᵀ + bias`, with input `[…, inputs]`, weight `[outputs, inputs]` and bias `[outputs]`. The
-    /// weight's gradient has the weight's layout, and the product itself adds it to an existing gradient. Saves the
-    /// input if the weight requires a gradient, and the weight if the input does.
+    /// product that computes the weight's gradient also adds it to an existing one that is contiguous and not shared.
+    /// Saves the input if the weight requires a gradient, and the weight if the input does.
     ///
     /// # Errors
     /// Fails if the shapes or data types do not match, or if memory runs out.

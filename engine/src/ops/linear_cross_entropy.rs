@@ -9,8 +9,8 @@ use crate::tensor::autocast;
 use crate::tensor::grad_mode::recomputes;
 use crate::{DType, Error, Result, Shape, Tensor};
 
-/// Maximum number of chunks in half precision if the weight requires a gradient. Its sums over rows are rounded once
-/// per chunk, which costs little accuracy with this number of chunks.
+/// Maximum number of chunks in half precision if the weight requires a gradient. Its sum over rows is rounded once per
+/// chunk, which costs little accuracy with this number of chunks.
 const CHUNKS_OF_HALVES: usize = 8;
 
 /// Minimum number of rows per chunk. Each chunk reads the weight twice, and reads and writes its gradient if required.
@@ -24,15 +24,15 @@ impl Tensor {
     ///
     /// Logits are computed for a chunk of rows at a time and immediately overwritten with their gradient. The gradients
     /// of the rows and of the weight are then products, which are saved instead of the logits (Hsu et al.: "Liger
-    /// Kernel", 2024). The arithmetic is the same as for separate operations, but only one chunk of logits is stored at
-    /// a time. It takes about as many bytes as the rows, but has at least 512 rows and, if a weight in half precision
-    /// requires a gradient, at least an eighth of all rows. Saves the gradients that are required. If the weight's
-    /// gradient is required and not smaller than the logits, or if recomputation is disabled, the logits are saved
-    /// instead.
+    /// Kernel", 2024). The arithmetic is the same as for separate operations. A chunk's logits take at most twice the
+    /// bytes of `self` or 512 rows, whichever is more, or up to a quarter of all logits in half precision if the weight
+    /// requires a gradient. Saves the gradients that are required. All logits are computed and saved instead if the
+    /// weight requires a gradient that is not smaller than they are, or within
+    /// [`no_recompute`](crate::autograd::no_recompute).
     ///
     /// # Errors
     /// Fails if the shapes or data types do not match, if memory runs out, or, on a device with values, if a target is
-    /// no class.
+    /// neither a class index nor `ignore_index`.
     pub fn linear_cross_entropy(&self, weight: &Self, targets: &Self, ignore_index: Option<i64>) -> Result<Self> {
         let op = "linear_cross_entropy";
         if let Some(dtype) = autocast::for_product(&[self, weight]) {

@@ -7,9 +7,9 @@ use crate::{Error, Result, Tensor, backend};
 const OP: &str = "lora";
 
 impl Tensor {
-    /// Returns `self + scale · (input · aᵀ) · bᵀ`, in this tensor's memory if it is not shared. The input is
-    /// `[…, inputs]`, `a` `[rank, inputs]`, `b` `[outputs, rank]` and this tensor `[…, outputs]` (Hu et al.: "LoRA",
-    /// 2021).
+    /// Returns `self + scale · (input · aᵀ) · bᵀ`, in this tensor's memory if it is contiguous and not shared. The
+    /// input is `[…, inputs]`, `a` `[rank, inputs]`, `b` `[outputs, rank]` and this tensor `[…, outputs]` (Hu et al.:
+    /// "LoRA", 2021).
     ///
     /// If `a` and `b` have a data type other than that of the other tensors, the products and the sum are computed in
     /// that type, as in PEFT, and the result has this tensor's type. Saves the input in its own type if `a` requires a
@@ -28,7 +28,6 @@ impl Tensor {
             low
         };
         let free = self.is_free_in_order();
-        // With one data type, the sum is computed in place.
         let sum = match (self.dtype() == a.dtype(), free) {
             (true, true) => self.detach(),
             (true, false) => self.copied()?,
@@ -136,7 +135,7 @@ fn give_product(
     inputs.give(place, sum)
 }
 
-/// Accumulates the gradient of `a`. Returns the input in the type of `a`, whose memory is not needed afterwards.
+/// Accumulates the gradient of `a`. Returns the input in the type of `a`, whose memory may then be overwritten.
 fn give_a(low_grad: &Tensor, input: Tensor, inputs: &mut InputGradients<'_>) -> Result<Tensor> {
     let wide = input.converted(low_grad.dtype())?;
     drop(input);

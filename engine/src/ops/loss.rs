@@ -8,12 +8,12 @@ impl Tensor {
     /// all positions of `[batch, classes, …]`. `targets` (I64) have the same shape without the classes. Positions whose
     /// target is `ignore_index` are not counted.
     ///
-    /// Saves the logits and one number per position. Backward overwrites the logits with their gradient if their memory
-    /// is not shared, so there is never a second buffer of their size.
+    /// Saves the logits, the targets and one number per position. Backward overwrites the logits with their gradient if
+    /// their memory is not shared, so there is no second buffer of their size.
     ///
     /// # Errors
     /// Fails if the shapes or data types do not match, if memory runs out, or, on a device with values, if a target is
-    /// no class.
+    /// neither a class index nor `ignore_index`.
     pub fn cross_entropy(&self, targets: &Self, ignore_index: Option<i64>) -> Result<Self> {
         let op = "cross_entropy";
         let operation = Operation::begin(op, &[self]);

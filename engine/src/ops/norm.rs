@@ -67,7 +67,7 @@ impl Tensor {
     }
 }
 
-/// Fails unless weight and bias can be applied to `input`, and have one contiguous element for each of `length`.
+/// Fails unless weight and bias have the dtype and device of `input`, are contiguous and have shape `[length]`.
 pub(super) fn check_affine(
     op: &'static str,
     input: &Tensor,
@@ -91,7 +91,7 @@ pub(super) struct Known {
     /// The mean that is subtracted, if any.
     pub(super) mean: Option<Saved>,
     pub(super) spread: Saved,
-    /// The form of the spread for norms of channels or groups; `None` for norms of rows.
+    /// The meaning of `spread` for norms of channels or groups; `None` for norms of rows, where it is 1 / deviation.
     pub(super) of_channels: Option<Spread>,
     /// Weight and bias.
     pub(super) affine: [Option<Saved>; 2],

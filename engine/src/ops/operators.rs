@@ -25,7 +25,6 @@ use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use crate::{Result, Tensor};
 
-/// An operand of an operator, which is a tensor or the result of another operator.
 trait Operand {
     fn into_tensor(self) -> Result<Tensor>;
 }

@@ -63,7 +63,6 @@ impl Tensor {
         backend::piecewise(out.view(), bits, function, left.view(), right)?;
         let Some(slopes) = slopes else { return Ok(out) };
         let shapes: Vec<Shape> = inputs.iter().map(|input| *input.shape()).collect();
-        // The gradient times each operand's slope.
         Ok(operation.record(out, &inputs, |_| {
             let slopes = Saved::memory(&slopes);
             gradient(move |grad, inputs| {

@@ -14,7 +14,8 @@ pub struct PoolOptions {
     /// Padding above and below, and left and right, at most half the kernel. [`Tensor::max_pool2d`] ignores it.
     /// [`Tensor::avg_pool2d`] optionally counts it as zeros.
     pub padding: [usize; 2],
-    /// Whether an incomplete window at the end counts.
+    /// Whether a window that extends past the end of the padded input counts, if it begins before the padding at the
+    /// end.
     pub ceil: bool,
 }
 
@@ -62,8 +63,8 @@ impl Tensor {
     /// maximum in its window, which takes one byte per element for windows of up to 256 elements.
     ///
     /// # Errors
-    /// Fails if the tensor does not have four axes, if the options are invalid, if no window fits, if the elements are
-    /// not floating-point numbers, or if memory runs out.
+    /// Fails if the tensor does not have four axes of floating-point numbers, if the options are invalid, if no window
+    /// fits, or if memory runs out.
     pub fn max_pool2d(&self, options: PoolOptions) -> Result<Self> {
         let op = "max_pool2d";
         let operation = Operation::begin(op, &[self]);
@@ -77,7 +78,6 @@ impl Tensor {
         let dtype = if window.kernel[0] * window.kernel[1] <= 256 { DType::U8 } else { DType::I64 };
         let places = Self::empty(shape, dtype, self.device())?;
         backend::max_pool(out.view(), Some(places.view()), self.view(), window)?;
-        // The gradient goes to the position of the maximum.
         Ok(operation.record(out, &[self], |_| {
             let places = Saved::memory(&places);
             gradient(move |grad, inputs| {

@@ -30,7 +30,7 @@ impl Tensor {
     }
 }
 
-/// Returns whether matrices are stored by rows or by columns.
+/// Returns whether matrices are stored by rows or by columns, without overlap.
 pub(super) fn is_by_lines(layout: Layout) -> bool {
     let (shape, strides) = (layout.shape(), layout.strides());
     let rank = shape.rank();
@@ -70,6 +70,7 @@ pub(super) fn multiply_onto_bias(out: &Tensor, left: &Tensor, right: &Tensor, bi
     multiply_onto(out, left, right, Onto::Bias(bias))
 }
 
+/// Whether a product is added to `keep` times the destination, or to a bias.
 #[derive(Clone, Copy)]
 enum Onto<'a> {
     Kept { scale: f64, keep: f64 },
@@ -88,14 +89,14 @@ fn multiply_onto(out: &Tensor, left: &Tensor, right: &Tensor, onto: Onto<'_>) ->
             Onto::Bias(bias) => backend::matmul_bias(out, left, right, bias.view()),
         }
     };
-    // With a single right matrix, one product of taller matrices: the rows of all batches below one another.
+    // One product of a taller left matrix, with the rows of all batches below one another …
     if right_batch.rank() == 0
         && in_batch == left_batch
         && let (Some(o), Some(l)) = (fold(out.layout), fold(left.layout()))
     {
         return run(&o, &l, right.layout());
     }
-    // If batches are summed, one product with a longer inner axis.
+    // … or, if batches are summed, one product whose inner axis joins the batch axes and the inner axis.
     if in_batch.rank() == 0
         && left_batch == right_batch
         && let (Some(l), Some(r)) = (fold(&turn(left.layout())), fold(right.layout()))

@@ -39,7 +39,7 @@ impl Tensor {
         self.reduce("sum", &axes, self.shape_with_ones(&axes), 1.0)
     }
 
-    /// Returns the mean over some axes, which are removed. The mean is NaN if one of them is empty.
+    /// Returns the mean over some axes, which are removed. The mean is NaN if one of them has length 0.
     ///
     /// # Errors
     /// See [`Self::sum_axes`].
@@ -48,7 +48,8 @@ impl Tensor {
         self.reduce("mean", &axes, self.shape_without(&axes), self.share(&axes))
     }
 
-    /// Returns the mean over some axes, which keep length 1. The mean is NaN if one of them is empty.
+    /// Returns the mean over some axes, which keep length 1. The mean is NaN if one of them has length 0 in this
+    /// tensor.
     ///
     /// # Errors
     /// See [`Self::sum_axes`].

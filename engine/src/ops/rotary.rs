@@ -28,15 +28,15 @@ impl Tensor {
     /// positions, without a table on the device. Saves nothing.
     ///
     /// # Errors
-    /// Fails if the tensor does not have four axes, if the width is odd, if the base is not a positive finite number,
-    /// if the elements are not floating-point numbers, or if memory runs out.
+    /// Fails if the tensor does not have four axes of floating-point numbers, if the width is odd, if the base is not a
+    /// number above 0, or if memory runs out.
     pub fn rotary(&self, options: RotaryOptions) -> Result<Self> {
         // A second handle, so that this tensor's memory counts as shared.
         rotate(&self.clone(), Packing::of_heads(self)?, options)
     }
 
-    /// Like [`Self::rotary`], in this tensor's memory if it is not shared. Its gradient overwrites the result's
-    /// gradient in the same way.
+    /// Like [`Self::rotary`], in this tensor's memory if it is contiguous and not shared. Its gradient overwrites the
+    /// result's gradient under the same condition.
     ///
     /// # Errors
     /// See [`Self::rotary`].
@@ -46,11 +46,12 @@ impl Tensor {
     }
 
     /// Like [`Self::rotary`], for the first `rotated` of `slots` adjacent heads in `[batch, length, slots · width]`;
-    /// the other heads are unchanged. Works in this tensor's memory if it is not shared, so that one buffer contains
-    /// query, key and value for [`Self::attention_packed`].
+    /// the other heads are unchanged. Works in this tensor's memory if it is contiguous and not shared, so that one
+    /// buffer contains query, key and value for [`Self::attention_packed`].
     ///
     /// # Errors
-    /// See [`Self::rotary`].
+    /// Fails if the tensor does not have this shape or `rotated` exceeds `slots`, and for the reasons in
+    /// [`Self::rotary`].
     pub fn into_rotary_packed(self, rotated: usize, slots: usize, options: RotaryOptions) -> Result<Self> {
         let packing = Packing::of_slots(&self, rotated, slots)?;
         rotate(&self, packing, options)

@@ -4,9 +4,9 @@ use crate::autograd::{Operation, Saved, gradient};
 use crate::backend::{self, View};
 use crate::{Result, Tensor};
 
-/// A primitive that processes rows, in place if possible.
+/// Writes the first view from the second, or works in place if there is no second.
 type Rows = fn(View<'_>, Option<View<'_>>) -> Result<()>;
-/// A primitive that works on rows and reads the result.
+/// Like [`Rows`], for the gradient. The third view is the forward's result.
 type RowsBack = fn(View<'_>, Option<View<'_>>, View<'_>) -> Result<()>;
 
 impl Tensor {

@@ -17,7 +17,6 @@ impl Tensor {
         }
         let out = self.reshaped(&shape)?;
         let from = *self.shape();
-        // The gradient in the input's shape.
         Ok(operation.record(out, &[self], |_| {
             gradient(move |grad, inputs| {
                 let reshaped = grad.reshaped(&from)?;
@@ -54,7 +53,7 @@ impl Tensor {
     /// Inserts an axis of length 1 before axis `axis`, where −1 puts it last.
     ///
     /// # Errors
-    /// Fails if the axis is out of range.
+    /// Fails if the axis is out of range, or if the tensor already has the maximum number of axes.
     pub fn unsqueeze(&self, axis: isize) -> Result<Self> {
         let op = "unsqueeze";
         let rank = self.rank();
