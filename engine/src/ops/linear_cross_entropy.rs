@@ -111,8 +111,9 @@ fn check(op: &'static str, hidden: &Tensor, weight: &Tensor, targets: &Tensor) -
     Ok(())
 }
 
-/// Returns the number of rows whose logits take about as much memory as all rows, but at least `MIN_ROWS`, and at most
-/// `CHUNKS_OF_HALVES` chunks of sums over rows in half precision.
+/// Returns the number of rows per chunk, whose logits have at most twice as many elements as `hidden`, but at least
+/// [`MIN_ROWS`] and, in half precision with `sums_over_rows`, so many that there are at most [`CHUNKS_OF_HALVES`]
+/// chunks.
 fn rows_at_a_time(hidden: &Tensor, weight: &Tensor, sums_over_rows: bool) -> usize {
     let [rows, width] = [hidden.shape()[0], hidden.shape()[1]];
     let chunks = weight.shape()[0].div_ceil(width.max(1)).max(1);
