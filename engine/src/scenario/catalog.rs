@@ -59,7 +59,7 @@ pub fn optimizer_of(name: &str) -> Option<OptimizerKind> {
     SCENARIOS.iter().find(|scenario| scenario.info.name == name)?.optimizer
 }
 
-/// Returns the scenario called `name`. Fails if it does not support all of `options`.
+/// Returns the scenario called `name`. Fails if there is none, or if `options` are unsupported, invalid or in conflict.
 pub(crate) fn find(name: &str, options: &Options) -> Result<&'static Scenario, ScenarioError> {
     let scenario = SCENARIOS.iter().find(|scenario| scenario.info.name == name);
     let unknown = || ScenarioError::UnknownScenario {

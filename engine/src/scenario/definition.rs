@@ -9,7 +9,7 @@ use crate::{Device, Result};
 pub struct ScenarioInfo {
     /// Name on the command line.
     pub name: &'static str,
-    /// One sentence that describes the scenario and its purpose.
+    /// Description of the scenario and its purpose, without a full stop.
     pub about: &'static str,
     /// Supported options in addition to the common ones, as on the command line.
     pub options: &'static [&'static str],
@@ -22,13 +22,13 @@ pub struct ScenarioInfo {
 pub struct Variant {
     /// Name on the command line.
     pub name: &'static str,
-    /// One sentence that describes the difference.
+    /// Description of the difference, without a full stop.
     pub about: &'static str,
 }
 
 pub(crate) struct Scenario {
     pub(crate) info: ScenarioInfo,
-    /// Default optimizer. Without it, parameters are not updated.
+    /// Default optimizer; `None` if parameters are not updated.
     pub(crate) optimizer: Option<OptimizerKind>,
     pub(crate) build: fn(&Device, &Options) -> Result<Box<dyn Task>>,
 }

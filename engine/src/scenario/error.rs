@@ -1,8 +1,7 @@
 //! The errors of recording a scenario.
 
-/// An error of running or recording a scenario. [`record`](super::record) and [`trace`](super::trace) do not fail if
-/// memory runs out, because recordings exist to study that; a [`Report`](super::Report) describes the failed
-/// allocation.
+/// An error that prevents recording a scenario. For [`record`](super::record), running out of memory is not an error,
+/// because recordings exist to study it; a [`Report`](super::Report) describes it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScenarioError {
@@ -50,7 +49,7 @@ pub enum ScenarioError {
         option: &'static str,
         /// The value as given.
         value: String,
-        /// The requirement, as in "expected at least 1".
+        /// The requirement, such as `expected at least 1`.
         need: &'static str,
     },
     /// Options that cannot be combined.
@@ -74,7 +73,7 @@ pub enum ScenarioError {
     /// Invalid settings of the allocator.
     #[error(transparent)]
     AllocConfig(#[from] highwater_allocator::ConfigError),
-    /// Training failed. Only a [`Session`](super::Session) fails with this error if memory runs out.
+    /// Setup or training failed. [`record`](super::record) does not return this if memory ran out.
     #[error(transparent)]
     Training(#[from] crate::Error),
     /// The recording failed.
@@ -83,7 +82,7 @@ pub enum ScenarioError {
 }
 
 impl ScenarioError {
-    /// Returns whether the error is a failed memory allocation.
+    /// Returns whether setup or training ran out of memory.
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::Training(error) if error.is_out_of_memory())
     }

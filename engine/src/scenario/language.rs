@@ -160,7 +160,6 @@ fn llama(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
     next_token(model, shape, size.vocabulary, device, options)
 }
 
-/// Returns the settings of LoRA adapters, if a rank is set.
 fn adapters_if_asked(
     op: &'static str,
     targets: &'static [&'static str],
@@ -197,7 +196,8 @@ fn next_token<M: LanguageModel + 'static>(
     })
 }
 
-/// Returns random tokens `[batch, length]`, and the next token after each of them, `[batch · length]`.
+/// Returns random tokens, `[batch, length]`, and as `[batch · length]` the next token after each of them, or
+/// [`NO_TARGET`] at the end of a sequence.
 fn random_sequences(shape: [usize; 2], vocabulary: usize, device: &Device, options: &Options) -> Result<[Tensor; 2]> {
     let _category = scope::category(Category::Input);
     let [batch, seq] = shape;
@@ -207,7 +207,6 @@ fn random_sequences(shape: [usize; 2], vocabulary: usize, device: &Device, optio
         return Ok([empty(shape.into())?, empty(rows.into())?]);
     }
     let tokens = random_tokens(rows, vocabulary, &mut data_rng(options));
-    // The last token of a sequence has no next token.
     let next = |place: usize| if (place + 1).is_multiple_of(seq) { NO_TARGET } else { tokens[place + 1] };
     let targets: Vec<i64> = (0..tokens.len()).map(next).collect();
     Ok([Tensor::from_slice(&tokens, shape, device)?, Tensor::from_slice(&targets, rows, device)?])

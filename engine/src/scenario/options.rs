@@ -11,7 +11,7 @@ use super::error::ScenarioError;
 use crate::DType;
 use crate::optim::Form;
 
-/// Options for running a scenario. `None` means the scenario's default.
+/// Options for running a scenario. `None` means the scenario's default, or the device's for `capacity`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Device to run on.
@@ -60,7 +60,6 @@ pub struct Options {
     pub costs: bool,
 }
 
-/// Declares the sizes, with their command-line options and descriptions.
 macro_rules! sizes {
     ($($name:ident $option:literal $about:literal,)+) => {
         /// Sizes of a model and its data. `None` means the scenario's default.
@@ -198,7 +197,7 @@ impl Default for Options {
 pub struct Checkpoint {
     /// Whether to checkpoint all blocks of the model.
     pub blocks: bool,
-    /// Further modules, by path.
+    /// Patterns of the paths of further modules.
     pub scopes: Vec<ScopePattern>,
 }
 
@@ -251,9 +250,9 @@ impl fmt::Display for DeviceChoice {
 }
 
 vocabulary!(
-    /// Optimizers, with PyTorch's defaults.
+    /// Optimizers of scenarios, with PyTorch's defaults except for SGD's momentum.
     OptimizerKind {
-        /// Stochastic gradient descent with a momentum of 0.9.
+        /// Stochastic gradient descent with a momentum of 0.9, unless another is set.
         Sgd = "sgd",
         /// Adam.
         Adam = "adam",

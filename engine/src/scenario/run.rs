@@ -86,7 +86,7 @@ struct Run {
     losses: Vec<f64>,
     steps_done: u32,
     step_cost: Cost,
-    /// The work of each operation; `None` unless it is recorded.
+    /// `None` unless costs are recorded.
     op_costs: Option<OpCosts>,
     outcome: crate::Result<()>,
     /// Dropped only after the recording is finished, so that the model is still live at its end.

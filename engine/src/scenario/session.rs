@@ -35,13 +35,11 @@ pub struct Session {
 /// Whether a step's loss is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LossIs {
-    /// The host waits for the loss, and reads it.
     Read,
-    /// The loss is not read, and the host does not wait.
     LeftAlone,
 }
 
-/// The time at which parameters are updated.
+/// When parameters are updated.
 enum StepsWhen {
     AfterBackward(Box<dyn Optimizer>),
     /// Gradients no longer exist after backward.
@@ -68,7 +66,6 @@ impl Session {
         let _phase = scope::phase(Phase::Setup);
         let task = (scenario.build)(&device, options)?;
         let form = options.form.unwrap_or_default();
-        // A rule with the settings that are given, and others of its own.
         macro_rules! set_up {
             ($rule:ident { $($own:ident $(: $value:expr)?),* }) => {{
                 let known = $rule { $($own $(: $value)?,)* ..$rule::default() };
@@ -207,7 +204,6 @@ pub(crate) fn found(name: &str, options: &Options) -> Result<(&'static Scenario,
     Ok((scenario, device))
 }
 
-/// Opens the device given by `options`.
 fn open_device(options: &Options) -> Result<Device, ScenarioError> {
     if let Some(capacity) = options.capacity.filter(|&capacity| capacity > MAX_CAPACITY) {
         let need = "expected at most 64 PiB (72057594037927936 bytes)";

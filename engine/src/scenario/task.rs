@@ -14,7 +14,7 @@ pub trait Task {
     /// Fails if memory cannot be allocated.
     fn loss(&self, part: MicroBatch) -> Result<Tensor>;
 
-    /// Runs backward from the `loss` of the whole batch.
+    /// Runs backward from `loss`, which is that of the whole batch, or of a micro-batch if the losses are summed.
     ///
     /// # Errors
     /// Fails if memory cannot be allocated.
@@ -77,7 +77,6 @@ impl MicroBatch {
     }
 }
 
-/// Fails unless a batch of `size` can be split into `count` equal parts.
 pub(crate) fn check_parts(size: usize, count: usize) -> Result<()> {
     if count > 0 && size.is_multiple_of(count) {
         return Ok(());
@@ -86,7 +85,6 @@ pub(crate) fn check_parts(size: usize, count: usize) -> Result<()> {
     Err(Error::Setting { op: "--accumulate", what })
 }
 
-/// A model whose loss is a function of the model and a part of the batch.
 struct Training<M, F> {
     model: M,
     batch: Option<Batch>,
@@ -107,7 +105,7 @@ impl<M: Module, F: Fn(&M, MicroBatch) -> Result<Tensor>> Task for Training<M, F>
     }
 }
 
-/// Returns the task of a model without a batch.
+/// Returns the task of a model whose batch cannot be split.
 pub(crate) fn of_whole<M: Module + 'static>(
     model: M,
     loss: impl Fn(&M) -> Result<Tensor> + 'static,
@@ -115,7 +113,6 @@ pub(crate) fn of_whole<M: Module + 'static>(
     Ok(Box::new(Training { model, batch: None, loss: move |model: &M, _| loss(model) }))
 }
 
-/// Returns the task of a model on a batch of `size`.
 pub(crate) fn of_batch<M: Module + 'static>(
     model: M,
     (size, reduction): (usize, Reduction),
