@@ -54,7 +54,8 @@ impl MatmulChain {
         Ok((product.sum()?, rights))
     }
 
-    /// Computes the gradient of x by an explicit loop that drops each right operand after its last use.
+    /// Computes the gradient of x, and replaces that of its leaf, by an explicit loop that drops each of the `rights`
+    /// of [`Self::loss_by_hand`] after its last use. Changes nothing if there are none.
     ///
     /// # Errors
     /// Fails if shapes do not match, or if memory cannot be allocated.

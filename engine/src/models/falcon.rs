@@ -14,7 +14,7 @@ pub struct FalconSize {
     pub layers: usize,
     /// Hidden size.
     pub width: usize,
-    /// Number of query heads, which must divide the hidden size.
+    /// Number of query heads, which must divide the hidden size into heads of an even width.
     pub heads: usize,
     /// Number of key and value heads, which must divide the number of query heads.
     pub key_heads: usize,
@@ -31,7 +31,6 @@ impl FalconSize {
     pub const SMALL: Self = Self { vocabulary: 96, layers: 3, width: 48, heads: 3, key_heads: 1, hidden: 192 };
 }
 
-/// Added to variances for numerical stability.
 const EPSILON: f64 = 1e-5;
 /// Standard deviation of initial weights.
 const DEVIATION: f64 = 0.02;

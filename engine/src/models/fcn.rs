@@ -14,7 +14,7 @@ pub enum FcnStride {
     ThirtyTwo,
 }
 
-/// Padding needed by the 7 × 7 kernel after five pooling layers.
+/// Padding of the image, so that the 7 × 7 kernel fits after five pooling layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FcnPadding {
     /// 100 pixels around the image, as in the paper's networks, which supports images of any size.
@@ -118,9 +118,9 @@ impl Fcn {
         })
     }
 
-    /// Applies the layers after the last pool, with 4096 channels. ReLU follows dropout. The result is the same as in
-    /// the opposite order, because dropout multiplies by zero or by a positive factor, but dropout can then overwrite
-    /// the convolution's output. After ReLU, which keeps its output for backward, it would need more memory.
+    /// Applies `fc6` and `fc7`. ReLU follows dropout. The result is the same as in the opposite order, because dropout
+    /// multiplies by zero or by a positive factor, but dropout can then overwrite the convolution's output. After ReLU,
+    /// which keeps its output for backward, it would need more memory.
     fn head(&self, pool5: &Tensor) -> Result<Tensor> {
         let mut hidden = pool5.clone();
         for (number, layer) in [&self.fc6, &self.fc7].into_iter().enumerate() {

@@ -34,7 +34,6 @@ impl Gpt2Size {
     pub const SMALL: Self = Self { vocabulary: 96, positions: 64, layers: 3, width: 48, heads: 4, dropout: 0.0 };
 }
 
-/// Added to variances for numerical stability.
 const EPSILON: f64 = 1e-5;
 /// Standard deviation of initial weights.
 const DEVIATION: f64 = 0.02;
@@ -104,7 +103,6 @@ impl Gpt2 {
         })
     }
 
-    /// Computes the token embeddings plus the position embeddings.
     fn embed(&self, tokens: &Tensor) -> Result<Tensor> {
         check_tokens("gpt2", tokens)?;
         let length = tokens.shape()[1];

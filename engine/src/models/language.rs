@@ -16,7 +16,6 @@ pub trait LanguageModel: Module {
     fn head_weight(&self) -> &Tensor;
 }
 
-/// Returns initial values of a linear layer without a bias, with normally distributed weights.
 pub(super) fn without_bias(deviation: f64) -> LinearFilling {
     LinearFilling { weight: Filling::Normal { deviation }, bias: None }
 }
@@ -40,7 +39,6 @@ pub(super) fn through<B: Module>(blocks: &Child<Sequence<B>>, embedded: Tensor) 
         .run([embedded], |blocks, [embedded]| blocks.iter().try_fold(embedded, |tokens, block| block.forward(&tokens)))
 }
 
-/// Fails unless `tokens` has shape `[batch, length]`.
 pub(super) fn check_tokens(op: &'static str, tokens: &Tensor) -> Result<()> {
     if tokens.rank() == 2 {
         return Ok(());
@@ -48,7 +46,7 @@ pub(super) fn check_tokens(op: &'static str, tokens: &Tensor) -> Result<()> {
     Err(Error::shape(op, tokens.shape(), "expected tokens of shape [batch, length]"))
 }
 
-/// Fails unless `heads` divides `width`. Rotary embeddings, which rotate pairs, also need an even width per head.
+/// Rotary embeddings, which rotate pairs, also need an even width per head.
 pub(super) fn check_heads(op: &'static str, [width, heads]: [usize; 2], rotated: bool) -> Result<()> {
     let parts = if rotated { 2 } else { 1 };
     if heads > 0 && width.is_multiple_of(heads.saturating_mul(parts)) {
@@ -59,7 +57,6 @@ pub(super) fn check_heads(op: &'static str, [width, heads]: [usize; 2], rotated:
     Err(Error::Setting { op, what })
 }
 
-/// Fails unless `key_heads` divides `heads`.
 pub(super) fn check_groups(op: &'static str, [heads, key_heads]: [usize; 2]) -> Result<()> {
     if key_heads > 0 && heads.is_multiple_of(key_heads) {
         return Ok(());

@@ -15,7 +15,7 @@ pub struct LlamaSize {
     pub layers: usize,
     /// Hidden size.
     pub width: usize,
-    /// Number of query heads, which must divide the hidden size.
+    /// Number of query heads, which must divide the hidden size into heads of an even width.
     pub heads: usize,
     /// Number of key and value heads, which must divide the number of query heads.
     pub key_heads: usize,
@@ -42,7 +42,6 @@ impl LlamaSize {
         Self { vocabulary: 96, layers: 3, width: 48, heads: 4, key_heads: 2, hidden: 128, rotary_base: 500_000.0 };
 }
 
-/// Added to mean squares for numerical stability.
 const EPSILON: f64 = 1e-5;
 /// Standard deviation of initial weights.
 const DEVIATION: f64 = 0.02;

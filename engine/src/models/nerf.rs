@@ -8,8 +8,8 @@ use crate::{Error, Result, Rng, Tensor, no_grad};
 pub struct NerfSize {
     /// Hidden size.
     pub width: usize,
-    /// Number of hidden layers. The encoded points are concatenated again to the input of the sixth
-    /// layer.
+    /// Number of hidden layers. The encoded points are concatenated again to the input of the sixth layer, if there is
+    /// one.
     pub layers: usize,
     /// Number of octaves of the positional encoding.
     pub octaves: usize,
@@ -59,7 +59,7 @@ pub struct Rays {
 pub struct Samples {
     /// Positions, `[rays, samples, 3]`.
     pub points: Tensor,
-    /// Negated distances to the next point, `[rays, samples]`.
+    /// Negated distances to the next point, `[rays, samples]`; −10¹⁰ for the last point of a ray.
     pub steps: Tensor,
 }
 

@@ -3,7 +3,6 @@
 use crate::nn::{Child, Filling, Init, Linear, Module, Visitor};
 use crate::{Error, Result, Tensor};
 
-/// The combination of input and state in a step.
 #[derive(Debug)]
 enum Cell {
     /// tanh(x·Wx + h·Wh + b).
