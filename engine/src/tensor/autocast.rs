@@ -10,11 +10,12 @@ thread_local! {
     static PRODUCTS: Cell<Option<DType>> = const { Cell::new(None) };
 }
 
-/// Makes linear layers, matrix products and the losses after them compute in `dtype` on this thread, whatever the types
-/// of their inputs, until the guard is dropped. Sums of different types have the wider type, and norms have the type of
-/// their weights. Parameters, their gradients and the optimizer's state are unchanged. This is mixed precision as in
-/// PyTorch's `torch.autocast` (Micikevicius et al.: "Mixed Precision Training", 2018). Converted weights are not saved
-/// for backward, but converted again.
+/// Makes linear layers, matrix products and [`Tensor::linear_cross_entropy`] compute in `dtype` on this thread,
+/// whatever the floating-point types of their inputs, until the guard is dropped. Elementwise sums, differences and
+/// products of different types have the wider type, and layer, RMS and group norms have the type of their weights.
+/// Parameters, their gradients and the optimizer's state are unchanged. This is mixed precision as in PyTorch's
+/// `torch.autocast` (Micikevicius et al.: "Mixed Precision Training", 2018). Converted weights are not saved for
+/// backward, but converted again.
 pub fn autocast(dtype: DType) -> AutocastGuard {
     AutocastGuard::set(Some(dtype))
 }

@@ -44,7 +44,7 @@ impl Tensor {
         }
     }
 
-    /// Returns the element of a tensor with exactly one element.
+    /// Returns the element of a tensor with exactly one element, as f64.
     ///
     /// # Errors
     /// Fails if there are more elements or none, or on a device without values.
@@ -55,8 +55,8 @@ impl Tensor {
         }
     }
 
-    /// Returns the element of a tensor with exactly one element, if the device has values. The use is recorded in
-    /// either case.
+    /// Returns the element of a tensor with exactly one element; `None` if the device has no values. The use is
+    /// recorded in either case.
     pub(crate) fn known_item(&self) -> Result<Option<f64>> {
         match self.item() {
             Err(Error::NoValues { .. }) => Ok(None),
@@ -70,7 +70,8 @@ impl Tensor {
     /// is complete, and runs on the thread's current stream. Other copies wait.
     ///
     /// # Errors
-    /// Fails if memory runs out, or if the driver reports an error.
+    /// Fails if memory runs out, if the driver reports an error, or if the elements of a device without values would
+    /// have to be copied to one with values.
     pub fn to_device(&self, device: &Device) -> Result<Self> {
         if self.device() == device {
             return Ok(self.detach());
@@ -82,7 +83,6 @@ impl Tensor {
         Ok(out)
     }
 
-    /// Copies the elements to another device.
     fn copied_to(&self, device: &Device) -> Result<Self> {
         let op = "to_device";
         // An asynchronous copy may still read pinned memory when that is freed. On devices that are synchronous,

@@ -12,16 +12,17 @@ impl Tensor {
     /// Sets each element to `value`.
     ///
     /// # Errors
-    /// Fails if the tensor requires a gradient and gradients are enabled.
+    /// Fails if the tensor requires a gradient and gradients are enabled, or if its elements overlap in memory.
     pub fn fill_(&self, value: f64) -> Result<()> {
         self.begin_change("fill_")?;
         backend::fill(self.view(), value)
     }
 
-    /// Copies the elements of `from`, which must broadcast to this shape.
+    /// Copies the elements of `from`, which must broadcast to this shape, and converts them to this type.
     ///
     /// # Errors
-    /// Fails if shape, type or device do not match, and for the reasons in [`Self::fill_`].
+    /// Fails if `from` does not broadcast to this shape or is on another device, and for the reasons in
+    /// [`Self::fill_`].
     pub fn copy_(&self, from: &Self) -> Result<()> {
         let op = "copy_";
         self.begin_change(op)?;
@@ -32,7 +33,7 @@ impl Tensor {
     /// Adds `other`, which must broadcast to this shape.
     ///
     /// # Errors
-    /// See [`Self::copy_`].
+    /// Fails if the types differ, and for the reasons in [`Self::copy_`].
     pub fn add_(&self, other: &Self) -> Result<()> {
         self.zip_("add_", Binary::Add, other)
     }
@@ -40,7 +41,7 @@ impl Tensor {
     /// Adds `scale · other`.
     ///
     /// # Errors
-    /// See [`Self::copy_`].
+    /// See [`Self::add_`].
     pub fn add_scaled_(&self, other: &Self, scale: f64) -> Result<()> {
         self.zip_("add_scaled_", Binary::AddScaled(scale), other)
     }
@@ -101,7 +102,6 @@ impl Tensor {
         Ok(())
     }
 
-    /// Fails if `other` is on another device.
     pub(crate) fn check_device(&self, op: &'static str, other: &Self) -> Result<()> {
         if self.device() == other.device() { Ok(()) } else { Err(Error::Devices { op }) }
     }

@@ -35,7 +35,6 @@ struct Inner {
     recipe: Option<RecipeOf>,
 }
 
-/// The origin of a tensor in the autograd graph.
 enum Origin {
     /// Created by the program, or computed from tensors that require no gradient.
     Leaf(Leaf),
@@ -43,7 +42,6 @@ enum Origin {
     Computed(Arc<Node>),
 }
 
-/// The gradient and hooks of a leaf.
 #[derive(Default)]
 struct Leaf {
     requires_grad: AtomicBool,
@@ -60,13 +58,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Tensor {
-    /// Creates a leaf over existing memory.
     pub(crate) fn from_parts(storage: Arc<Storage>, layout: Layout, dtype: DType) -> Self {
         debug_assert!(layout.end() * dtype.size() <= storage.bytes(), "a view extends past the end of its storage");
         Self(Arc::new(Inner { storage, layout, dtype, origin: Origin::Leaf(Leaf::default()), recipe: None }))
     }
 
-    /// Returns the same memory, computed by `node`.
     pub(crate) fn computed_by(self, node: Arc<Node>) -> Self {
         self.viewed(self.0.layout, Origin::Computed(node))
     }
@@ -137,7 +133,6 @@ impl Tensor {
         self.0.storage.tag(category);
     }
 
-    /// Returns the view with which kernels access the memory.
     pub(crate) fn view(&self) -> View<'_> {
         View { storage: &self.0.storage, layout: &self.0.layout, dtype: self.0.dtype }
     }
@@ -182,7 +177,7 @@ impl Tensor {
     /// Sets whether gradients are computed for this leaf.
     ///
     /// # Errors
-    /// Fails for computed tensors and for integers.
+    /// Fails for computed tensors, and if `requires_grad` is true and the elements are not floating-point numbers.
     pub fn set_requires_grad(&self, requires_grad: bool) -> Result<()> {
         let op = "set_requires_grad";
         if requires_grad && !self.dtype().is_float() {
@@ -200,17 +195,18 @@ impl Tensor {
         Ok(())
     }
 
-    /// Returns the gradient that has been accumulated in this leaf.
+    /// Returns the gradient that has been accumulated in this leaf; `None` for a computed tensor.
     pub fn grad(&self) -> Option<Self> {
         self.leaf().and_then(|leaf| lock(&leaf.grad).clone())
     }
 
-    /// Takes the gradient out of this leaf. Its memory is freed with the last handle to it.
+    /// Takes the gradient out of this leaf. Its memory is freed with the last handle to it. Returns `None` for a
+    /// computed tensor.
     pub fn take_grad(&self) -> Option<Self> {
         self.leaf().and_then(|leaf| lock(&leaf.grad).take())
     }
 
-    /// Replaces the gradient of this leaf.
+    /// Replaces the gradient of this leaf. Does nothing for a computed tensor.
     ///
     /// # Errors
     /// Fails if the shape, type or device of the gradient differs from the leaf's.
@@ -276,7 +272,7 @@ impl Tensor {
         }
     }
 
-    /// Returns the operation that computed this tensor; `None` if it needs no gradient.
+    /// Returns the operation that computed this tensor; `None` for a leaf.
     pub(crate) fn node(&self) -> Option<&Arc<Node>> {
         match &self.0.origin {
             Origin::Leaf(_) => None,
@@ -284,8 +280,8 @@ impl Tensor {
         }
     }
 
-    /// Adds `grad` to this leaf's gradient, in place if possible, and in the memory of `grad` if it contains nothing
-    /// else.
+    /// Adds `grad` to this leaf's gradient, in place if possible. A first gradient is kept in the memory of `grad` if
+    /// that is not shared and contains nothing else, and is copied otherwise.
     fn add_grad(&self, grad: Self) -> Result<()> {
         let _category = scope::category(Category::Gradient);
         let existing = self.take_grad();

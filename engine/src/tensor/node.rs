@@ -44,7 +44,6 @@ pub(crate) struct Node {
     pub(crate) stream: StreamId,
     /// A number that increases in the order of execution, so that backward can run in reverse.
     pub(crate) sequence: u64,
-    /// The result's shape.
     pub(crate) shape: Shape,
     work: Mutex<Option<Work>>,
 }
@@ -174,12 +173,11 @@ impl Sum {
 }
 
 impl Sums {
-    /// Creates an empty set, for a backward pass from `result`.
     pub(crate) fn new(result: &Tensor) -> Self {
         Self { by_node: HashMap::new(), caller: result.device().stream() }
     }
 
-    /// Sets the complete gradient of a node.
+    /// Sets a node's gradient, as far as it is accumulated.
     pub(crate) fn begin(&mut self, node: usize, grad: Tensor) {
         self.by_node.insert(node, Sum::new(grad));
     }
@@ -211,11 +209,15 @@ impl<'a> InputGradients<'a> {
         self.edges.get(input).is_some_and(Option::is_some)
     }
 
-    /// Accumulates a gradient of input `input`. The first gradient is moved, not copied. Later gradients are added in
-    /// place if the memory of either is not shared. A gradient that is not required is dropped.
+    /// Accumulates a gradient of input `input`. The first gradient is moved, or copied if the input is a leaf and the
+    /// memory is shared or contains more. Later gradients are added in place if the memory of either is not shared. A
+    /// gradient that is not required is dropped.
     ///
     /// # Errors
-    /// Fails if the gradient and the input differ in shape, or if memory runs out.
+    /// Fails if memory runs out.
+    ///
+    /// # Panics
+    /// Panics if the gradient and the input differ in shape.
     pub fn give(&mut self, input: usize, grad: Tensor) -> Result<()> {
         let Some(Some(edge)) = self.edges.get(input) else {
             return Ok(());
@@ -238,8 +240,8 @@ impl<'a> InputGradients<'a> {
         }
     }
 
-    /// Takes the accumulated gradient of input `input`, if its memory is contiguous and not shared. The caller's kernel
-    /// adds to it, and passes it [back](Self::give).
+    /// Takes the accumulated gradient of input `input`; `None` if there is none, if it is shared or not contiguous,
+    /// or if another stream wrote it last. The caller's kernel adds to it, and passes it [back](Self::give).
     pub fn take_sum(&mut self, input: usize) -> Option<Tensor> {
         let Some(Some(edge)) = self.edges.get(input) else {
             return None;
@@ -264,7 +266,7 @@ impl<'a> InputGradients<'a> {
         }
     }
 
-    /// Returns the accumulated gradient of input `input`, contiguous, or zeros. The caller adds to it and then [passes
+    /// Like [`Self::take_sum`], but returns contiguous zeros instead of `None`. The caller adds to it and then [passes
     /// it back](Self::give). It is recorded as a gradient if the input is a leaf.
     ///
     /// # Errors
@@ -280,9 +282,9 @@ impl<'a> InputGradients<'a> {
         }
     }
 
-    /// Returns the accumulated gradient of input `input`, contiguous, and 1; without one, returns new, uninitialized
-    /// memory and 0. The number is the factor of the existing contents in the result to [pass back](Self::give). The
-    /// memory is recorded as a gradient if the input is a leaf.
+    /// Returns the tensor of [`Self::take_sum`] and 1, or, instead of `None`, new, contiguous, uninitialized memory and
+    /// 0. The number is the factor of the existing contents in the result to [pass back](Self::give). The memory is
+    /// recorded as a gradient if the input is a leaf.
     ///
     /// # Errors
     /// Fails if memory runs out.

@@ -34,7 +34,6 @@ impl<R: Recipe + 'static> Offer for R {
     }
 }
 
-/// The recipe of a tensor.
 #[derive(Clone)]
 pub(super) struct RecipeOf {
     owner: Owner,
@@ -65,13 +64,14 @@ impl RecipeOf {
 }
 
 impl Tensor {
-    /// Attaches a recipe, owned by the operation, to this computed tensor.
+    /// Attaches a recipe, owned by the operation, to this computed tensor, if the tensor has no other handle and fills
+    /// its memory contiguously.
     pub(crate) fn with_recipe<O: Offer + 'static>(self, offer: &Arc<O>) -> Self {
         let offer: Weak<O> = Arc::downgrade(offer);
         self.with_owner(Owner::Operation(offer))
     }
 
-    /// Attaches a recipe to this tensor, computed without a gradient.
+    /// Attaches a recipe to this tensor, computed without a gradient, under the same conditions.
     pub(crate) fn with_own_recipe<O: Offer + 'static>(self, offer: Arc<O>) -> Self {
         self.with_owner(Owner::Tensor(offer))
     }
@@ -87,7 +87,7 @@ impl Tensor {
         self
     }
 
-    /// Returns the recipe of the tensor that fills this tensor's memory, if there is one.
+    /// Returns the recipe of the tensor that fills this tensor's memory, if it has one that is still valid.
     pub(crate) fn recipe(&self) -> Option<Arc<dyn Recipe>> {
         self.0.recipe.as_ref()?.current(self.storage().version())
     }

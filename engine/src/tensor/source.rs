@@ -9,7 +9,6 @@ use super::recipe::{Recipe, RecipeOf};
 use crate::storage::Storage;
 use crate::{DType, Error, Layout, Result};
 
-/// A tensor that was read.
 pub(crate) struct Source {
     storage: Weak<Storage>,
     layout: Layout,
@@ -56,14 +55,12 @@ impl Source {
 pub(crate) enum Ingredient {
     /// A tensor that others also keep live.
     Memory {
-        /// The tensor, which is read directly.
         tensor: Tensor,
-        /// The number of in-place changes of the memory.
+        /// The number of in-place changes of the memory when it was read.
         version: u32,
     },
     /// A view of a tensor that is recomputed itself.
     Recipe {
-        /// The recipe to recompute it.
         recipe: Arc<dyn Recipe>,
         /// The layout of the view within the recomputed tensor.
         layout: Layout,
