@@ -48,9 +48,7 @@ impl<const IS_DECOUPLED: bool> Default for AdamRule<IS_DECOUPLED> {
 pub struct Moments {
     /// Number of steps so far, stored on the host.
     steps: u32,
-    /// Running average of the gradient.
     mean: Tensor,
-    /// Running average of the squared gradient.
     square: Tensor,
 }
 
@@ -102,7 +100,6 @@ impl<const IS_DECOUPLED: bool> Rule for AdamRule<IS_DECOUPLED> {
 }
 
 impl<const IS_DECOUPLED: bool> AdamRule<IS_DECOUPLED> {
-    /// Returns an error of the rule `op` if a setting is invalid.
     pub(super) fn check_as(&self, op: &'static str) -> Result<()> {
         let Self { learning_rate, epsilon, weight_decay, .. } = *self;
         let settings = [("learning_rate", learning_rate), ("epsilon", epsilon), ("weight_decay", weight_decay)];
@@ -164,7 +161,7 @@ impl<const IS_DECOUPLED: bool> AdamRule<IS_DECOUPLED> {
 
     /// Computes the divisors of the update from the averages of squares. They are in the gradients' memory if it is not
     /// shared, otherwise in new memory, after the gradient has been dropped. As in PyTorch, the divisors of all
-    /// parameters are live at the same time, which makes the step the peak.
+    /// parameters are live at the same time.
     fn divisors(&self, targets: &[Target<'_, Moments>], grads: Vec<Tensor>) -> Result<Vec<Tensor>> {
         let _operation = Operation::begin("adam.sqrt", &[]);
         let mut divisors = Vec::with_capacity(grads.len());

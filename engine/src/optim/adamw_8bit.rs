@@ -114,7 +114,7 @@ impl AdamW8bit {
         AdamW { learning_rate, betas, epsilon, weight_decay, form: Form::Fused }
     }
 
-    /// Allocates a parameter's averages before its first step.
+    /// Allocates a parameter's quantized averages before its first step, unless it has fewer than `smallest` elements.
     fn begin(&self, update: &mut Update<'_, Moments8bit>) -> Result<()> {
         if update.state.is_some() {
             return Ok(());

@@ -13,15 +13,14 @@ use crate::{DType, Error, Result, Tensor};
 /// only memory allocated. It is 0 if there are no gradients.
 ///
 /// # Errors
-/// Fails if `order` is not above 0, if there are no parameters, or if an optimizer [in
-/// backward](super::run_in_backward) has already used up gradients.
+/// Fails if `order` is not above 0, if there are no parameters, if a gradient is on another device than the first
+/// parameter, or if an optimizer [in backward](super::run_in_backward) has already used up gradients.
 pub fn grad_norm(parameters: &[Parameter], order: f64) -> Result<Tensor> {
     norm("grad_norm", parameters, order)
 }
 
-/// Multiplies all gradients by `largest / norm` if their [norm](grad_norm) of order 2 is above `largest`, and returns
-/// that norm. The arithmetic is that of PyTorch's `torch.nn.utils.clip_grad_norm_`, where the factor is at most 1, and
-/// 10⁻⁶ is added to the norm.
+/// Multiplies all gradients by `largest / (norm + 10⁻⁶)` if that is below 1, where `norm` is their [norm](grad_norm) of
+/// order 2, and returns `norm`. This is the arithmetic of PyTorch's `torch.nn.utils.clip_grad_norm_`.
 ///
 /// # Errors
 /// Fails if `largest` is below 0. See also [`grad_norm`].
@@ -77,7 +76,6 @@ fn norm(op: &'static str, parameters: &[Parameter], order: f64) -> Result<Tensor
     Ok(total)
 }
 
-/// Returns the gradients of the parameters that have a gradient.
 pub(super) fn gradients(parameters: &[Parameter]) -> Vec<Tensor> {
     parameters.iter().filter_map(|parameter| parameter.tensor.grad()).collect()
 }

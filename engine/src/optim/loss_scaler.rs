@@ -104,7 +104,8 @@ impl LossScaler {
         backward_from_scaled(loss, self.scale)
     }
 
-    /// Divides the gradients by the scale before the step, so that they can be clipped or inspected.
+    /// Divides the gradients by the scale before the step, so that they can be clipped or inspected. Does nothing if
+    /// they have been divided since the last step.
     ///
     /// # Errors
     /// Fails for f16, where small gradients would underflow to 0. Clip scaled gradients instead, with [`Self::scale`]

@@ -25,7 +25,6 @@ pub struct MasterWeights<R> {
 pub struct Master<S> {
     /// Copy in f32; `None` for dtypes other than bf16 and f16.
     weight: Option<Tensor>,
-    /// State of the wrapped rule.
     state: Option<S>,
 }
 
@@ -96,7 +95,7 @@ impl<R: Rule> MasterWeights<R> {
     }
 }
 
-/// Creates a parameter's copy before its first step.
+/// Creates a 16-bit parameter's copy before its first step.
 fn begin<S>(update: &mut Update<'_, Master<S>>) -> Result<()> {
     if update.state.is_none() {
         let is_narrow = matches!(update.parameter.dtype(), DType::Bf16 | DType::F16);

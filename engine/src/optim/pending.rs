@@ -9,7 +9,6 @@ pub struct Pending<'a> {
     steps: Vec<Step<'a>>,
 }
 
-/// A fused step of one parameter.
 #[derive(Debug)]
 pub(crate) struct Step<'a> {
     pub(crate) parameter: &'a Tensor,

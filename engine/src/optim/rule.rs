@@ -62,7 +62,7 @@ pub trait Rule: Clone + Send + 'static {
     /// and writes the rounded parameter together with the parameter.
     fn is_fused(&self) -> bool;
 
-    /// Runs one step for each of `updates`. Gradients are disabled meanwhile. If arithmetic [is left
+    /// Runs one step for each of `updates`. The caller disables gradients meanwhile. If arithmetic [is left
     /// out](arithmetic::is_left_out), the step is not counted, but uses the same memory. The state is initialized even
     /// then, since that happens only once.
     ///
@@ -82,12 +82,10 @@ pub trait Rule: Clone + Send + 'static {
     fn prepare<'a>(&self, updates: Vec<Update<'a, Self::State>>, pending: &mut Pending<'a>) -> Result<()>;
 }
 
-/// Returns an invalid-setting error for optimizer `op` unless `holds`.
 pub(crate) fn demand(op: &'static str, holds: bool, what: impl FnOnce() -> String) -> Result<()> {
     if holds { Ok(()) } else { Err(Error::Setting { op, what: what() }) }
 }
 
-/// Returns an invalid-setting error for optimizer `op` unless every value is 0 or more.
 pub(crate) fn demand_not_negative(op: &'static str, settings: &[(&str, f64)]) -> Result<()> {
     let check = |&(name, value): &(&str, f64)| {
         demand(op, value >= 0.0, || format!("invalid {name} {value}: expected 0 or more"))

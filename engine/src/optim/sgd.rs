@@ -100,7 +100,6 @@ fn count_step(update: &mut Update<'_, Momentum>) -> Result<()> {
 }
 
 impl Sgd {
-    /// Returns the parameter's momentum, if the rule uses momentum.
     fn direction<'a>(&self, state: &'a Option<Momentum>) -> Option<&'a Momentum> {
         state.as_ref().filter(|_| self.momentum != 0.0)
     }
@@ -170,7 +169,6 @@ impl Sgd {
     }
 }
 
-/// A parameter's gradient and momentum in a step that is not fused.
 struct Known<'a> {
     parameter: &'a Tensor,
     grad: &'a Tensor,
