@@ -19,7 +19,8 @@ impl Chance {
         Self { share, rng: Mutex::new(Rng::new(init.seed())), mode: Mode::new() }
     }
 
-    /// Calls `body` with the probability and the random number generator. Returns the input unchanged in inference.
+    /// Calls `body` with the probability and the random number generator. Returns the input unchanged in inference, or
+    /// if the probability is 0.
     fn apply(&self, input: Tensor, body: impl FnOnce(Tensor, f64, &mut Rng) -> Result<Tensor>) -> Result<Tensor> {
         if !self.mode.is_training() || self.share == 0.0 {
             return Ok(input);

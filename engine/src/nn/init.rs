@@ -130,7 +130,6 @@ impl Init {
     }
 }
 
-/// Creates the tensor for [`Filling::Bilinear`].
 fn bilinear(shape: &Shape, dtype: DType, device: &Device) -> Result<Tensor> {
     let &[channels, outputs, height, width] = shape.lengths() else {
         return Err(Error::shape("bilinear", shape, "expected a kernel of shape [channels, outputs, height, width]"));

@@ -34,7 +34,8 @@ pub trait Module: Send + Sync + 'static {
     /// Passes the module's own parameters and its children to `visitor`, in order of creation.
     fn visit(&self, visitor: &mut Visitor);
 
-    /// Returns all parameters, including those of children, in order of creation.
+    /// Returns all parameters, including those of children, in order of creation. A tensor that several modules share
+    /// is contained once.
     fn parameters(&self) -> Vec<Parameter> {
         visited(self, Visitor::default()).found
     }
@@ -140,7 +141,7 @@ fn listed(paths: &[String]) -> String {
     format!("the modules of the model are {}{rest}", patterns[..patterns.len().min(MOST)].join(", "))
 }
 
-/// A trainable tensor and its position in the model.
+/// A parameter, trained or frozen, and its position in the model.
 #[derive(Clone, Debug)]
 pub struct Parameter {
     /// Path from the model's root, such as `encoder.layers.3.mlp.fc1.weight`.
