@@ -78,8 +78,7 @@ impl Driver for CpuDriver {
         self.kind
     }
 
-    /// Returns the memory of the machine. Only memory reserved by this driver counts as used, not that of other
-    /// processes or other parts of this process.
+    /// Only memory reserved by this driver counts as used, not that of other processes or other parts of this process.
     fn capacity(&self) -> Result<Capacity, DriverError> {
         Ok(Capacity { total: self.total, free: self.total.saturating_sub(self.in_use().bytes) })
     }
@@ -146,7 +145,7 @@ fn give_back(segment: &Segment) {
     unsafe { std::alloc::dealloc(pointer, segment.layout) };
 }
 
-/// Returns the size of this machine's memory in bytes.
+/// Returns the size of this machine's memory in bytes, or [`NO_LIMIT`] if it is unknown.
 pub(super) fn host_memory() -> u64 {
     from_proc().unwrap_or(NO_LIMIT)
 }

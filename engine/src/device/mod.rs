@@ -197,7 +197,6 @@ impl Device {
         self.kind() != Kind::Accounting
     }
 
-    /// Returns the GPU that runs kernels; `None` unless this is a CUDA device.
     pub(crate) fn gpu(&self) -> Option<&Gpu> {
         self.0.gpu.as_deref()
     }
@@ -209,8 +208,8 @@ impl Device {
 
     /// Returns the address and size in bytes of memory that kernels may use between two launches on the thread's
     /// current stream. There is one workspace, which belongs to the default stream, where kernels use it in order.
-    /// Other streams, whose work may run concurrently, have no workspace, so that they use no more memory; kernels are
-    /// slower there if they can work without a workspace.
+    /// Other streams, whose work may run concurrently, have no workspace, which is returned as (0, 0), so that they use
+    /// no more memory; kernels are slower there if they can work without a workspace.
     pub(crate) fn workspace(&self) -> (u64, u64) {
         match &self.0.workspace {
             Some(block) if self.stream() == block.stream() => (block.address(), WORKSPACE_BYTES),
@@ -218,8 +217,8 @@ impl Device {
         }
     }
 
-    /// Prevents other threads from submitting work to the thread's current stream until the guard is dropped, because
-    /// one kernel leaves results in the workspace for the next. Locks nothing if the stream has no workspace.
+    /// Keeps other threads that call this out of the workspace until the guard is dropped, because one kernel leaves
+    /// results in it for the next. Returns `None` if the thread's current stream has no workspace.
     pub(crate) fn workspace_turn(&self) -> Option<MutexGuard<'_, ()>> {
         let (_, bytes) = self.workspace();
         (bytes > 0).then(|| self.0.workspace_turn.lock().unwrap_or_else(PoisonError::into_inner))

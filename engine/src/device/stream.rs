@@ -81,7 +81,6 @@ impl Device {
         entered.ok().flatten().unwrap_or_default()
     }
 
-    /// Returns the stream with id `id`.
     pub(crate) fn stream_of(&self, id: StreamId) -> Stream {
         Stream { device: self.clone(), id }
     }
