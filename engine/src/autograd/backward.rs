@@ -15,8 +15,8 @@ impl Tensor {
     /// its leaf. Frees saved tensors during the pass, so a second backward through the same operations fails.
     ///
     /// # Errors
-    /// Fails if the tensor has more than one element or no history, if a saved tensor was changed in place, or if
-    /// memory runs out.
+    /// Fails if the tensor does not have exactly one element or requires no gradient, if an earlier backward has freed
+    /// the saved tensors, if a saved tensor was changed in place, if a hook fails, or if memory runs out.
     pub fn backward(&self) -> Result<()> {
         if self.elements() != 1 {
             return Err(Error::NotScalar { shape: self.shape().to_string().into() });

@@ -7,7 +7,8 @@ use crate::{Result, Tensor};
 
 /// Runs `part` of a model with `inputs`, and saves only these inputs for backward. Backward runs the part again to
 /// recompute the tensors that it needs. Only one part's activations are live at a time, at the cost of one more forward
-/// pass. Random numbers are equal in both runs, so gradients are bitwise equal to those without checkpointing.
+/// pass. Random numbers are equal in both runs, so gradients are bitwise equal to those without checkpointing. Without
+/// inputs, the part is not checkpointed.
 ///
 /// Tensors that `part` captures, such as parameters, get their gradients as usual. `part` must do the same in both
 /// runs. Every tensor that requires a gradient and is not a parameter must be one of `inputs`.

@@ -17,7 +17,6 @@ use crate::tensor::autocast::{self, AutocastGuard};
 use crate::tensor::grad_mode::{RecomputeGuard, enable_grad, recomputes};
 use crate::{DType, Error, Result, Tensor};
 
-/// The forward function of a part, applied to its inputs.
 type Part = dyn Fn(&[Tensor]) -> Result<Tensor> + Send + Sync;
 
 /// Returns the saved inputs for an operation that needs them.
@@ -170,7 +169,7 @@ pub(super) fn is_again() -> bool {
 }
 
 impl Slot {
-    /// Returns the tensor, for operation `op`.
+    /// Returns the tensor, for operation `op`, and runs the part again first if no operation has done so.
     pub(crate) fn get(&self, op: &'static str) -> Result<Tensor> {
         let is_awaited = matches!(lock(&self.frame).saves[self.number], Save::Awaited);
         if is_awaited {

@@ -9,7 +9,7 @@ use crate::{Error, Layout, Result, Tensor};
 
 /// A tensor saved for backward, as its memory or as a recipe to recompute it. It has no history, so the graph contains
 /// no cycle. Saved memory is an activation in recordings, unless it has another category, such as parameter. In a
-/// [checkpointed](super::checkpoint()) part nothing is saved, because the part runs again.
+/// [checkpointed](super::checkpoint()) part only recipes are saved, because the part runs again.
 pub struct Saved(Kept);
 
 enum Kept {
