@@ -16,7 +16,7 @@ pub enum DType {
     Bf16,
     /// IEEE half precision.
     F16,
-    /// Signed integers, for indices and class labels.
+    /// Signed 64-bit integers, for indices and class labels.
     I64,
     /// Integers from 0 to 255, for small indices and quantized values.
     U8,

@@ -17,7 +17,7 @@ pub enum Error {
         op: &'static str,
         /// The received shape.
         shape: Box<str>,
-        /// The requirement, as a sentence.
+        /// The requirement, such as `expected equal shapes`.
         need: &'static str,
     },
     /// The shapes of two operands do not fit together.
@@ -29,7 +29,7 @@ pub enum Error {
         left: Box<str>,
         /// Shape of the second operand.
         right: Box<str>,
-        /// The requirement, as a sentence.
+        /// The requirement, such as `expected equal shapes`.
         need: &'static str,
     },
     /// The tensor has no axis with this index.
@@ -50,7 +50,7 @@ pub enum Error {
         /// Number of axes of the result.
         rank: usize,
     },
-    /// A range that is out of bounds.
+    /// A range that is empty or out of bounds.
     #[error("{op}: range {start}..{end} is empty or out of bounds for an axis of length {length}")]
     Range {
         /// Name of the operation that failed.
@@ -82,7 +82,7 @@ pub enum Error {
     Lines {
         /// Name of the operation that failed.
         op: &'static str,
-        /// The operand, such as `left`.
+        /// The operand, such as `first factor`.
         what: &'static str,
         /// Numbers of rows and columns.
         size: [usize; 2],
@@ -98,7 +98,7 @@ pub enum Error {
         op: &'static str,
         /// The received dtype.
         found: DType,
-        /// The requirement, as a sentence.
+        /// The requirement, such as `expected indices of dtype i64`.
         need: &'static str,
     },
     /// An index or class label out of range.
@@ -108,7 +108,7 @@ pub enum Error {
         op: &'static str,
         /// The index or class label.
         index: i64,
-        /// Number of rows of the table.
+        /// Number of valid indices.
         size: usize,
     },
     /// Operands on different devices.
@@ -157,7 +157,8 @@ pub enum Error {
     },
 
     // Gradients.
-    /// Backward started from a tensor that does not depend on any parameter.
+    /// Backward started from a tensor that does not depend on any tensor that requires a gradient, or that was computed
+    /// while gradients were disabled.
     #[error(
         "backward: no tensor in the graph requires a gradient; call set_requires_grad on the parameters before forward"
     )]
@@ -182,7 +183,7 @@ pub enum Error {
         /// Operation that saved the tensor.
         op: &'static str,
     },
-    /// An in-place modification of a tensor that the graph depends on.
+    /// An in-place modification of a tensor that requires a gradient.
     #[error("{op}: a tensor that requires a gradient cannot be modified in place; use no_grad")]
     InPlace {
         /// Name of the operation that failed.

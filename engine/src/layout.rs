@@ -57,7 +57,8 @@ impl Layout {
         true
     }
 
-    /// Returns whether all indices map to different elements, so that the view can be written.
+    /// Returns whether all indices map to different elements, so that the view can be written. Only broadcast axes are
+    /// checked.
     pub fn is_distinct(&self) -> bool {
         self.elements() == 0
             || self.shape.iter().zip(self.strides()).all(|(&length, &stride)| length == 1 || stride != 0)
@@ -89,7 +90,6 @@ impl Layout {
         out
     }
 
-    /// Returns the view with two axes swapped.
     pub(crate) fn transpose(&self, first: usize, second: usize) -> Self {
         let mut out = *self;
         out.shape.lengths_mut().swap(first, second);
@@ -97,7 +97,6 @@ impl Layout {
         out
     }
 
-    /// Returns the view of `length` elements of one axis, starting at `start`.
     pub(crate) fn narrow(&self, op: &'static str, axis: usize, start: usize, length: usize) -> Result<Self> {
         let whole = self.shape[axis];
         let end = start.saturating_add(length);

@@ -75,13 +75,11 @@ impl Shape {
         }
     }
 
-    /// Returns the shape with `length` as the length of axis `axis`.
     pub(crate) fn with_axis(mut self, axis: usize, length: usize) -> Self {
         self.lengths_mut()[axis] = length;
         self
     }
 
-    /// Returns the shape without axis `axis`.
     pub(crate) fn without_axis(&self, axis: usize) -> Self {
         let mut shape = *self;
         shape.lengths.copy_within(axis + 1.., axis);

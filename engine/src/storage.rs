@@ -110,14 +110,14 @@ impl Storage {
         self.device.allocator().used(self.block());
     }
 
-    /// Tags the memory as an activation saved for backward, unless it has a more specific category, such as parameter.
+    /// Tags temporary memory as an activation saved for backward. Other categories, such as parameter, are kept.
     pub(crate) fn tag_saved(&self) {
         if self.category() == Category::Temporary {
             self.tag(Category::Activation);
         }
     }
 
-    /// Returns the number of in-place modifications since the memory was first written.
+    /// Returns the number of in-place modifications.
     pub(crate) fn version(&self) -> u32 {
         self.version.load(Ordering::Relaxed)
     }
@@ -136,7 +136,6 @@ impl Storage {
         }
     }
 
-    /// Returns whether the memory is currently saved for backward.
     pub(crate) fn is_saved(&self) -> bool {
         self.savers.load(Ordering::Relaxed) > 0
     }
@@ -239,7 +238,6 @@ pub(crate) struct Lent<'a> {
 }
 
 impl Lent<'_> {
-    /// Returns the address of the first byte on the device.
     pub(crate) fn address(&self) -> u64 {
         self.storage.address()
     }
@@ -255,7 +253,6 @@ impl Drop for Lent<'_> {
     }
 }
 
-/// Host memory borrowed for reading.
 pub(crate) struct Reading<'a, T> {
     storage: &'a Storage,
     elements: PhantomData<&'a [T]>,
@@ -279,7 +276,6 @@ impl<T> Drop for Reading<'_, T> {
     }
 }
 
-/// Host memory borrowed for writing.
 pub(crate) struct Writing<'a, T> {
     storage: &'a Storage,
     elements: PhantomData<&'a mut [T]>,

@@ -1,4 +1,4 @@
-//! A per-thread switch that makes primitives skip their arithmetic, but not their memory allocation.
+//! A per-thread switch that makes primitives skip their arithmetic, while their callers allocate memory as usual.
 
 use std::cell::Cell;
 use std::marker::PhantomData;

@@ -6,7 +6,6 @@ use super::operand::Argument;
 use super::step::{AdamStep, SgdStep};
 use crate::Result;
 
-/// Declares the calls, each as a variant with the arguments of its primitive, in order.
 macro_rules! calls {
     ($($(#[$doc:meta])* $variant:ident: $primitive:ident($out:ident $(, $argument:ident: $type:ty)*);)+) => {
         /// A call of a primitive that training applies to many tensors, with its arguments in the primitive's order.

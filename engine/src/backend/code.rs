@@ -68,7 +68,7 @@ impl Code {
         self.values[usize::from(code)]
     }
 
-    /// Returns the code of the nearest value.
+    /// Returns the code of the nearest value, or of the smaller of two equally near ones.
     #[inline]
     pub fn encode(&self, number: f32) -> u8 {
         self.bounds.partition_point(|&bound| bound < number) as u8

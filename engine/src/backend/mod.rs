@@ -183,7 +183,8 @@ primitives! {
     /// `known` is `[grad, statistics, count]`.
     loss::cross_entropy_backward(out: View<'_>, logits: Option<View<'_>>, known: [View<'_>; 3], targets: View<'_>, ignored: i64);
 
-    /// Counts the contiguous I64 `targets` that are not `ignored`. Also computes 1 / count, or 1 if the count is 0.
+    /// Writes to `count` two numbers: how many of the contiguous I64 `targets` are not `ignored`, and 1 / that count,
+    /// or 1 if it is 0.
     chunked_loss::count_targets(count: View<'_>, targets: View<'_>, ignored: i64);
     /// Adds the cross-entropy of these rows, divided by the count in `known`, to `loss`, and replaces the logits with
     /// their gradients times that count. `known` is `[count, targets]`. `loss` and the count have the statistics dtype.

@@ -73,7 +73,9 @@ pub enum ScenarioError {
     /// Invalid settings of the allocator.
     #[error(transparent)]
     AllocConfig(#[from] highwater_allocator::ConfigError),
-    /// Setup or training failed. [`record`](super::record) does not return this if memory ran out.
+    /// Setup or training failed. [`record`](super::record) reports a failed allocation in
+    /// [`Report::oom`](super::Report::oom) instead, unless the request exceeds the largest size that the allocator
+    /// supports.
     #[error(transparent)]
     Training(#[from] crate::Error),
     /// The recording failed.
@@ -82,7 +84,7 @@ pub enum ScenarioError {
 }
 
 impl ScenarioError {
-    /// Returns whether setup or training ran out of memory.
+    /// Returns whether setup or training ran out of memory, or requested more than the allocator supports.
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::Training(error) if error.is_out_of_memory())
     }
