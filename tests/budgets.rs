@@ -29,7 +29,7 @@ const BUDGETS: [Budget; 15] = [
     Budget { folder: "tests/notation", lines: 550, homonyms: 0 },
     Budget { folder: "tests/stand-in", lines: 3_950, homonyms: 0 },
     Budget { folder: "viewer", lines: 19_730, homonyms: 2 },
-    Budget { folder: "viewer/app", lines: 37_600, homonyms: 6 },
+    Budget { folder: "viewer/app", lines: 37_310, homonyms: 6 },
 ];
 
 /// Below its budget by more than this, a package has to lower it.
