@@ -200,7 +200,9 @@ impl OomAnalysis {
     pub(crate) fn verdict_text(&self) -> String {
         let cause = match (self.cause(), self.full_percent()) {
             (Verdict::Capacity, _) => "the device is too small".to_owned(),
-            (Verdict::Fragmentation, Some(percent)) => format!("fragmentation, with the device {percent}% full"),
+            (Verdict::Fragmentation, Some(percent)) => {
+                format!("the device is {percent}% full of live blocks; fragmentation makes this request fail first")
+            }
             (cause, _) => cause.name().to_owned(),
         };
         let certainty = if self.is_tested() { "Cause (confirmed by replay)" } else { "Probable cause" };

@@ -82,6 +82,8 @@ pub struct PeakCause {
     pub is_rise: bool,
     /// The operation, or otherwise the line, that allocated more than half of the bytes; `None` if there is none.
     pub allocated_by: Option<String>,
+    /// Whether it allocated all of the blocks.
+    pub is_by_one: bool,
 }
 
 impl PeakCause {
@@ -114,8 +116,9 @@ impl PeakCause {
         let Some((cause, bytes)) = sums.max_by_key(weight).filter(|(_, bytes)| *bytes > 0) else { return Ok(None) };
         blocks.retain(|id| CategoryAndPhase::of(trace, &trace.blocks.get(*id)) == cause);
         let most = largest_allocator(trace, &blocks).filter(|(_, group)| group.bytes > bytes / 2);
+        let is_by_one = most.as_ref().is_some_and(|(_, group)| group.bytes == bytes);
         let allocated_by = most.map(|(_, group)| unique_suffixes(&group.key).join(" "));
-        Ok(Some(Self { cause, bytes, is_rise, allocated_by }))
+        Ok(Some(Self { cause, bytes, is_rise, allocated_by, is_by_one }))
     }
 }
 

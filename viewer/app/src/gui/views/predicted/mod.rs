@@ -165,26 +165,34 @@ fn top(context: &ViewContext<'_>, run: &PredictedRun, look: &CurveLook) -> f64 {
     highest.max(limit.unwrap_or(0.0)) * HEADROOM
 }
 
-/// Shows the legend of the lines, with each total at the current moment rather than at its peak.
+/// Shows the legend of the lines, with each total at the current moment, or each line's own peak if the moment is the
+/// recorded peak.
 fn legend_ui(ui: &mut Ui, context: &ViewContext<'_>, run: &PredictedRun, look: &CurveLook, shades: &Shades) {
     let moment = context.moment.position();
     let measured = context.index().series.before_position(&context.recording.trace, moment);
     let predicted = run.totals(moment);
+    let peak = |metric| context.index().peak(&context.recording.trace, metric);
+    let is_peak = context.moment == peak(context.moment.metric);
+    let figures = |metric| match is_peak {
+        true => (peak(metric).bytes, Some(run.peak(metric).bytes)),
+        false => (measured.get(metric), predicted.map(|totals| totals.get(metric))),
+    };
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
-        let is_peak = context.moment == context.index().peak(&context.recording.trace, context.moment.metric);
-        ui.weak(format!("{} ", at_text(&context.moment, is_peak)));
+        let when = if is_peak { "Peaks:".to_owned() } else { at_text(&context.moment, false) };
+        ui.weak(format!("{when} "));
         for metric in look.drawn {
             let stroke = Stroke::new(2.0, shades.metric(metric).color);
             let solid = |painter: &egui::Painter, rect: egui::Rect| {
                 painter.hline(rect.x_range(), rect.center().y, stroke);
             };
-            Chip::new(ui, &format!("{metric}, recorded"), &format_bytes(measured.get(metric)), true).show(ui, solid);
+            let (recorded, predicted) = figures(metric);
+            Chip::new(ui, &format!("{metric}, recorded"), &format_bytes(recorded), true).show(ui, solid);
             let dashes = |painter: &egui::Painter, rect: egui::Rect| {
                 let ends = [rect.left_center(), rect.right_center()];
                 painter.extend(egui::Shape::dashed_line(&ends, stroke, 4.0, 3.0));
             };
-            let amount = predicted.map_or_else(|| "ended".to_owned(), |totals| format_bytes(totals.get(metric)));
+            let amount = predicted.map_or_else(|| "ended".to_owned(), format_bytes);
             Chip::new(ui, &format!("{metric}, {}", look.predicted), &amount, predicted.is_some()).show(ui, dashes);
         }
         if let Some((name, bytes)) = look.limit {
