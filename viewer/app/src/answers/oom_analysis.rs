@@ -372,8 +372,8 @@ fn is_listed(remedy: &Remedy) -> bool {
     !matches!(remedy, Remedy::FreeHolder(_))
 }
 
-/// Returns the keys for grouping blocks: the category, and the module if events are tagged with it, otherwise the first
-/// that is recorded of source line, module and operation.
+/// Returns the keys for grouping blocks: the category, and the module if allocation tags mark the steps and phases,
+/// otherwise the first that is recorded of source line, module and operation.
 fn holder_keys(trace: &Trace, blocks: &[BlockId]) -> Vec<GroupKey> {
     let with_stack = blocks.iter().filter(|id| trace.blocks.stack[id.0 as usize].is_some()).count();
     let second = match () {

@@ -31,7 +31,7 @@ pub struct AdvicePeaks {
     pub both: Option<u64>,
     /// Whether the figures come from replays.
     pub is_replayed: bool,
-    /// Whether the peaks are estimates, because uses and references were not recorded in every step.
+    /// Whether the peaks are estimates, because neither uses of blocks nor enough references to them were recorded.
     pub is_estimate: bool,
     /// The reason that the recorded references are insufficient; `None` if they suffice or there are none.
     pub shortfall: Option<String>,

@@ -20,7 +20,7 @@ pub(super) struct Frame<'a> {
     pub columns: &'a [ShownColumn<'a>],
     /// The left edges of the columns, relative to the table's, followed by the right end of the last one.
     pub across: Vec<f32>,
-    /// The horizontal scroll distance of all columns except the first, in points.
+    /// The horizontal scroll distance of all columns that are not pinned, in points.
     pub aside: f32,
     pub rows: usize,
     pub body: Rect,
