@@ -15,7 +15,6 @@ pub const NO_BLOCK: &str = "No block matches the conditions: nothing is changed.
 pub const LOWEST_ADDRESS: &str = "Among free ranges of equal size, the replay takes the one at the lowest address (as PyTorch up to about version 2.6), \
      because this reproduces the recorded addresses.";
 
-/// Maximum number of settings named in addition to the best.
 const MAX_OTHERS: usize = 2;
 
 /// Names the settings that help: those that let the last failed request succeed, or otherwise those that lower the peak

@@ -194,7 +194,6 @@ pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize,
 }
 
 const LETTERS: f32 = 13.0;
-/// The name of the entry for all groups without an entry.
 const OTHERS: &str = "others";
 /// Distance of the first entry from the text before it, in points.
 const AFTER_LEAD: f32 = 10.0;
@@ -211,7 +210,6 @@ fn lead_ui(ui: &mut Ui, text: &str) {
     }
 }
 
-/// The entries omitted from a legend.
 #[derive(Default)]
 struct Others {
     bytes: u64,
@@ -267,7 +265,6 @@ fn rows_of(widths: impl Iterator<Item = f32>, available: f32) -> usize {
     rows
 }
 
-/// The name of the entry for all lines without an entry.
 const MORE: &str = "more";
 
 /// Shows the legend of the totals, with their values at some moment, in one row below the entries that follow the text

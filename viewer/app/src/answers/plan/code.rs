@@ -22,11 +22,9 @@ impl Code {
     }
 }
 
-/// The assumption stated if modules with running statistics are recomputed.
 pub(super) const STATISTICS: &str = "the generated lines that recompute modules with batch normalization are used \
                                      unchanged: otherwise recomputation updates running statistics a second time";
 
-/// The assumption stated if modules that fill a key-value cache are recomputed.
 pub(super) const CACHE: &str = "the generated lines disable the key-value cache (use_cache), which training does not \
                                 need and recomputation would fill twice";
 
@@ -147,7 +145,6 @@ pub struct RustProgram {
 }
 
 impl RustProgram {
-    /// Returns the optimizer's update rule with the changes of `setup`, and the names to import for it.
     fn rule_with(&self, setup: &Setup) -> (String, Vec<&str>) {
         let is_eight_bit = setup.changes.contains(&Change::EightBit);
         let name = if is_eight_bit { "AdamW8bit" } else { &self.rule };

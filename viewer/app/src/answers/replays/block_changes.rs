@@ -16,7 +16,6 @@ pub(super) struct BlockChanges {
 }
 
 impl BlockChanges {
-    /// Applies `change` to the blocks of `source`, and counts the affected blocks.
     pub(super) fn of(source: &Source<'_>, change: &Change, last_uses: Option<&LastUses<'_>>) -> Result<Self> {
         let mut changes = Self::of_rows(source.facts(), 0, change, last_uses);
         if !change.changes_blocks() {

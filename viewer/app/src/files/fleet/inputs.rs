@@ -11,7 +11,6 @@ use highwater_snapshots::{RotatedFiles, natural};
 
 use crate::files::file_name;
 
-/// A file that may be a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Input {
     pub(super) path: PathBuf,

@@ -40,7 +40,6 @@ type Outcome = Result<Rank, Unread>;
 enum Unread {
     /// The file is not a recording, and was not named explicitly.
     Other,
-    /// The file cannot be read, with the reason.
     Failed(PathBuf, String),
 }
 

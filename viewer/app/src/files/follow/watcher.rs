@@ -37,7 +37,6 @@ pub(super) struct Watcher<'a> {
     pub(super) path: &'a Path,
     /// Number of events in the recording last sent.
     pub(super) known: usize,
-    /// The long recording last sent.
     pub(super) run: Option<Arc<Run>>,
     pub(super) most_resident: u64,
     pub(super) stopped: &'a Receiver<()>,

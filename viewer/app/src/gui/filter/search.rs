@@ -296,7 +296,6 @@ fn explained() -> String {
 /// For each recording, the condition for highlighted blocks.
 pub(crate) type LightKey = Vec<(Identity<Recording>, Filter)>;
 
-/// The highlighted blocks of each recording.
 pub(crate) type Light = Query<LightKey, Vec<Arc<Matches>>>;
 
 pub(crate) fn light() -> Light {

@@ -77,7 +77,6 @@ impl SheetView {
     }
 }
 
-/// Draws the title of `sheet`, the content drawn by `show`, and the facts of `sheet`.
 pub(super) fn sheet_ui<S, R>(
     ui: &mut Ui,
     sheet: &mut S,

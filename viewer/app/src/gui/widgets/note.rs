@@ -29,7 +29,6 @@ pub(crate) fn warning_ui(ui: &mut Ui, text: &str) {
     ui.add(Label::new(with_code(text, SIZE, colour)).wrap());
 }
 
-/// Shows the answer of a view in a larger font.
 pub(crate) fn answer_ui(ui: &mut Ui, text: &str, colour: Color32) {
     ui.add(Label::new(with_code(text, 15.0, colour)).wrap());
 }

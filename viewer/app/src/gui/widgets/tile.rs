@@ -41,7 +41,6 @@ pub(crate) fn with_amount(ui: &Ui, rect: Rect, name: &str, amount: &str) -> Stri
     if fits(ui, rect, &both) { both } else { name.to_owned() }
 }
 
-/// Whether a label of one row fits into the rectangle.
 pub(crate) fn fits(ui: &Ui, rect: Rect, text: &str) -> bool {
     fit::width(ui, text, &FontId::proportional(12.0)) <= rect.width() - 2.0 * MARGIN
 }
@@ -101,7 +100,6 @@ pub(crate) fn walked(ui: &Ui, response: &Response) -> Walked {
     }
 }
 
-/// Outlines a picture that has the keyboard focus.
 pub(crate) fn focus_frame(ui: &Ui, response: &Response) {
     if response.has_focus() {
         let stroke = Stroke::new(1.0, Shades::in_ui(ui).faint);

@@ -41,7 +41,6 @@ pub(crate) fn step_and_phase(moment: &Moment) -> String {
     }
 }
 
-/// Describes a moment, with its time.
 pub(crate) fn moment_text(moment: &Moment) -> String {
     let time = moment.time_ns.map_or_else(String::new, |time| format!(", at {}", format_nanos(time)));
     format!("{}{time}", when(moment))

@@ -7,9 +7,7 @@ use crate::gui::widgets::{keys, theme};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Help {
-    /// Every command with its keys.
     Keys,
-    /// Name, version, purpose and licence.
     About,
 }
 

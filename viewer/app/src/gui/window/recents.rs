@@ -31,7 +31,6 @@ pub(crate) struct Recents {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fact {
-    /// Not determined yet.
     Unknown,
     Missing,
     /// The peak, or otherwise the size; steps and failures; the device; and the age.

@@ -7,7 +7,6 @@ use crate::figures::device::capacity_text;
 use crate::gui::widgets::{Shades, before, capital, doubts, failed_requests, fit, has_losses, note_ui};
 use crate::{Command, Recording};
 
-/// Maximum share of the bar's width for the file's name.
 const NAME_SHARE: f32 = 0.3;
 const FILE: &str = "File: ";
 const SEPARATOR: &str = "  ·  ";

@@ -44,7 +44,6 @@ const MAX_NAME: f32 = 260.0;
 /// Width of an example's picture in points; the picture has twice as many pixels.
 const PICTURE_WIDTH: f32 = 270.0;
 
-/// Ways to record a PyTorch program: a description of each, and its code.
 const PYTORCH: [(&str, &str); 2] = [
     ("With modules, without changing the program", "highwater run -- python train.py"),
     (

@@ -35,7 +35,6 @@ pub(crate) struct ShownColumn<'a> {
 }
 
 impl<'a> Column<'a> {
-    /// Shows the column in the window with a width of `width` points. A width of 0 means the remaining width.
     pub(crate) fn wide(self, width: f32, tooltip: &'static str) -> ShownColumn<'a> {
         let (is_sortable, has_bars) = (true, false);
         ShownColumn { data: self, tooltip, width, is_sortable, has_bars, order: None, look: None, tip: None }
@@ -56,7 +55,6 @@ impl<'a> ShownColumn<'a> {
         Self { order: Some(Box::new(move |row| value(row).into())), ..self }
     }
 
-    /// Shows each cell as changed by `look`, which receives the row and the cell.
     pub(crate) fn look(self, look: impl Fn(usize, Cell) -> Cell + 'a) -> Self {
         Self { look: Some(Box::new(look)), ..self }
     }
@@ -107,7 +105,6 @@ impl<'a> ShownTable<'a> {
         Self { columns, count, sums: 0, files: Vec::new(), files_sums: 0 }
     }
 
-    /// Keeps the last `sums` rows at the end when the other rows are sorted.
     pub(crate) fn with_sums(self, sums: usize) -> Self {
         Self { sums, ..self }
     }

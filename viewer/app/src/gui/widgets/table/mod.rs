@@ -31,7 +31,6 @@ pub(crate) struct TableState {
     grip: Option<f32>,
     /// The row to scroll to when the table is next shown.
     due: Option<usize>,
-    /// Whether the table takes the keyboard focus when next shown.
     wants_focus: bool,
 }
 
@@ -42,7 +41,6 @@ impl TableState {
         self.reveal(row);
     }
 
-    /// Moves the keyboard focus to the table when it is next shown.
     pub(crate) fn focus(&mut self) {
         self.wants_focus = true;
     }
@@ -230,7 +228,6 @@ fn scroll_bar_ui(
     paint::handle(ui, place, response.hovered() || response.dragged());
 }
 
-/// Shows the scroll bar below a table whose columns do not all fit.
 fn aside_bar_ui(ui: &Ui, bar: Rect, share: f32, most: f32, state: &mut TableState, id: egui::Id) {
     let response = ui.interact(bar, id.with("aside"), Sense::CLICK | Sense::DRAG);
     let handle = (bar.width() * share).clamp(18.0_f32.min(bar.width()), bar.width());

@@ -1,6 +1,5 @@
 //! The sizes of the app's layout, in points unless noted otherwise.
 
-/// Height of the lanes of steps and phases.
 pub(crate) const LANE_HEIGHT: f32 = 18.0;
 pub(crate) const OVERVIEW_HEIGHT: f32 = 56.0;
 /// Width of the byte axis: room for `1023.75 MiB`.
@@ -37,7 +36,6 @@ pub(crate) const FOLDED_SIDE: f32 = 22.0;
 /// Width of a window below which the side panel moves below the timeline.
 pub(crate) const UPRIGHT_WINDOW: f32 = 600.0;
 pub(crate) const SEARCH_WIDTH: f32 = 260.0;
-/// Width of the search box if there is little space.
 pub(crate) const MIN_SEARCH_WIDTH: f32 = 110.0;
 /// Width of the number of matches and the buttons next to the search box.
 pub(crate) const OUTCOME_WIDTH: f32 = 210.0;
