@@ -129,7 +129,7 @@ pub enum Error {
         /// Name of the operation that failed.
         op: &'static str,
     },
-    /// Memory was modified while being read, or read while being modified.
+    /// Memory that another operand or thread uses would be modified, or memory that it modifies would be read.
     #[error("{op}: the output memory is in use by another operand or thread; copy one of them first")]
     InUse {
         /// Name of the operation that failed.

@@ -74,7 +74,6 @@ impl Layout {
         self.offset + furthest + 1
     }
 
-    /// Returns the same view with its first element at `offset`.
     pub(crate) fn at(mut self, offset: usize) -> Self {
         self.offset = offset;
         self

@@ -163,7 +163,6 @@ pub(crate) fn verdict(tensor: &Tensor, has_recipe: bool) -> Verdict {
     })
 }
 
-/// See [`super::checkpoint::is_running_again`].
 pub(super) fn is_again() -> bool {
     RUNNING.with_borrow(|running| running.iter().any(|running| matches!(running, Running::Again { .. })))
 }

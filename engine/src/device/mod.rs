@@ -56,7 +56,6 @@ struct Inner {
     claim: DeviceClaim,
 }
 
-/// The device that pinned host memory belongs to.
 #[derive(Clone)]
 struct Owner {
     number: DeviceId,
@@ -281,7 +280,6 @@ impl Drop for Inner {
 }
 
 impl PartialEq for Device {
-    /// Returns whether both are handles to the same device.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

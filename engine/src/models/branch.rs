@@ -68,7 +68,6 @@ impl FrozenTrunk {
     }
 }
 
-/// Applies the layers in order, each followed by ReLU.
 fn run(layers: &Sequence<Linear>, [input]: [Tensor; 1]) -> Result<Tensor> {
     layers.iter().try_fold(input, |hidden, layer| layer.forward(&hidden)?.into_relu())
 }

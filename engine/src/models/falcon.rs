@@ -32,7 +32,6 @@ impl FalconSize {
 }
 
 const EPSILON: f64 = 1e-5;
-/// Standard deviation of initial weights.
 const DEVIATION: f64 = 0.02;
 
 /// Falcon with the parameters of Hugging Face's `FalconForCausalLM`. The head shares the weight of the token embedding.

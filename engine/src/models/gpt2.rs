@@ -35,7 +35,6 @@ impl Gpt2Size {
 }
 
 const EPSILON: f64 = 1e-5;
-/// Standard deviation of initial weights.
 const DEVIATION: f64 = 0.02;
 
 /// GPT-2 with the parameters of Hugging Face's `GPT2LMHeadModel`. Weights of linear layers have shape

@@ -43,7 +43,6 @@ impl LlamaSize {
 }
 
 const EPSILON: f64 = 1e-5;
-/// Standard deviation of initial weights.
 const DEVIATION: f64 = 0.02;
 
 /// Llama with the parameters of Hugging Face's `LlamaForCausalLM`. The head has a separate weight.

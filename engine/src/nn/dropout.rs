@@ -6,7 +6,6 @@ use super::init::Init;
 use super::module::{Field, Mode, Module, Visitor};
 use crate::{Result, Rng, Tensor};
 
-/// State shared by [`Dropout`] and [`Dropout2d`].
 #[derive(Debug)]
 struct Chance {
     share: f64,

@@ -120,8 +120,8 @@ impl Columns {
     }
 }
 
-/// Returns the number of windows per part, at most `most`. Parts are about equally large, since a small last part would
-/// take as long as a full one, and begin at multiples of `PLACES_TOGETHER` unless they are smaller.
+/// Returns the number of windows per part, at most `most`. Only the last part may be a little smaller, since a small
+/// part would take as long as a full one. Parts begin at multiples of [`PLACES_TOGETHER`] if `most` is not below it.
 fn alike(all: usize, most: usize) -> usize {
     let even = all.div_ceil(all.div_ceil(most).max(1)).max(1);
     match even.next_multiple_of(PLACES_TOGETHER) {

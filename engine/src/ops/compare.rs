@@ -12,7 +12,7 @@ macro_rules! comparisons {
                 self.compared(stringify!($name), Comparison::$comparison, other)
             }
 
-            /// Compares each element with `number`, which is first rounded to the type used for the comparison.
+            /// Compares each element with `number`, which is first rounded to f32 if the elements are f32, bf16 or f16.
             pub fn $with_number(&self, number: f64) -> Result<Self> {
                 self.compared_with(stringify!($name), Comparison::$comparison, number)
             }
@@ -22,17 +22,21 @@ macro_rules! comparisons {
 }
 
 comparisons! {
-    /// Returns as Bool whether each element is less than that of `other`. Shapes broadcast.
+    /// Returns, as Bool, whether each element is less than the corresponding one of `other`. Shapes broadcast.
     lt, lt_scalar = Less;
-    /// Returns as Bool whether each element is less than or equal to that of `other`. Shapes broadcast.
+    /// Returns, as Bool, whether each element is less than or equal to the corresponding one of `other`. Shapes
+    /// broadcast.
     le, le_scalar = LessOrEqual;
-    /// Returns as Bool whether each element is greater than that of `other`. Shapes broadcast.
+    /// Returns, as Bool, whether each element is greater than the corresponding one of `other`. Shapes broadcast.
     gt, gt_scalar = Greater;
-    /// Returns as Bool whether each element is greater than or equal to that of `other`. Shapes broadcast.
+    /// Returns, as Bool, whether each element is greater than or equal to the corresponding one of `other`. Shapes
+    /// broadcast.
     ge, ge_scalar = GreaterOrEqual;
-    /// Returns as Bool whether each element equals that of `other`. Shapes broadcast. NaN equals nothing.
+    /// Returns, as Bool, whether each element equals the corresponding one of `other`. Shapes broadcast. NaN equals
+    /// nothing.
     eq, eq_scalar = Equal;
-    /// Returns as Bool whether each element differs from that of `other`. Shapes broadcast.
+    /// Returns, as Bool, whether each element differs from the corresponding one of `other`. Shapes broadcast. NaN
+    /// differs from everything.
     ne, ne_scalar = NotEqual;
 }
 

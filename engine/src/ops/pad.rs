@@ -31,7 +31,6 @@ impl Tensor {
         let out = Self::empty(shape, self.dtype(), self.device())?;
         backend::fill(out.view(), value)?;
         backend::copy(View { layout: &inner.of(out.layout())?, ..out.view() }, self.view())?;
-        // The input's gradient is a view of its part of the result's gradient.
         Ok(operation.record(out, &[self], |_| {
             gradient(move |grad, inputs| {
                 let inner = grad.with_layout(inner.of(grad.layout())?);

@@ -101,7 +101,6 @@ impl Tensor {
         let window = options.window(op, self)?;
         let out = Self::empty(result_shape(self, &window), self.dtype(), self.device())?;
         backend::avg_pool(out.view(), self.view(), window, counts_padding)?;
-        // The gradient is distributed equally over the pixels of the window.
         Ok(operation.record(out, &[self], |_| {
             gradient(move |grad, inputs| {
                 let sum = inputs.take_sum_or_zeros(0, &grad)?;

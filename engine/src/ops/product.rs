@@ -60,7 +60,6 @@ pub(super) fn multiply(out: &Tensor, left: &Tensor, right: &Tensor, keep: f64) -
     multiply_scaled(out, left, right, [1.0, keep])
 }
 
-/// Like [`multiply`], with the product multiplied by `scale`.
 pub(super) fn multiply_scaled(out: &Tensor, left: &Tensor, right: &Tensor, [scale, keep]: [f64; 2]) -> Result<()> {
     multiply_onto(out, left, right, Onto::Kept { scale, keep })
 }
@@ -125,7 +124,6 @@ pub(super) struct ProductGradient {
     pub(super) right_is_turned: RightIs,
 }
 
-/// The layout of the right input of a product.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum RightIs {
     /// `[inner, columns]`, as in matmul.

@@ -153,7 +153,6 @@ impl Tensor {
         let operation = Operation::begin("expand", &[]);
         let out = self.broadcast_to("expand", &shape.into())?;
         let from = *self.shape();
-        // The gradient is summed over the repeated axes.
         Ok(operation.record(out, &[self], |_| gradient(move |grad, inputs| inputs.give(0, grad.into_sum_to(&from)?))))
     }
 

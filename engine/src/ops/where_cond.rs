@@ -23,7 +23,6 @@ impl Tensor {
         let sides = [yes.broadcast_to(op, &shape)?, no.broadcast_to(op, &shape)?];
         backend::where_cond(out.view(), condition.view(), Some(sides[0].view()), Some(sides[1].view()))?;
         let shapes = [*yes.shape(), *no.shape()];
-        // The gradient goes to the chosen side; the other's is 0.
         Ok(operation.record(out, &[yes, no], |_| {
             let condition = Saved::new(&condition);
             gradient(move |grad, inputs| {

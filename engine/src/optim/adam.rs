@@ -46,7 +46,7 @@ impl<const IS_DECOUPLED: bool> Default for AdamRule<IS_DECOUPLED> {
 /// The state of Adam for a parameter.
 #[derive(Debug)]
 pub struct Moments {
-    /// Number of steps so far, stored on the host.
+    /// Number of steps so far, without skipped ones.
     steps: u32,
     mean: Tensor,
     square: Tensor,

@@ -50,7 +50,7 @@ pub enum Moments8bit {
 /// Running averages that are stored in 8 bits, with a scale for each block.
 #[derive(Debug)]
 pub struct Coded {
-    /// Number of steps so far, stored on the host.
+    /// Number of steps so far, without skipped ones.
     steps: u32,
     /// Quantized running averages of the gradient and of its square.
     codes: [Tensor; 2],

@@ -109,7 +109,6 @@ pub(crate) fn count(steps: &mut u32) {
     }
 }
 
-/// An update without its gradient.
 pub(crate) struct Target<'a, S> {
     pub(crate) parameter: &'a Tensor,
     pub(crate) scope: ScopeId,

@@ -42,7 +42,7 @@ impl Default for Sgd {
 /// The state of [`Sgd`] for a parameter, if there is momentum.
 #[derive(Debug)]
 pub struct Momentum {
-    /// Number of steps so far, stored on the host. The buffer is uninitialized before the first step.
+    /// Number of steps so far, without skipped ones. The buffer is uninitialized before the first step.
     steps: u32,
     /// Momentum buffer, with the parameter's shape and dtype.
     direction: Tensor,

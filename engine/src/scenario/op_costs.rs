@@ -15,7 +15,6 @@ use crate::backend::cost::{Cost, Costs};
 /// The names of the attributes for floating-point operations and for bytes read or written.
 const NAMES: [&str; 2] = ["op_flops", "op_bytes_moved"];
 
-/// The work of the operations of a run, counted while it is recorded.
 #[derive(Debug, Default)]
 pub(crate) struct OpCosts {
     /// The id of the first operation of the recording.

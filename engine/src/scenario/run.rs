@@ -81,7 +81,6 @@ pub fn trace(name: &str, options: &Options) -> Result<Trace, ScenarioError> {
     }
 }
 
-/// The progress and outcome of a run.
 struct Run {
     losses: Vec<f64>,
     steps_done: u32,

@@ -33,7 +33,6 @@ pub fn gradient<F: FnOnce(Tensor, &mut InputGradients<'_>) -> Result<()> + Send>
     back
 }
 
-/// An operation that ran in forward.
 pub(crate) struct Node {
     pub(crate) name: &'static str,
     /// The id of the forward operation in recordings, also used for its backward.
@@ -102,7 +101,7 @@ impl Node {
         Arc::as_ptr(self).addr()
     }
 
-    /// Removes and returns the work, which can be done only once.
+    /// Removes and returns the work; `None` if it was already taken.
     pub(crate) fn take_work(&self) -> Option<Work> {
         lock(&self.work).take()
     }

@@ -51,7 +51,8 @@ enum Owner {
 }
 
 impl RecipeOf {
-    /// Returns the recipe of memory that has been changed in place `version` times; `None` if the recipe is older.
+    /// Returns the recipe of memory that has been changed in place `version` times; `None` if the recipe is older or no
+    /// longer available.
     pub(super) fn current(&self, version: u32) -> Option<Arc<dyn Recipe>> {
         if self.version != version {
             return None;

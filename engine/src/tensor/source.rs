@@ -68,10 +68,7 @@ pub(crate) enum Ingredient {
 }
 
 impl Ingredient {
-    /// Returns the tensor for operation `op`.
-    ///
-    /// # Errors
-    /// Fails if the tensor was changed in place since.
+    /// Returns the tensor for operation `op`. Fails if it was changed in place since it was read.
     pub(crate) fn get(&self, op: &'static str) -> Result<Tensor> {
         match self {
             Self::Memory { tensor, version } if tensor.storage().version() == *version => Ok(tensor.detach()),

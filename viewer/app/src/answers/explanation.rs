@@ -59,7 +59,7 @@ fn add_peaks(advice: &mut Advice, peaks: &AdvicePeaks, [requested, reserved]: [u
         }
         Remedy::FusedOptimizer => peaks.fused.map(|fused| {
             let [now, before] = [fused.reserved, reserved].map(format_bytes);
-            format!("With a fused optimizer {now} are reserved, {before} before (replayed).")
+            format!("With a fused optimizer, {now} is reserved, {before} before (replayed).")
         }),
         _ => None,
     };
