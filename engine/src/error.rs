@@ -33,13 +33,13 @@ pub enum Error {
         need: &'static str,
     },
     /// The tensor has no axis with this index.
-    #[error("{op}: axis {axis} is out of range for a tensor with {rank} axes")]
+    #[error("{op}: axis {axis} is out of range for a tensor of rank {rank}")]
     Axis {
         /// Name of the operation that failed.
         op: &'static str,
         /// The requested axis. Negative numbers count from the end.
         axis: isize,
-        /// Number of axes of the tensor.
+        /// Number of axes of the tensor, or of the result if the operation adds an axis.
         rank: usize,
     },
     /// A tensor would have more axes than are supported.
@@ -63,7 +63,7 @@ pub enum Error {
         length: usize,
     },
     /// The number of elements does not match the shape.
-    #[error("{op}: shape {shape} needs {expected} elements, got {found}")]
+    #[error("{op}: wrong number of elements for shape {shape}: expected {expected}, got {found}")]
     Length {
         /// Name of the operation that failed.
         op: &'static str,

@@ -61,6 +61,6 @@ pub(super) fn check_groups(op: &'static str, [heads, key_heads]: [usize; 2]) -> 
     if key_heads > 0 && heads.is_multiple_of(key_heads) {
         return Ok(());
     }
-    let what = format!("{heads} heads cannot share {key_heads} key heads evenly; give a divisor of {heads}");
+    let what = format!("the number of heads, {heads}, must be a multiple of the number of key heads, {key_heads}");
     Err(Error::Setting { op, what })
 }

@@ -18,7 +18,7 @@ pub enum Filling {
         /// The standard deviation.
         deviation: f64,
     },
-    /// Uniform distribution from `-bound` to `bound`.
+    /// Uniform distribution from `-bound` (inclusive) to `bound` (exclusive).
     Uniform {
         /// Bound of the magnitude.
         bound: f64,

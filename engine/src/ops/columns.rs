@@ -158,7 +158,10 @@ pub(crate) fn check_groups(op: &'static str, channels: usize, groups: usize) -> 
     if groups > 0 && channels.is_multiple_of(groups) {
         return Ok(());
     }
-    Err(Error::Setting { op, what: format!("{channels} channels cannot be divided into {groups} equal groups") })
+    Err(Error::Setting {
+        op,
+        what: format!("the number of channels, {channels}, must be a multiple of the number of groups, {groups}"),
+    })
 }
 
 /// Returns rows as `[groups, rows of a group, columns]`.

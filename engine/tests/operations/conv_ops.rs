@@ -279,7 +279,7 @@ fn what_does_not_fit_is_refused_with_what_would() {
     says(x.conv2d(&w, None, groups(2)), &["conv2d", "[2, 3, 4, 4]", "[outputs, channels / groups, height, width]"]);
     says(x.conv2d(&x, None, groups(0)), &["conv2d", "[outputs, channels / groups, height, width]"]);
     let depthwise = Tensor::zeros([4, 1, 2, 2], DType::F32, &device).unwrap();
-    says(x.conv2d(&depthwise, None, groups(3)), &["4 channels cannot be divided into 3 equal groups"]);
+    says(x.conv2d(&depthwise, None, groups(3)), &["channels, 4, must be a multiple of the number of groups, 3"]);
     let gaps = ConvOptions { dilation: [1, 0], ..ConvOptions::default() };
     says(x.conv2d(&x, None, gaps), &["dilation [1, 0] must be at least 1"]);
     let wide = ConvOptions { dilation: [1, 2], ..ConvOptions::default() };
@@ -290,7 +290,7 @@ fn what_does_not_fit_is_refused_with_what_would() {
     says(x.pad(&[[0, 0]; 5], 0.0), &["pad", "5 pairs", "at most one per axis"]);
     let mut init = Init::new(&device, DType::F32, 0);
     let layer = Conv2d::new(&mut init, [4, 6, 3], groups(4)).unwrap_err().to_string();
-    assert!(layer.contains("Conv2d: 6 channels cannot be divided into 4"), "{layer}");
+    assert!(layer.contains("Conv2d: the number of channels, 6, must be a multiple of"), "{layer}");
     says(x.dropout2d(1.0, &mut Rng::new(0)), &["probability 1"]);
     says(x.batch_norm(Some(&w), None, BatchStatistics::Batch, 1e-5), &["of shape [channels]"]);
     let one = Tensor::zeros([1, 3], DType::F32, &device).unwrap();

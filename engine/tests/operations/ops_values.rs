@@ -93,7 +93,7 @@ fn wrong_shapes_types_and_indices_are_errors_that_name_them() {
     said(zeros(&[3]).matmul(&zeros(&[3, 2])), &["matmul", "two axes"]);
     said(zeros(&[2, 3]).linear(&zeros(&[4, 2]), None), &["linear", "[4, 2]", "[outputs, inputs]"]);
     said(zeros(&[2, 3]).linear(&zeros(&[4, 3]), Some(&zeros(&[3]))), &["bias", "[outputs]"]);
-    said(zeros(&[2, 3]).sum_axes(&[2]), &["axis 2", "2 axes"]);
+    said(zeros(&[2, 3]).sum_axes(&[2]), &["axis 2", "rank 2"]);
     said(zeros(&[2, 3]).reshape([4]), &["[2, 3]", "[4]"]);
     said(zeros(&[2, 3]).permute(&[0, 0]), &["each axis exactly once"]);
     said(zeros(&[2, 0]).max_axis(1), &["max_axis", "must not be empty"]);
