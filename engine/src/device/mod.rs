@@ -96,8 +96,8 @@ impl Device {
         Self::cuda_with(ordinal, None, AllocConfig::default())
     }
 
-    /// Opens CUDA device `ordinal` with these allocator settings and a limit of `capacity` bytes. [`WORKSPACE_BYTES`]
-    /// are allocated at once.
+    /// Opens CUDA device `ordinal` with these allocator settings and, if given, a limit of `capacity` bytes.
+    /// [`WORKSPACE_BYTES`] are allocated at once.
     ///
     /// # Errors
     /// See [`Self::cuda`].

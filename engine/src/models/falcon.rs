@@ -70,8 +70,8 @@ impl Falcon {
     /// Names of the layers that [`LoraOptions`] supports.
     pub const LORA_TARGETS: &'static [&'static str] = &["query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"];
 
-    /// Creates a model of these sizes, initialized from a normal distribution with standard deviation 0.02. With
-    /// `lora`, everything is frozen except the LoRA adapters.
+    /// Creates a model of these sizes, with weight matrices from a normal distribution with standard deviation 0.02.
+    /// With `lora`, everything is frozen except the LoRA adapters.
     ///
     /// # Errors
     /// Fails if the numbers of heads do not match the hidden size, if the settings of `lora` are invalid, or if memory

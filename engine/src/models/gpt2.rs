@@ -73,8 +73,7 @@ struct Mlp {
 }
 
 impl Gpt2 {
-    /// Names of the layers supported by [`LoraOptions`], which are the attention layers and `c_fc`. Both attention and
-    /// MLP end in a `c_proj`.
+    /// Names of the layers that [`LoraOptions`] supports. `c_proj` is the last layer of both attention and MLP.
     pub const LORA_TARGETS: &'static [&'static str] = &["c_attn", "c_proj", "c_fc"];
 
     /// Creates a model of these sizes, initialized as in Hugging Face's model. With `lora`, everything is frozen except

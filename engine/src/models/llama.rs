@@ -84,8 +84,8 @@ impl Llama {
     pub const LORA_TARGETS: &'static [&'static str] =
         &["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
 
-    /// Creates a model of these sizes, initialized from a normal distribution with standard deviation 0.02. With
-    /// `lora`, everything is frozen except the LoRA adapters.
+    /// Creates a model of these sizes, with weight matrices from a normal distribution with standard deviation 0.02.
+    /// With `lora`, everything is frozen except the LoRA adapters.
     ///
     /// # Errors
     /// Fails if the numbers of heads do not match the hidden size, if the settings of `lora` are invalid, or if memory

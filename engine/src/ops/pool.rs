@@ -60,7 +60,7 @@ fn result_shape(input: &Tensor, window: &Window) -> Shape {
 
 impl Tensor {
     /// Returns the maximum of each window of this `[batch, channels, height, width]`. Saves only the position of each
-    /// maximum in its window, which takes one byte per element for windows of up to 256 elements.
+    /// maximum in its window, in one byte per window of up to 256 elements, otherwise in eight.
     ///
     /// # Errors
     /// Fails if the tensor does not have four axes of floating-point numbers, if the options are invalid, if no window

@@ -145,7 +145,7 @@ impl Tensor {
         self.narrow(at, index, 1)?.squeeze(at)
     }
 
-    /// Repeats axes of length 1 to fill `shape`, without a copy.
+    /// Repeats axes of length 1 and adds leading axes to fill `shape`, without a copy.
     ///
     /// # Errors
     /// Fails if the shapes do not broadcast.

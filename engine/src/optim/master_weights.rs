@@ -7,7 +7,7 @@ use crate::autograd::Operation;
 use crate::{DType, Result, Tensor, backend};
 
 /// Wraps a rule to train copies of bf16 and f16 parameters in f32 (Micikevicius et al., "Mixed Precision Training",
-/// 2018), so that updates too small for the 16-bit dtype are not lost. The copy and the state of `rule`, both in f32,
+/// 2018), so that updates too small for the 16-bit dtype are not lost. The copy in f32 and the state of `rule` for it
 /// are optimizer state, created at the first step. Parameters are set to the rounded values of the copies. Parameters
 /// of other dtypes are updated by `rule` directly.
 ///

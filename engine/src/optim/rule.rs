@@ -74,8 +74,8 @@ pub trait Rule: Clone + Send + 'static {
         pending.run()
     }
 
-    /// Like [`Self::update`], with the same allocations and recorded operations, but a fused rule may add its arithmetic
-    /// to `pending` instead of running it, so that it is submitted together with that of other calls.
+    /// Like [`Self::update`], with the same allocations and recorded operations, but a fused rule may add its
+    /// arithmetic to `pending` instead of running it, so that it is submitted together with that of other calls.
     ///
     /// # Errors
     /// See [`Self::update`].

@@ -88,7 +88,7 @@ impl Tensor {
         self.shape().rank()
     }
 
-    /// Returns the number of elements.
+    /// Returns the number of elements, counting broadcast elements repeatedly.
     pub fn elements(&self) -> usize {
         self.0.layout.elements()
     }
@@ -118,7 +118,7 @@ impl Tensor {
         self.0.layout.is_contiguous()
     }
 
-    /// Returns the bytes of the elements, whether or not other tensors share them.
+    /// Returns the size of the elements in bytes, counting broadcast elements repeatedly.
     pub fn bytes(&self) -> u64 {
         (self.elements() as u64).saturating_mul(self.dtype().size() as u64)
     }
