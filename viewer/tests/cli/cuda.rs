@@ -60,7 +60,7 @@ fn what_is_missing_is_reported_in_a_line_with_what_to_do() {
         refused(&without("libcublasLt.so.13"), words, &cublas);
     }
     refused(&Setup::new().devices(0), words, &["CUDA device 0 does not exist", "the number of devices is 0"]);
-    refused(&Setup::new().devices(2), &format!("{SMALL} --device cuda:2"), &["cuda:2", "the driver has 2"]);
+    refused(&Setup::new().devices(2), &format!("{SMALL} --device cuda:2"), &["cuda:2", "the number of devices is 2"]);
     refused(&Setup::new().capability(7, 5), words, &["compute capability 7.5", "8.0 or later"]);
     refused(&Setup::new().memory_bytes(20 * MIB), words, &["16 MiB", "only 12 MiB of device memory is free"]);
     refused(&Setup::new(), &format!("{words} --capacity 4MiB"), &["16 MiB", "only 4 MiB of device memory is free"]);
