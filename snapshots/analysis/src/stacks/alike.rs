@@ -22,7 +22,6 @@ pub(crate) struct AlikeLines {
 }
 
 impl AlikeLines {
-    /// Compares all lines of `tables`.
     pub(crate) fn of(tables: &Tables) -> Self {
         let mut alike = Self::default();
         for line in &tables.lines {
@@ -85,7 +84,7 @@ enum Text {
 }
 
 impl StackEquivalence {
-    /// Compares all stacks of `tables` in one pass; `lines` must be built from the same tables.
+    /// `lines` must be built from the same tables.
     pub(crate) fn of(tables: &Tables, lines: &AlikeLines) -> Self {
         let mut texts: Interner<Text> = Interner::default();
         let mut of_frame: HashMap<FrameId, Box<[u32]>> = HashMap::new();
@@ -123,7 +122,6 @@ pub(crate) struct AlikeScopes {
 }
 
 impl AlikeScopes {
-    /// Compares all module paths of `tables` in one pass.
     pub(crate) fn of(tables: &Tables) -> Self {
         let mut texts: Interner<Cow<'_, str>> = Interner::default();
         let mut sequences = Sequences::default();
@@ -151,7 +149,6 @@ pub(crate) struct AlikeOps {
 }
 
 impl AlikeOps {
-    /// Compares all names of operations of `tables`.
     pub(crate) fn of(tables: &Tables) -> Self {
         // An empty name reads as none.
         let mut first_of: HashMap<Cow<'_, str>, StringId> = HashMap::from([(Cow::Borrowed(""), StringId::NONE)]);

@@ -20,7 +20,6 @@ impl LineOwner {
     /// All owners, in order of precedence.
     pub const ALL: [Self; 4] = [Self::Program, Self::Library, Self::Layer, Self::Framework];
 
-    /// The owner of `line`.
     pub(crate) fn of(tables: &Tables, line: &SourceLine) -> Self {
         let (function, file) = (tables.string(line.function), tables.string(line.file));
         let normalized;
@@ -146,7 +145,6 @@ const FRAMEWORK_CRATES: &[&str] = &[
     "std",
 ];
 
-/// Crates of thread pools.
 const POOL_CRATES: &[&str] = &["crossbeam_", "rayon", "rayon_core"];
 
 /// Crates that call closures or allocate on behalf of their caller, other than thread pools.
@@ -155,7 +153,6 @@ const RUNTIME_CRATES: &[&str] = &["alloc", "core", "dyn_stack", "highwater_alloc
 /// Prefixes of runtime functions, for the start of a program or a thread, and for Rust's allocator.
 const RUNTIME_FUNCTIONS: &[&str] = &["__rustc::", "__rust_", "__libc_", "_start", "__clone", "clone3", "start_thread"];
 
-/// Crates that contain layers.
 const LAYER_CRATES: &[&str] = &["burn_core", "burn_nn", "burn_optim", "candle_nn", "candle_optimisers"];
 
 /// Path fragments of Rust's standard libraries, and of crates in the same repository. Needed for inlined functions,
@@ -185,7 +182,6 @@ const RECORDER_MODULES: &[&str] =
 /// Folders of downloaded crates.
 const FETCHED: &[&str] = &["/registry/src/", "/git/checkouts/"];
 
-/// Folders of CPython's C sources.
 const CPYTHON_FOLDERS: &[&str] = &["/Include/", "/Modules/", "/Objects/", "/Python/"];
 
 fn of_native(function: &str, file: &str) -> LineOwner {
