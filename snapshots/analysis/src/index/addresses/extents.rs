@@ -24,7 +24,6 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// Returns whether the range is reserved at `moment`.
     pub(crate) fn is_reserved(&self, moment: usize) -> bool {
         self.moments.contains(&moment)
     }
@@ -110,7 +109,6 @@ impl AddressIndex {
     }
 }
 
-/// A change of the reserved ranges.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     /// The first moment after the change.

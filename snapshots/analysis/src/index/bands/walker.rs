@@ -16,7 +16,6 @@ pub(super) struct Walker<'a> {
     trace: &'a Trace,
     live: &'a LiveIndex,
     metric: Metric,
-    /// The stack of blocks of each rank.
     stacks: Vec<BlockStack>,
     /// The current moment; `None` before the first moment.
     moment: Option<usize>,
