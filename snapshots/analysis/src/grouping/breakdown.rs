@@ -42,7 +42,6 @@ pub struct Breakdown {
     pub rest_groups: u64,
 }
 
-/// The sums of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Sum {
     pub(crate) bytes: u64,
@@ -56,7 +55,6 @@ pub(crate) struct Row {
     pub(crate) codes: Vec<Vec<Code>>,
     /// The common module path, if several groups are combined.
     path: Option<String>,
-    /// The sums of all groups in the row.
     pub(crate) sum: Sum,
 }
 

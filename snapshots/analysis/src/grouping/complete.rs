@@ -55,7 +55,6 @@ struct Term {
     start: usize,
     /// The start of the value under the cursor: after the last comma, or at the start of the term.
     value: usize,
-    /// End of the value.
     end: usize,
 }
 

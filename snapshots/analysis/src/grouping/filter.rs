@@ -70,7 +70,6 @@ impl Operator {
         matches!(self, Self::Contains | Self::ContainsNot)
     }
 
-    /// Returns whether the operator is applicable to these values.
     pub(crate) fn fits(self, values: Values) -> bool {
         self.is_whole() || values.are_numbers() != self.is_part()
     }
@@ -164,7 +163,6 @@ pub fn key_names() -> Vec<&'static str> {
     conditions().iter().map(|dimension| dimension.name).collect()
 }
 
-/// Parses a value of a condition on `dimension`.
 fn value(dimension: &Dimension, text: &str, operator: Operator) -> Result<Value, String> {
     match dimension.values {
         Values::Words(words)

@@ -63,7 +63,6 @@ fn code_of_frame(frame: LeadingFrame) -> Code {
     }
 }
 
-/// Decodes the frame.
 fn frame_of_code(code: Code) -> LeadingFrame {
     if code & ADDRESS != 0 {
         return LeadingFrame::Address(FrameId(code as u32));
@@ -85,19 +84,16 @@ pub(crate) struct KeyEncoder<'a> {
 }
 
 impl<'a> KeyEncoder<'a> {
-    /// Creates an encoder for the blocks of `trace`.
     pub(crate) fn new(trace: &'a Trace) -> Self {
         let (lines, stacks, scopes, ops) = Default::default();
         Self { lookups: Lookups::new(trace), line_of: HashMap::new(), lines, stacks, scopes, ops }
     }
 
-    /// Returns the code of the value of `key` for block `id`.
     pub(crate) fn code(&mut self, id: BlockId, key: GroupKey) -> Code {
         let number = key.number(&mut self.lookups, id);
         self.code_of_next(key, number)
     }
 
-    /// Returns the code of the value of `key` for a segment.
     pub(crate) fn code_of_segment(&mut self, segment: &SegmentValues, key: GroupKey) -> Code {
         match (key.dimension().of_segment)(segment) {
             None if key != GroupKey::Step => NO_VALUE,
@@ -138,7 +134,6 @@ impl<'a> KeyEncoder<'a> {
         }
     }
 
-    /// The text of a code.
     pub(crate) fn label(&self, key: GroupKey, code: Code) -> String {
         let tables = &self.lookups.trace.tables;
         match key.dimension().values {
@@ -156,7 +151,6 @@ impl<'a> KeyEncoder<'a> {
 
 /// The blocks of a device in groups, each with its key values.
 pub(crate) struct Groups {
-    /// The group of each block.
     pub(crate) grouped: Grouped,
     /// The codes of each group, one per key.
     pub(crate) codes: Vec<Vec<Code>>,

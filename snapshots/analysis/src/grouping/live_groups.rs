@@ -54,7 +54,6 @@ impl Layers {
     }
 }
 
-/// The sums of a group.
 #[derive(Default)]
 struct Sum {
     bytes: u64,

@@ -81,12 +81,10 @@ pub(crate) struct Origins<'a> {
 }
 
 impl<'a> Origins<'a> {
-    /// Creates a look-up for blocks of `trace`.
     pub(crate) fn new(trace: &'a Trace) -> Self {
         Self { trace, last: None }
     }
 
-    /// The origin of block `id`.
     pub(crate) fn of(&mut self, id: BlockId) -> Origin {
         self.origin_and_step(id).0
     }

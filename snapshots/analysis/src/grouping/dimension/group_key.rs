@@ -22,7 +22,6 @@ macro_rules! keys {
             /// All keys; `scope` without a depth.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The definition of the key.
             pub(crate) fn dimension(self) -> &'static Dimension {
                 match self {
                     $(Self::$variant => &$dimension,)+

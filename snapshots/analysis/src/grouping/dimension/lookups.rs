@@ -15,7 +15,6 @@ pub(crate) struct Lookups<'a> {
 }
 
 impl<'a> Lookups<'a> {
-    /// Creates lookup tables for blocks of `trace`.
     pub(crate) fn new(trace: &'a Trace) -> Self {
         Self { trace, origins: Origins::new(trace), pools: None }
     }
@@ -24,7 +23,6 @@ impl<'a> Lookups<'a> {
         self.trace.blocks.get(id)
     }
 
-    /// The pools of all blocks.
     pub(super) fn pools(&mut self) -> &Pools {
         self.pools.get_or_insert_with(|| Pools::of(self.trace))
     }

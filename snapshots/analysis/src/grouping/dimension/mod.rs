@@ -87,7 +87,6 @@ pub(crate) const NO_VALUE: u64 = u64::MAX;
 /// Functions that return the values of blocks as numbers; `None` for blocks without a value.
 #[derive(Clone, Copy)]
 pub(crate) struct Number {
-    /// Returns the value of a block.
     pub(crate) of: fn(&mut Lookups<'_>, BlockId) -> Option<u64>,
     /// Appends the values of many blocks; [`NO_VALUE`] for blocks without a value.
     pub(crate) of_all: fn(&mut Lookups<'_>, &[BlockId], &mut Vec<u64>),
