@@ -144,7 +144,6 @@ impl StageRow {
         (all.last, all.end_bytes) = (next.last, next.end_bytes);
     }
 
-    /// Returns the range of events, and the devices active in it.
     pub(crate) fn span(&self) -> ActiveSpan {
         let PhaseRow { step, phase, first, last, .. } = self.phase;
         ActiveSpan { step, phase, events: first..last + 1, activity: self.activity }

@@ -6,9 +6,9 @@ use crate::question::between::Sum;
 /// Number and bytes of the blocks in one bin of a histogram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bin {
-    /// All blocks of the recording, including the baseline.
+    /// All counted blocks of the device, including the baseline.
     pub all: Sum,
-    /// The blocks that are live at the peak.
+    /// Those that are live at the peak.
     pub at_peak: Sum,
 }
 

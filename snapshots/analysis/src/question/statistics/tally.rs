@@ -18,7 +18,6 @@ use crate::question::between::{Sum, bytes_of};
 /// allocated.
 pub(super) type Kept = HashMap<(Category, ScopeId), HashMap<u32, Sum>>;
 
-/// The counts of a device's blocks.
 pub(super) struct Tally {
     pub blocks: Bin,
     pub sizes: Powers,
@@ -115,7 +114,6 @@ impl Tally {
         self
     }
 
-    /// Number of distinct block addresses.
     pub(super) fn addresses(&mut self) -> u64 {
         self.addresses.par_sort_unstable();
         self.addresses.dedup();

@@ -17,7 +17,6 @@ const MAX_BYTES: usize = 1 << 18;
 /// The kind of an event on a track.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum What<'a> {
-    /// A slice begins.
     Begin(&'a str),
     /// The innermost slice ends.
     End,
