@@ -48,7 +48,7 @@ impl Lifetime {
     }
 }
 
-/// The step in which a block was allocated; `None` for baseline blocks and before the first step.
+/// The step in which a block was allocated; `None` for baseline blocks and outside of steps.
 pub fn step_of(trace: &Trace, block: &Block) -> Option<u32> {
     trace.birth_stage(block)?.step
 }

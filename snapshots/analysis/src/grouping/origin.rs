@@ -89,7 +89,7 @@ impl<'a> Origins<'a> {
         self.origin_and_step(id).0
     }
 
-    /// The step in which block `id` was allocated; `None` for baseline blocks and before the first step.
+    /// The step in which block `id` was allocated; `None` for baseline blocks and outside of steps.
     pub(crate) fn step(&mut self, id: BlockId) -> Option<u32> {
         self.origin_and_step(id).1
     }

@@ -9,7 +9,7 @@ use crate::metric::Metric;
 
 /// Returns the local peaks of `metric`, in order: points after which the total falls by at least `least_fall` bytes
 /// before it exceeds their value, and before which it rose by at least that from the minimum since the previous peak.
-/// Both ends of the recording count as minima. A fall of 0 is taken as 1.
+/// The first peak needs no such rise, and the last no such fall. A fall of 0 is taken as 1.
 ///
 /// Each has the number of events after which it is first reached. Takes one pass over the events of the series' device.
 pub fn peaks(trace: &Trace, series: &Series, metric: Metric, least_fall: u64) -> Vec<Extreme<usize>> {

@@ -18,7 +18,7 @@ pub struct LastUses<'a> {
     trace: &'a Trace,
     device: DeviceId,
     /// The first event of the last step that is followed by another step. A block that is never freed counts as idle if
-    /// no event from this one on uses it.
+    /// no event from this one on uses it. `None` with fewer than two steps.
     kept_until: Option<EventId>,
     /// The failed request at the end of the recording. Its exception frees blocks that would have been used later.
     failed: Option<EventId>,
@@ -36,8 +36,8 @@ impl<'a> LastUses<'a> {
         Some(Self { trace, device, kept_until: whole.map(|events| EventId(events.start)), failed: final_oom(trace) })
     }
 
-    /// Returns the event after which a block is idle: [`EventId::NONE`] for a baseline block that is never used; `None`
-    /// if the block cannot be shown to be idle.
+    /// Returns the event after which the block in `row` is idle: its last use, or its allocation if it is never used
+    /// ([`EventId::NONE`] for a baseline block). `None` if the block cannot be shown to be idle.
     pub fn end(&self, row: usize) -> Option<EventId> {
         let blocks = &self.trace.blocks;
         let (last_use, alloc) = (blocks.last_use[row], blocks.alloc[row]);

@@ -29,7 +29,7 @@ pub enum Doubt {
 }
 
 impl Doubt {
-    /// Returns the reasons for doubt that apply to a check of `devices`; at most one if the recording has no events.
+    /// Returns the reasons for doubt that apply to a check of `devices`; exactly one if the recording has no events.
     ///
     /// # Errors
     /// Fails if the recording cannot be read.

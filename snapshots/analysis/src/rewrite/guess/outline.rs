@@ -10,12 +10,11 @@ pub(super) struct Outline {
     pub(super) is_before_update: Vec<bool>,
     /// For each run, whether forward runs later.
     pub(super) is_before_forward: Vec<bool>,
-    /// For each run, the index of the next forward if only gaps are in between.
+    /// For each run, the index of the next forward, if neither backward nor an optimizer runs in between.
     pub(super) next_forward: Vec<Option<usize>>,
-    /// For each run, whether an optimizer runs between the previous and the next forward, with more backward after it.
+    /// For each run, whether an optimizer runs between the previous and the next forward, and backward after it.
     pub(super) is_fused: Vec<bool>,
-    /// For each run, whether it belongs to the last forward and backward. For a forward run, whether it is the last
-    /// forward.
+    /// For each run, whether it is the last run of forward or backward; false for all runs if backward never runs.
     pub(super) is_last: Vec<bool>,
 }
 

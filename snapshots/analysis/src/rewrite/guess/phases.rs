@@ -47,7 +47,7 @@ pub struct Run {
     pub end: EventId,
     /// The last event that determined the phase.
     pub last_recorded: EventId,
-    /// The last allocation in the run.
+    /// The last allocation in the run; `first` if there is none.
     pub last_alloc: EventId,
     /// The last event of the device in this run; [`EventId::NONE`] if only recorded phases determined the run.
     last_event: EventId,
@@ -104,7 +104,7 @@ impl Run {
         self.is_exact |= later.is_exact;
     }
 
-    /// Returns one past the last event of the device in this run.
+    /// Returns one past the last event of the device in this run; `first` if there is none.
     pub(crate) fn own_end(&self) -> EventId {
         if self.last_event.is_some() { EventId(self.last_event.0 + 1) } else { self.first }
     }
@@ -120,7 +120,8 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Returns the runs of every device, indexed by ordinal. Takes time linear in the number of events.
+    /// Returns the runs of each device up to the last one with allocations, indexed by ordinal. Takes time linear in the
+    /// number of events.
     pub fn of(trace: &Trace, roles: &Roles) -> Vec<Self> {
         let mut recorded = Recorded::of(trace);
         let is_guessed = !has_recorded_phases(trace);

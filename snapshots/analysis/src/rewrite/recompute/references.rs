@@ -14,14 +14,14 @@ use super::calls::Call;
 use super::effect::block_events;
 use super::members::modules;
 
-/// Maximum average number of graph nodes that save an allocation.
+/// Maximum average number of saves per allocation. References are not copied to other steps beyond it.
 const MAX_SAVES_OF_AN_ALLOCATION: usize = 16;
 
 /// The references on a device. A position is a number of allocations since the start of the recording.
 #[derive(Clone, Debug)]
 pub(super) struct References {
     allocs: Vec<EventId>,
-    /// The ranges of positions with recorded references: forward and backward of each step.
+    /// The ranges of positions with recorded or copied references: forward and backward of each step.
     windows: Vec<(u64, u64)>,
     /// The saves, ordered by `packed`.
     saves: Vec<Save>,
@@ -48,7 +48,7 @@ pub(super) struct Save {
 }
 
 impl References {
-    /// Collects the references on `device`; `None` if none are recorded.
+    /// Collects the references on `device`; `None` if no saves are recorded.
     pub(super) fn of(trace: &Trace, device: DeviceId) -> Option<Self> {
         let name = trace.tables.strings.iter().position(|text| text == ATTRIBUTE)? as u32;
         let events = block_events(trace, device, EventId(0)..EventId::from_index(trace.events.len()));
@@ -241,7 +241,7 @@ impl References {
         (last <= self.windows[window].1).then_some((first, last))
     }
 
-    /// The saves between two positions.
+    /// The saves at positions `first` to `last`, inclusive.
     pub(super) fn saves_between(&self, first: u64, last: u64) -> &[Save] {
         let row_of = |position: u64| self.saves.partition_point(|save| save.packed < position);
         &self.saves[row_of(first)..row_of(last + 1)]
