@@ -63,7 +63,7 @@ impl Matches {
         self.blocks
     }
 
-    /// Returns the requested bytes of the blocks that pass, over the whole recording.
+    /// Returns the requested bytes of the blocks that pass, on all devices, over the whole recording.
     pub fn requested(&self) -> u64 {
         self.requested
     }

@@ -103,8 +103,8 @@ pub(crate) fn leading_owner(owners: impl Iterator<Item = LineOwner>) -> Option<L
     owners.min().filter(|owner| *owner < LineOwner::Framework)
 }
 
-/// Returns a short form of a stack: the lines of interest, innermost first, and the number of omitted lines. If all
-/// lines belong to frameworks, returns [`user_line`].
+/// Returns a short form of a stack: the lines of the program (see [`StackLine::is_program`]), or the one of
+/// [`leading_frame`] if there are none, innermost first, and the number of omitted lines.
 pub fn short_stack(tables: &Tables, stack: StackId) -> Vec<String> {
     shorten(tables, stack, &stack_lines(tables, stack), None)
 }
@@ -128,8 +128,8 @@ fn shorten(tables: &Tables, stack: StackId, lines: &[StackLine], beside: Option<
     shown
 }
 
-/// The short forms of several stacks of one or more recordings, like [`short_stack`]. Stacks that differ only in
-/// library frames also show the innermost line that differs, so that no two short forms are equal.
+/// The short forms of several stacks of one or more recordings, like [`short_stack`]. Stacks with equal short forms also
+/// show the innermost line in which they are not all equal.
 pub fn short_stacks(stacks: &[(&Tables, StackId)]) -> Vec<Vec<String>> {
     let mut shown: Vec<Vec<String>> = stacks.iter().map(|&(tables, stack)| short_stack(tables, stack)).collect();
     let mut alike: HashMap<&[String], Vec<usize>> = HashMap::new();

@@ -181,11 +181,12 @@ pub(crate) fn set_allocator_apart(tables: &Tables, stack: StackId, owners: &mut 
     }
 }
 
-/// Returns the frame that represents a stack: the innermost frame of the user's own code outside of their allocator,
-/// preferably one with a line number, since below Python code there are libraries whose source is unknown. Otherwise,
-/// the first one of these that exists: an address in the user's own binary, the innermost line of a library, of a
-/// layer, the line that names an autograd node, a line of unknown owner, a Python line, a line outside of allocators
-/// and runtimes, such as the function that a thread pool runs, a line of the pool, the innermost line.
+/// Returns the frame that represents a stack: the innermost line of the user's own code outside of their allocator that
+/// has a number, since below Python code there are libraries whose source is unknown. Otherwise, the first one of these
+/// that exists: the line of the user's allocator that called the recorder, an address in the user's own binary, the
+/// innermost line of a library, of a layer, the line that names an autograd node, a line without a number outside of
+/// frameworks, a Python line, a line outside of allocators and runtimes, such as the function that a thread pool runs, a
+/// line of the pool, a line outside of allocators, the innermost line. `None` for an empty stack.
 pub fn leading_frame(tables: &Tables, stack: StackId) -> Option<LeadingFrame> {
     let lines = || entries(tables, stack).map(|(_, entry)| entry);
     let mut best: Option<(LineOwner, LeadingFrame)> = None;
@@ -234,7 +235,7 @@ pub fn leading_frame(tables: &Tables, stack: StackId) -> Option<LeadingFrame> {
         .or_else(|| lines().next())
 }
 
-/// Returns the user's patterns of lines to skip that do not match any line of a stack.
+/// Returns the user's patterns of lines to skip that match no line of the recording.
 pub fn unmatched_skips(tables: &Tables) -> Vec<&str> {
     let mut unmatched: Vec<&str> = tables.skipped.iter().map(String::as_str).collect();
     let frames = (0..tables.frames.len()).map(FrameId::from_index);
@@ -248,7 +249,7 @@ pub fn unmatched_skips(tables: &Tables) -> Vec<&str> {
     unmatched
 }
 
-/// The source line of [`leading_frame`]; `None` if only its address is known.
+/// The source line of [`leading_frame`]; `None` if only its address is known, or if the stack is empty.
 pub fn user_line(tables: &Tables, stack: StackId) -> Option<SourceLine> {
     leading_frame(tables, stack)?.line()
 }

@@ -29,7 +29,8 @@ impl Lane {
     }
 }
 
-/// All addresses that a device ever reserved, ordered by pool and stream, then by address, without gaps.
+/// All addresses that a device ever reserved or that blocks outside of them had, ordered by pool and stream, then by
+/// address, without gaps.
 ///
 /// An address keeps its position for the whole recording, even while it is not reserved, so that a position on the axis
 /// always means the same memory. A range that served several pools is ordered by the first pool.

@@ -199,7 +199,8 @@ impl Bands {
         Stack { moment, bands: bands.filter(|(_, bytes)| !bytes.is_empty()).collect() }
     }
 
-    /// Returns the range of bytes that `block` covers in each of `columns`; `None` where the block is not live.
+    /// Returns the range of bytes that `block` covers in each of `columns`; `None` where the block is not live,
+    /// and everywhere if it is hidden.
     pub fn outline(
         &self,
         trace: &Trace,

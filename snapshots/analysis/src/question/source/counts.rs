@@ -18,6 +18,7 @@ pub struct DeviceCounts {
     /// Number of events of each kind, indexed by the kind's code, without steps and phases.
     pub kinds: [u64; EventKind::ALL.len()],
     /// Number of blocks with a free-completed event but no free-requested one. Some allocators report only these.
+    /// Always 0 for a recording that is read in windows.
     pub completed_only: u64,
     /// Smallest and largest time of these events, in nanoseconds since the recording's origin; `None` without events,
     /// or without times.

@@ -93,9 +93,9 @@ pub struct Node {
     pub role: LineRole,
     /// The parent; the root is its own parent.
     pub parent: NodeId,
-    /// Bytes of all blocks in the node, including its children's.
+    /// Bytes of the node, including its children's, of blocks and outside of blocks.
     pub bytes: u64,
-    /// Bytes of the blocks at this node that are in none of its children.
+    /// Bytes of this node that are in none of its children.
     pub own_bytes: u64,
     /// Number of blocks in the node, including its children's.
     pub blocks: u32,
@@ -217,7 +217,8 @@ impl Tree {
         within
     }
 
-    /// Returns the stack of a block at `id` or one of its descendants, if the tree has stacks.
+    /// Returns the stack of some block at `id`, or at one of its descendants or ancestors; `None` if the tree has no
+    /// stacks.
     pub fn stack_of(&self, id: NodeId) -> Option<StackId> {
         let row = self.query.keys.iter().position(|key| *key == TreeKey::By(GroupKey::Stack))?;
         let level = self.levels.get(row)?;

@@ -30,8 +30,8 @@ pub(super) struct Numbers {
 
 impl Numbers {
     /// Assigns the ordinals. A device keeps its ordinal unless an earlier recording has it; other devices get the
-    /// smallest ordinals that no recording has. If devices of several recordings have the same ordinal, the recording's name is added to
-    /// their names.
+    /// smallest ordinals that no recording has. If devices of several recordings have the same ordinal, the recording's
+    /// name is added to their names.
     pub(super) fn of(parts: &[JoinPart<'_>]) -> Result<Self> {
         let named: Vec<BTreeSet<DeviceId>> = parts.iter().map(|part| devices_of(part.trace)).collect();
         let mut claims: BTreeMap<DeviceId, usize> = BTreeMap::new();
