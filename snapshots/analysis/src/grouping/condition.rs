@@ -36,7 +36,7 @@ pub(crate) fn any_of<'a>(start: &str, texts: impl ExactSizeIterator<Item = &'a s
 
 /// Returns the condition for the blocks of a group, whose `keys` have these `values`. For a group of identical modules,
 /// `members` contains the values of each module. A line of code matches every stack that contains it. `None` without
-/// keys, or if a value cannot be written.
+/// keys, if a value cannot be written, or if there are too many members.
 pub fn of_group(keys: &[GroupKey], values: &[String], members: &[Vec<String>]) -> Option<String> {
     let term = |(at, (key, value)): (usize, (&GroupKey, &String))| match key {
         GroupKey::Scope if !members.is_empty() => any_of("scope=", members.iter().map(|values| values[at].as_str())),
@@ -46,7 +46,8 @@ pub fn of_group(keys: &[GroupKey], values: &[String], members: &[Vec<String>]) -
     terms.filter(|terms| !terms.is_empty()).map(|terms| terms.join(" "))
 }
 
-/// Returns the condition for the module paths `wanted` but none of `others`; `None` if no condition expresses that.
+/// Returns the condition for the module paths `wanted` but none of `others`; `None` if no condition with at most
+/// [`MAX_VALUES`] values expresses that.
 pub(crate) fn of_paths(mut wanted: Vec<String>, others: &[String]) -> Option<String> {
     wanted.sort_unstable();
     wanted.dedup();
@@ -56,7 +57,6 @@ pub(crate) fn of_paths(mut wanted: Vec<String>, others: &[String]) -> Option<Str
     if let [only] = wanted.as_slice() {
         return Some(format!("scope={}", quoted(only)?));
     }
-    // The common path: the shortest path of a member, and the part of it that all share.
     let shared = shared_parts(&wanted);
     for part in [shared.clone(), format!("{shared}.")] {
         let is_right = !shared.is_empty()

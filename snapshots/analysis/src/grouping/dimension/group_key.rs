@@ -96,7 +96,7 @@ impl GroupKey {
         }
     }
 
-    /// Appends the values of blocks to `numbers`; [`NO_VALUE`] for blocks without a value.
+    /// Replaces the contents of `numbers` by the values of blocks; [`NO_VALUE`] for blocks without a value.
     pub(crate) fn numbers(self, lookups: &mut Lookups<'_>, ids: &[BlockId], numbers: &mut Vec<u64>) {
         numbers.clear();
         match self {

@@ -40,7 +40,7 @@ struct PeakStacks<'a> {
     trace: &'a Trace,
     sums: BTreeMap<(StackId, Category), Sum>,
     bytes: u64,
-    /// A description of when the peak occurs.
+    /// The bytes, the device and the event of the peak, as text.
     when: String,
 }
 

@@ -67,7 +67,7 @@ impl KinetoTrace {
     /// The origin of a recording's times on the clock of this trace, in nanoseconds.
     ///
     /// # Errors
-    /// Fails if the recording has no times, or does not overlap with this trace in time.
+    /// Fails if the recording cannot be read, has no times, or does not overlap with this trace in time.
     pub(super) fn offset_ns(&self, source: &Source<'_>) -> Result<i64> {
         let facts = source.facts();
         let counts = facts.device_ids().into_iter().map(|device| source.counts(device));

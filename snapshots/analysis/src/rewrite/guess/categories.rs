@@ -123,7 +123,7 @@ enum Life {
     Whole,
     /// Cut short by the end of the recording or by an exception.
     CutShort,
-    /// The block was allocated before the recording or between steps, and not freed.
+    /// The block was allocated before the recording, or between steps and not freed.
     Unknown,
 }
 
@@ -186,8 +186,8 @@ impl<'a> Guesser<'a> {
         guesses.into_iter().map(|guess| guess.category).collect()
     }
 
-    /// Assigns blocks whose lifetimes were cut short the category of most other blocks with the same call stack and
-    /// size, or with the same call stack unless that category is temporary.
+    /// Assigns blocks whose lifetimes were cut short the most frequent category of blocks with a whole lifetime and the
+    /// same call stack and size; if there are none, the only category with the same call stack, unless it is temporary.
     fn mark_interrupted(&self, guesses: &mut [Guess]) {
         // Stacks of backward show the kernel but not the line of the program; set-up runs once.
         let tells = |stack: StackId| {
@@ -219,8 +219,8 @@ impl<'a> Guesser<'a> {
         }
     }
 
-    /// Makes kept inputs unknown if other kept blocks of their call stack are unknown, or if no earlier step had inputs
-    /// with this call stack.
+    /// Makes kept inputs that were allocated between steps unknown if other kept blocks of their call stack are unknown,
+    /// or if neither a freed block of their call stack is an input nor a data loader allocated them.
     fn mark_collected(&self, guesses: &mut [Guess]) {
         let blocks = &self.trace.blocks;
         let is_kept = |row: usize| blocks.alloc[row].is_some() && !blocks.free_requested[row].is_some();
@@ -238,8 +238,8 @@ impl<'a> Guesser<'a> {
         }
     }
 
-    /// Classifies blocks that constructors allocate and never free as parameters if a gradient or optimizer state has
-    /// the same size.
+    /// Classifies blocks that constructors allocate and never free as parameters if a gradient or optimizer state on the
+    /// same device has the same size.
     fn mark_constructed(&self, guesses: &mut [Guess]) {
         let blocks = &self.trace.blocks;
         let place = |row: usize| (blocks.device[row], blocks.requested[row]);
