@@ -37,7 +37,7 @@ pub enum Freed {
 }
 
 impl Freed {
-    /// Returns the addresses as a range; `None` if they are not contiguous.
+    /// Returns the addresses as a range; `None` for segments and pages.
     pub fn range(&self) -> Option<Range<u64>> {
         match self {
             Self::Range(range) => Some(range.clone()),
@@ -69,7 +69,7 @@ impl fmt::Display for Freed {
 }
 
 /// Returns the adjacent blocks with the fewest bytes whose frees would make a range of `needed` bytes free. Searches in
-/// `segments` of `map`; `None` if no segment is that long. An expandable segment may grow by `tail` bytes.
+/// `segments` of `map`; `None` if no mapped range is that long. An expandable segment may grow by `tail` bytes.
 pub fn eviction_window<'a>(
     map: &'a AddressMap,
     segments: impl Iterator<Item = &'a ReservedSegment>,

@@ -7,9 +7,9 @@ use highwater_snapshots::{ScopeId, Trace};
 
 use crate::rewrite::recompute::modules;
 
-/// Returns the repeated modules of `trace` with their paths, in table order. Repeated modules differ in name from a
-/// sibling only in a number (`h.3`, `layers.3.experts.0`, `encoder_layer_3`). Returns those that contain modules, or if
-/// there are none, those that do not. A repeated module may be inside another.
+/// Returns the repeated modules of `trace` with their paths, in table order. The name of a repeated module is a number
+/// (`h.3`, `layers.3.experts.0`), or differs from that of a sibling only in the number at its end (`encoder_layer_3`).
+/// Returns those that contain modules, or if there are none, those that do not. A repeated module may be inside another.
 pub fn blocks(trace: &Trace) -> Vec<(ScopeId, String)> {
     let all = modules(trace);
     let mut siblings: BTreeMap<&str, usize> = BTreeMap::new();
@@ -31,7 +31,7 @@ pub fn blocks(trace: &Trace) -> Vec<(ScopeId, String)> {
 /// there are no patterns.
 ///
 /// # Errors
-/// Returns the pattern that matches no module as an error.
+/// Fails if a pattern matches no module; the error is a message that names the pattern.
 pub fn candidates_of(trace: &Trace, patterns: &[ScopePattern]) -> Result<Vec<(ScopeId, String)>, String> {
     if patterns.is_empty() {
         return Ok(blocks(trace));
