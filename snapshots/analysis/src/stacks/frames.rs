@@ -128,8 +128,8 @@ fn shorten(tables: &Tables, stack: StackId, lines: &[StackLine], beside: Option<
     shown
 }
 
-/// The short forms of several stacks of one or more recordings, like [`short_stack`]. Stacks with equal short forms also
-/// show the innermost line in which they are not all equal.
+/// The short forms of several stacks of one or more recordings, like [`short_stack`]. Stacks with equal short forms
+/// also show the innermost line in which they are not all equal.
 pub fn short_stacks(stacks: &[(&Tables, StackId)]) -> Vec<Vec<String>> {
     let mut shown: Vec<Vec<String>> = stacks.iter().map(|&(tables, stack)| short_stack(tables, stack)).collect();
     let mut alike: HashMap<&[String], Vec<usize>> = HashMap::new();

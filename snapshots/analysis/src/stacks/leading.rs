@@ -185,8 +185,8 @@ pub(crate) fn set_allocator_apart(tables: &Tables, stack: StackId, owners: &mut 
 /// has a number, since below Python code there are libraries whose source is unknown. Otherwise, the first one of these
 /// that exists: the line of the user's allocator that called the recorder, an address in the user's own binary, the
 /// innermost line of a library, of a layer, the line that names an autograd node, a line without a number outside of
-/// frameworks, a Python line, a line outside of allocators and runtimes, such as the function that a thread pool runs, a
-/// line of the pool, a line outside of allocators, the innermost line. `None` for an empty stack.
+/// frameworks, a Python line, a line outside of allocators and runtimes, such as the function that a thread pool runs,
+/// a line of the pool, a line outside of allocators, the innermost line. `None` for an empty stack.
 pub fn leading_frame(tables: &Tables, stack: StackId) -> Option<LeadingFrame> {
     let lines = || entries(tables, stack).map(|(_, entry)| entry);
     let mut best: Option<(LineOwner, LeadingFrame)> = None;

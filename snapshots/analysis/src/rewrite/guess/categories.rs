@@ -219,8 +219,8 @@ impl<'a> Guesser<'a> {
         }
     }
 
-    /// Makes kept inputs that were allocated between steps unknown if other kept blocks of their call stack are unknown,
-    /// or if neither a freed block of their call stack is an input nor a data loader allocated them.
+    /// Makes kept inputs that were allocated between steps unknown if other kept blocks of their call stack are
+    /// unknown, or if neither a freed block of their call stack is an input nor a data loader allocated them.
     fn mark_collected(&self, guesses: &mut [Guess]) {
         let blocks = &self.trace.blocks;
         let is_kept = |row: usize| blocks.alloc[row].is_some() && !blocks.free_requested[row].is_some();
@@ -238,8 +238,8 @@ impl<'a> Guesser<'a> {
         }
     }
 
-    /// Classifies blocks that constructors allocate and never free as parameters if a gradient or optimizer state on the
-    /// same device has the same size.
+    /// Classifies blocks that constructors allocate and never free as parameters if a gradient or optimizer state on
+    /// the same device has the same size.
     fn mark_constructed(&self, guesses: &mut [Guess]) {
         let blocks = &self.trace.blocks;
         let place = |row: usize| (blocks.device[row], blocks.requested[row]);

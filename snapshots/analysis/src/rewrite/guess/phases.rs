@@ -120,8 +120,8 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Returns the runs of each device up to the last one with allocations, indexed by ordinal. Takes time linear in the
-    /// number of events.
+    /// Returns the runs of each device up to the last one with allocations, indexed by ordinal. Takes time linear in
+    /// the number of events.
     pub fn of(trace: &Trace, roles: &Roles) -> Vec<Self> {
         let mut recorded = Recorded::of(trace);
         let is_guessed = !has_recorded_phases(trace);

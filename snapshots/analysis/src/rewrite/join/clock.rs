@@ -6,8 +6,8 @@ use highwater_snapshots::units::format_duration;
 /// The offsets of the recordings on the common axis.
 #[derive(Debug)]
 pub(super) struct Clock {
-    /// The start of the axis, in microseconds since 1970. If no recording has a start time, the smallest offset, or 0 if
-    /// that is negative.
+    /// The start of the axis, in microseconds since 1970. If no recording has a start time, the smallest offset, or 0
+    /// if that is negative.
     pub(super) origin_unix_us: u64,
     /// Offset added to the times of each recording, in nanoseconds.
     pub(super) shifts_ns: Vec<u64>,

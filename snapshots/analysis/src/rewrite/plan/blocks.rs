@@ -9,7 +9,8 @@ use crate::rewrite::recompute::modules;
 
 /// Returns the repeated modules of `trace` with their paths, in table order. The name of a repeated module is a number
 /// (`h.3`, `layers.3.experts.0`), or differs from that of a sibling only in the number at its end (`encoder_layer_3`).
-/// Returns those that contain modules, or if there are none, those that do not. A repeated module may be inside another.
+/// Returns those that contain modules, or if there are none, those that do not. A repeated module may be inside
+/// another.
 pub fn blocks(trace: &Trace) -> Vec<(ScopeId, String)> {
     let all = modules(trace);
     let mut siblings: BTreeMap<&str, usize> = BTreeMap::new();
