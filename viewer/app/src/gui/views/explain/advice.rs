@@ -2,7 +2,8 @@
 //! one part after another.
 
 use eframe::egui::{Align, Frame, Label, Layout, RichText, Ui};
-use highwater_analysis::{Advice, Filter, GroupKey};
+use highwater_analysis::explain::Remedy;
+use highwater_analysis::{Advice, Filter, GroupKey, Moment};
 use highwater_snapshots::format_bytes;
 
 use super::job::Explained;
@@ -33,8 +34,9 @@ pub(super) fn cards_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_
     }
     let most = ((ui.available_width() / CARD_WIDTH) as usize).clamp(1, CARDS);
     let cards = explanation.advice.len().div_ceil(explanation.advice.len().div_ceil(most));
-    let peak = explanation.peak.bytes;
-    let sizes = |one: &Advice| one.saving(peak).map_or([one.bytes; 2], |saving| [saving, peak - saving]);
+    let peak = &explanation.peak;
+    let sizes =
+        |one: &Advice| one.saving(peak.bytes).map_or([one.bytes; 3], |saving| [one.bytes, saving, peak.bytes - saving]);
     let size = column_of(explanation.advice.iter().flat_map(sizes));
     let mut action = None;
     for (row, advice) in explanation.advice.chunks(cards).enumerate() {
@@ -67,17 +69,17 @@ pub(super) fn cards_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_
     action
 }
 
-/// If the saving is unknown, returns the size of the blocks in a faint colour.
-fn figure(advice: &Advice, peak: u64, size: impl Fn(u64) -> String) -> (RichText, String) {
-    let Some(saving) = advice.saving(peak) else {
-        return (RichText::new(size(advice.bytes)).weak(), "affected".to_owned());
-    };
-    let what = match &advice.without {
-        _ if advice.peak_with.is_some() => "peak with it",
-        Some(without) if without.is_state => "without it",
-        _ => "peak without it",
-    };
-    (RichText::new(format!("−{}", size(saving))).strong(), format!("{} {what}", size(peak - saving)))
+/// If the saving is unknown, or not to be had in full, returns the size of the blocks in a faint colour.
+fn figure(advice: &Advice, peak: &Moment, size: impl Fn(u64) -> String) -> (RichText, String) {
+    let faint = |caption: String| (RichText::new(size(advice.bytes)).weak(), caption);
+    let left = advice.saving(peak.bytes).map(|saving| (format!("−{}", size(saving)), size(peak.bytes - saving)));
+    let (of, without) = if peak.is_state { ("affected", "without it") } else { ("of the peak", "peak without it") };
+    let what = if advice.peak_with.is_some() { "peak with it" } else { without };
+    match left {
+        None => faint("affected".to_owned()),
+        Some((_, left)) if advice.remedy == Remedy::SmallerState => faint(format!("{of}; {left} without it")),
+        Some((saving, left)) => (RichText::new(saving).strong(), format!("{left} {what}")),
+    }
 }
 
 /// Shows a card: its subject and its saving, then the advice, and after `rest` points of space the buttons.
@@ -90,7 +92,7 @@ fn card_ui(
 ) -> Option<Action> {
     ui.set_width(ui.available_width());
     ui.strong(advice.remedy.subject());
-    ui.horizontal(|ui| {
+    ui.horizontal_wrapped(|ui| {
         ui.label(figure.size(18.0));
         ui.label(RichText::new(caption).weak());
     });
@@ -149,14 +151,14 @@ pub(super) fn removals_ui(
     let go_to = |row: usize| Some(when(left(row)));
     // In little space, the peak that is left leads to where it is.
     let is_narrow = ui.available_width() < ROOM_FOR_ALL;
-    let mut without = Column::bytes("peak_without", "peak without it", |row| left(row).bytes)
+    let mut without = Column::bytes("peak_without", "peak left", |row| left(row).bytes)
         .wide(120.0, "The peak without this part and all parts above it. Press Enter to go there.")
         .look(|row, cell| Cell { share: share(row), is_link: is_narrow, ..cell });
     if is_narrow {
         without = without.tip(go_to);
     }
     let columns = [
-        Column::text("removed", "without", name)
+        Column::text("removed", "then without", name)
             .wide(0.0, "Parts removed one after another, each time the one that lowers the remaining peak most.")
             .look(|row, cell| Cell { swatch: category(row), ..cell }),
         Column::bytes("bytes_at_peak", "size", |row| removed(row).map(|removal| removal.bytes_at_peak))

@@ -67,8 +67,10 @@ pub(super) fn bar_ui(
         before += bytes;
         paint(ui.painter(), place, (piece, colour), &shades);
         let part = part_of(piece, bytes, peak).map_or_else(String::new, |share| format!("  {share}"));
-        let amount = format!("{}{part}", size(bytes));
-        if label_ui(ui, place, &format!("{}  {amount}", name(piece)), colour) || !is_entry(bytes) {
+        let (name, size) = (name(piece), size(bytes));
+        let amount = format!("{size}{part}");
+        let forms = [format!("{name}  {amount}"), format!("{name}  {size}")];
+        if label_ui(ui, place, &forms, colour) || !is_entry(bytes) {
             piece_ui(ui, ui.interact(place, bar.id.with(row), sense(piece)), (piece, bytes));
         } else {
             rest.push((piece, bytes, colour, amount));
@@ -154,18 +156,18 @@ fn paint(painter: &Painter, rect: Rect, (piece, colour): (PeakPiece, Color32), s
     }
 }
 
-/// Writes the name and the amount of a piece on it if there is room for both. Returns whether there is.
-fn label_ui(ui: &Ui, place: Rect, words: &str, colour: Color32) -> bool {
+/// Writes the first of `forms` on a piece for which there is room. Returns whether there is one.
+fn label_ui(ui: &Ui, place: Rect, forms: &[String], colour: Color32) -> bool {
     const MARGIN: f32 = 4.0;
     let (room, font, ink) = (place.width() - 2.0 * MARGIN, FontId::proportional(12.0), theme::ink(colour));
-    let fits = fit::width(ui, words, &font) <= room;
-    if fits {
-        let galley = ui.painter().layout_no_wrap(words.to_owned(), font, ink);
+    let fitting = forms.iter().find(|words| fit::width(ui, words, &font) <= room);
+    if let Some(words) = fitting {
+        let galley = ui.painter().layout_no_wrap(words.clone(), font, ink);
         let at = pos2(place.left() + MARGIN, place.center().y - galley.size().y / 2.0);
         // Patterns stay clear of letters.
         let ground = Rect::from_min_size(at, galley.size()).expand2(vec2(2.0, 0.0));
         ui.painter().rect_filled(ground, 2.0, colour);
         ui.painter().galley(at, galley, ink);
     }
-    fits
+    fitting.is_some()
 }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use eframe::egui::{Align, Button, Label, Layout, Rect, RichText, Ui, vec2};
+use eframe::egui::{Align, Button, Label, Layout, Rect, RichText, Separator, Ui, vec2};
 use highwater_analysis::{Explanation, GroupKey, Moment, TreeKey};
 use highwater_snapshots::{count_of, format_bytes, format_share, parse_bytes};
 
@@ -41,11 +41,10 @@ impl Groups {
         ui.allocate_rect(whole, eframe::egui::Sense::hover());
         let row_of = |row: usize| explained.rows.get(row);
         let chosen = self.0.chosen().and_then(row_of);
-        let below = (theme::ROW_HEIGHT + 8.0) * if chosen.is_some() && can_click { 2.0 } else { 1.0 };
-        // The sum is right below the rows.
-        let height = (explained.rows.len() as f32 + 1.5) * theme::ROW_HEIGHT;
-        let bottom = (whole.bottom() - below).min(whole.top() + height).max(whole.top() + 3.0 * theme::ROW_HEIGHT);
-        let place = whole.with_max_y(bottom);
+        let below = (theme::ROW_HEIGHT + 4.0) * if chosen.is_some() && can_click { 2.0 } else { 1.0 };
+        // The sum is right below the rows, of which as many as fit are shown.
+        let shown = (explained.rows.len() as f32 + 1.5).min((whole.height() - below) / theme::ROW_HEIGHT);
+        let place = whole.with_max_y(whole.top() + shown.max(3.0) * theme::ROW_HEIGHT);
         let rest = Rect::from_min_max(eframe::egui::pos2(whole.left(), place.bottom()), whole.max);
         let mut action = None;
         place_ui(ui, "under groups", rest, |ui| {
@@ -174,7 +173,7 @@ fn by_value(key: GroupKey, value: &str) -> Value {
 
 fn total_ui(ui: &mut Ui, explained: &Explained) {
     let explanation = &explained.explanation;
-    ui.separator();
+    ui.add(Separator::default().spacing(2.0));
     ui.horizontal(|ui| {
         let groups = count_of(explained.rows.len() as u64 + explanation.rest_groups, "group");
         let mut text = format!("Total of {groups}: {}", format_bytes(explained.bytes));

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use highwater_analysis::explain::Remedy;
 use highwater_analysis::peak::Query;
 use highwater_analysis::phases::{phases, reached_elsewhere};
 use highwater_analysis::{
@@ -182,6 +183,8 @@ impl Explained {
         let siblings = Siblings::Merged;
         let query = Query { keys: &keys, top: MAX_GROUPS, filter: &key.filter, siblings };
         let mut explanation = explain(source, device, key.metric, &query, watch)?;
+        // The figure of needed state is no saving.
+        explanation.advice.sort_by_key(|one| one.remedy == Remedy::SmallerState);
         let composition = {
             let at = source.window_at(explanation.peak.number())?;
             let index = at.index(device);

@@ -148,6 +148,9 @@ fn advice_shows_its_blocks_and_the_peak_that_it_would_leave() {
     for text in &advice {
         harness.get_by_label(text);
     }
+    assert!(advice[2].contains("optimizer state"), "it is needed: {advice:?}");
+    harness.get_by_label("of the peak; 5.87 KiB without it");
+    assert_eq!(harness.get_all_by_label_contains("−1.95 KiB").count(), 2, "no saving is promised of it");
     let number = advice.iter().position(|text| text.contains("fused optimizer")).unwrap() + 1;
     press(&mut harness, &format!("Only these blocks: advice {number}"));
     assert_eq!(last_wish(&harness), Some(Action::Only("category=temporary phase=optimizer".to_owned())));
@@ -187,6 +190,9 @@ fn where_nothing_can_be_done_it_says_so_and_an_empty_recording_has_a_peak_of_not
 fn removals_go_down_one_after_another_and_lead_to_the_peaks_that_are_left() {
     let mut harness = harness(STEP);
     harness.get_by_label("Removals: 3 rows");
+    for column in ["Then without", "Peak left"] {
+        harness.get_by_role_and_label(Role::ColumnHeader, column);
+    }
     let steps: Vec<String> = rows(&harness).into_iter().filter(|row| row.matches(" · ").count() == 3).collect();
     assert_eq!(steps[0], "nothing, as recorded ·  · 7.82 KiB · step 0, optimizer");
     assert_eq!(steps[1], "gradient from backward · 1.95 KiB · 5.87 KiB · step 0, optimizer");

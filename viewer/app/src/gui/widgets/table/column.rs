@@ -11,7 +11,7 @@ pub(crate) struct Cell {
     pub whole: Option<String>,
     /// The colour of a square before the text.
     pub swatch: Option<Color32>,
-    /// The length of a bar behind the text, from 0 to 1 of the cell's width.
+    /// The length of a bar beside or below a number, or behind a text, from 0 to 1 of the space for it.
     pub share: Option<f32>,
     /// The colour of the bar; `None` for the default colour.
     pub bar: Option<Color32>,

@@ -225,6 +225,9 @@ fn cell_ui(ui: &Ui, whole: Rect, seen: Rect, column: &ShownColumn<'_>, cell: &Ce
         if column.data.unit.is_numeric() && bar.width() > 1.4 * figure {
             // Beside a figure there is room for a bar.
             bar = bar.with_max_x(bar.right() - figure).shrink2(vec2(4.0, 3.0));
+        } else if column.data.unit.is_numeric() {
+            // Below a figure, so that the bar ends in no digit.
+            bar = bar.with_min_y(bar.bottom() - 3.0);
         }
         let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
         bar.set_width((bar.width() * share).max(1.0));
