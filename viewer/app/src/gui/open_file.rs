@@ -25,7 +25,7 @@ use crate::gui::window::settings::Settings;
 use crate::gui::window::{status, top_bar};
 use crate::history::History;
 use crate::session::run::MAX_RESIDENT_EVENTS;
-use crate::{ColourBy, Command, Recording, Selection, drawn_metric};
+use crate::{ColourBy, Command, Recording, Selection};
 
 /// The state of the view, which Undo restores.
 #[derive(Clone, Debug, PartialEq)]
@@ -416,12 +416,8 @@ impl OpenFile {
             self.shares.ask(ui.ctx(), &asked);
         }
         let clicked = self.shares.legend_ui(ui, if is_low { 1 } else { 2 }, &when);
-        let index = &self.recording.devices[self.selection.device];
         if !is_low {
-            let (drawn, trace) = (drawn_metric(self.selection.metric), &self.recording.trace);
-            let is_drawn = |total| self.timeline.is_drawn(&self.recording, &self.selection, has_lines, total);
-            let top = if has_lines { self.selection.view().y.end } else { 0.0 };
-            legend::lines_ui(ui, trace, index, &index.summary, (position, &when), (drawn, is_drawn, top));
+            self.timeline.totals_ui(ui, &self.recording, &self.selection, has_lines, (position, &when));
         }
         ui.add_space(2.0);
         let is_selected = |condition: &String| self.search.text() == condition;

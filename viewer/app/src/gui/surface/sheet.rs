@@ -197,11 +197,8 @@ impl Sheet {
         let Some(picture) = self.timeline.picture() else { return };
         let at_peak = legend::Asked::new(&self.recording, &self.selection, position, &picture.colouring);
         legend::legend_ui(ui, &at_peak.entries(), usize::MAX, "");
-        let index = &self.recording.devices[self.selection.device];
         let has_lines = self.look.paint.has_lines;
-        let is_drawn = |total| self.timeline.is_drawn(&self.recording, &self.selection, has_lines, total);
-        let top = if has_lines { self.selection.view().y.end } else { 0.0 };
-        legend::lines_ui(ui, &self.recording.trace, index, &index.summary, (position, ""), (drawn, is_drawn, top));
+        self.timeline.totals_ui(ui, &self.recording, &self.selection, has_lines, (position, ""));
         ui.add_space(2.0);
     }
 }

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use eframe::egui::Ui;
+use eframe::egui::{Rect, Ui};
 use highwater_analysis::{MatchKind, condition};
 use highwater_snapshots::format_count;
 
 use super::choices::DiffLook;
 use super::flame::{Act, Flame};
 use super::job::Answer;
+use crate::gui::views::sheet::Sheet;
 use crate::gui::widgets::{SortedTable, place_ui};
 
 #[derive(Debug, Default)]
@@ -87,14 +88,19 @@ impl Below {
         let whole = ui.available_rect_before_wrap();
         let details = answer.details.as_ref().filter(|_| look == DiffLook::Groups && whole.width() >= WITH_DETAILS);
         let middle = if details.is_some() { whole.center().x } else { whole.right() };
-        let touched =
-            place_ui(ui, "groups", whole.with_max_x(middle), |ui| page.table_ui(ui, sheet.name, &sheet.rows()));
+        let sheet_ui = |ui: &mut Ui, place: Rect, sheet: &Sheet, table: &mut SortedTable| {
+            place_ui(ui, sheet.name, place, |ui| {
+                sheet.lead.iter().for_each(|text| drop(ui.weak(text)));
+                table.table_ui(ui, sheet.name, &sheet.rows())
+            })
+        };
+        let touched = sheet_ui(ui, whole.with_max_x(middle), sheet, page);
         if look != DiffLook::Groups {
             return None;
         }
         if let Some((diff, sheet)) = details {
             let right = whole.with_min_x(middle + 16.0);
-            let touched = place_ui(ui, "details", right, |ui| self.details.table_ui(ui, sheet.name, &sheet.rows()));
+            let touched = sheet_ui(ui, right, sheet, &mut self.details);
             if let Some(group) = touched.opened.and_then(|row| diff.groups.get(row)) {
                 return condition::of_group(&answer.detail_keys, &group.key, &group.members);
             }

@@ -231,7 +231,7 @@ impl Pair {
             place_ui(ui, ("side", row), half, |ui| {
                 // Without enough height for both, they must not overlap.
                 ui.shrink_clip_rect(half);
-                self.head_ui(ui, shown, row);
+                self.head_ui(ui, shown, row, looks[row].paint.has_lines);
                 let side = &mut self.sides[row];
                 let recording = shown.recordings[row];
                 side.timeline.timeline_ui(ui, recording, &mut side.selection, &looks[row]);
@@ -261,7 +261,7 @@ impl Pair {
         ui.advance_cursor_after_rect(room);
     }
 
-    fn head_ui(&mut self, ui: &mut Ui, shown: &Shown<'_>, row: usize) {
+    fn head_ui(&mut self, ui: &mut Ui, shown: &Shown<'_>, row: usize, has_lines: bool) {
         let recording = shown.recordings[row];
         let name = ["A", "B"][row];
         // In little height, the legend is beside the name.
@@ -275,9 +275,12 @@ impl Pair {
                 ui.label(format!("{} {}", [a, b][row], total_name(shown.metric)));
                 ui.weak(when(moment));
             }
+            ui.add_space(8.0);
             if is_low {
-                ui.add_space(8.0);
                 self.legend_ui(ui, shown, row, "");
+            } else if let Some(moments) = shown.moments {
+                let Side { selection, timeline, .. } = &self.sides[row];
+                timeline.totals_ui(ui, recording, selection, has_lines, (moments[row].position(), ""));
             }
         });
         if !is_low {

@@ -1,9 +1,11 @@
 //! The lines of totals over the bands. Each pixel column shows its maximum, so that no peak is lost.
 
+use eframe::egui::Ui;
 use egui_plot::{Line, PlotPoints};
 use highwater_analysis::Metric;
 
 use super::{Shown, Timeline, TimelineStyle};
+use crate::gui::legend;
 use crate::gui::widgets::Shades;
 use crate::{Recording, Selection, View, drawn_metric};
 
@@ -84,16 +86,20 @@ impl Timeline {
         if is_long && parts.len() <= points.len() / PIECE + 1 { points } else { Vec::new() }
     }
 
-    /// Returns whether a total is drawn, as bands or as a line.
-    pub(crate) fn is_drawn(
+    /// Shows the legend of the totals drawn as bands or lines, as [`legend::lines_ui`].
+    pub(crate) fn totals_ui(
         &self,
+        ui: &mut Ui,
         recording: &Recording,
         selection: &Selection,
         has_lines: bool,
-        metric: Metric,
-    ) -> bool {
-        metric == drawn_metric(selection.metric)
-            || !self.line_points(recording, selection, has_lines, metric).is_empty()
+        at: (usize, &str),
+    ) {
+        let (index, drawn) = (&recording.devices[selection.device], drawn_metric(selection.metric));
+        let has_line = |total| !self.line_points(recording, selection, has_lines, total).is_empty();
+        let is_drawn = |total| has_line(total) || total == drawn;
+        let top = if has_lines { selection.view().y.end } else { 0.0 };
+        legend::lines_ui(ui, &recording.trace, index, &index.summary, at, (drawn, is_drawn, top));
     }
 
     fn points_per_byte(&self, selection: &Selection) -> f64 {

@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use eframe::egui::{self, Align2, Color32, FontId, Painter, Pos2, Rect, Shape, Stroke, pos2, vec2};
+use eframe::egui::{self, Align2, Color32, FontId, Galley, Painter, Pos2, Rect, Shape, Stroke, pos2, vec2};
 use highwater_analysis::Moment;
 use highwater_snapshots::format_bytes;
 
@@ -81,8 +81,8 @@ fn is_over(place: Rect, point: Pos2) -> bool {
 
 /// Paints a title and the lines of `text`, with a line to `point`, at a position that meets the first of `rules` for
 /// which there is one. If space is limited, paints only the first line of the text, a shorter form of it, or only the
-/// title; if the title does not fit either, paints nothing. The colours are those of the background, the edge, the
-/// title and the text. Returns the painted area.
+/// title; if the title does not fit either, paints nothing. A single line is beside the title. The colours are those of
+/// the background, the edge, the title and the text. Returns the painted area.
 fn paint_flag(
     painter: &Painter,
     plot: Rect,
@@ -100,11 +100,12 @@ fn paint_flag(
         let size = vec2(title.size().x.max(text.size().x) + 16.0, title.size().y + text.size().y + 8.0);
         (size, vec2(8.0, 4.0 + title.size().y), title, text)
     };
+    let baseline = |text: &Galley| text.rows.first().map_or(0.0, |row| row.glyphs.first().map_or(0.0, |one| one.pos.y));
     let beside = |text: &str| {
         let gap = if text.is_empty() { 16.0 } else { 24.0 };
         let (title, text) = lay(text, f32::INFINITY);
         let size = vec2(title.size().x + text.size().x + gap, title.size().y + 6.0);
-        (size, vec2(16.0 + title.size().x, 3.0 + title.size().y - text.size().y), title, text)
+        (size, vec2(16.0 + title.size().x, 3.0 + baseline(&title) - baseline(&text)), title, text)
     };
     let first = text.lines().next().unwrap_or_default();
     let brief = brief(first);
@@ -113,7 +114,8 @@ fn paint_flag(
         plot.contains_rect(*place) && is_apart(*place) && leader(place.clamp(point), point).all(is_apart)
     };
     let lines = [f32::INFINITY, FLAG_WIDTH].map(stacked).into_iter().filter(|_| !text.is_empty());
-    let forms: Vec<_> = lines.chain([first, &brief, ""].map(beside)).collect();
+    let line = (!text.contains('\n')).then(|| beside(first));
+    let forms: Vec<_> = line.into_iter().chain(lines).chain([first, &brief, ""].map(beside)).collect();
     let placed = |rule: &Rule<'_>| {
         let is_good = |place: &Rect| is_apart(place) && rule(place.expand(2.0));
         let place = |size: egui::Vec2| places_near(point, size).into_iter().find(is_good);

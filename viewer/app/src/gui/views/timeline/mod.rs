@@ -349,7 +349,8 @@ impl Timeline {
             String::new()
         } else {
             let cause = self.picture().and_then(|_| peak_cause(recording, selection.device, selection.metric));
-            peak_text(&peak, cause.as_deref())
+            let is_marked = selection.marks.contains(&Some(peak.position()));
+            if is_marked { cause.unwrap_or_default() } else { peak_text(&peak, cause.as_deref()) }
         };
         let peak = paint_peak(painter, frame, middle, (&peak, &text), (&mut labels, is_clear), shades);
         for (mark, name) in selection.marks.iter().zip(["A", "B"]) {

@@ -69,7 +69,7 @@ pub(crate) const fn change(change: Change) -> Color32 {
         Change::Shrunk => Color32::from_rgb(0xb0, 0xa6, 0xff),
         Change::Same => NEUTRAL,
         Change::Grown => Color32::from_rgb(0xff, 0xb3, 0xa0),
-        Change::OnlyInB => Color32::from_rgb(0xc8, 0x10, 0x2e),
+        Change::OnlyInB => Color32::from_rgb(0xe0, 0x70, 0x5c),
     }
 }
 
@@ -144,12 +144,17 @@ mod tests {
     #[test]
     fn colours_of_one_legend_differ_for_colour_blind_people() {
         let legend: Vec<Color32> = DISTINCT[..8].iter().copied().chain([NEUTRAL]).collect();
+        assert_apart(&legend, 14.0);
+        assert_apart(&Change::ALL.iter().copied().map(change).collect::<Vec<_>>(), 20.0);
+    }
+
+    fn assert_apart(legend: &[Color32], least: f64) {
         for vision in VISIONS {
             let seen: Vec<[f64; 3]> = legend.iter().map(|colour| lab(transformed(vision, linear(*colour)))).collect();
             for (one, other) in (0..seen.len()).flat_map(|other| (0..other).map(move |one| (one, other))) {
                 let squares = seen[one].iter().zip(seen[other]).map(|(one, other)| (one - other).powi(2));
                 let difference = squares.sum::<f64>().sqrt();
-                assert!(difference > 14.0, "{:?} {:?}: {difference}", legend[one], legend[other]);
+                assert!(difference > least, "{:?} {:?}: {difference}", legend[one], legend[other]);
             }
         }
     }

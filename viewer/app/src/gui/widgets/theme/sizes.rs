@@ -41,11 +41,11 @@ pub(crate) const MIN_SEARCH_WIDTH: f32 = 110.0;
 pub(crate) const OUTCOME_WIDTH: f32 = 210.0;
 pub(crate) const COMPLETIONS_WIDTH: f32 = 420.0;
 /// Initial height of the difference between two recordings.
-pub(crate) const DIFFERENCE_HEIGHT: f32 = 226.0;
+pub(crate) const DIFFERENCE_HEIGHT: f32 = 248.0;
 /// Minimum height of two timelines next to the view below them.
 pub(crate) const MIN_PAIR: f32 = 345.0;
-/// Minimum height of the difference: tabs and a few rows.
-pub(crate) const MIN_DIFFERENCE: f32 = 126.0;
+/// Minimum height of the difference: tabs, a title and a few rows.
+pub(crate) const MIN_DIFFERENCE: f32 = 144.0;
 /// Height of one of two timelines below which the legend is beside the name instead of below it.
 pub(crate) const LEGEND_FROM: f32 = 205.0;
 /// Initial height of the view below the timeline.
