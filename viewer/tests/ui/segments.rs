@@ -134,9 +134,9 @@ fn the_headline_and_the_table_say_how_segments_are_used() {
     harness.get_by_label_contains("8 MiB awaiting free, 38.00 MiB free in 4 ranges");
     harness.get_by_label_contains("largest request that fits: 20 MiB from the cache (stream 7)");
     harness.get_by_label("Segments: 3 rows");
-    harness.get_by_label("small · 0 · 0x10000000 · 2 MiB · 0.0% · 2.00 MiB · 2.00 MiB · - · 1");
-    harness.get_by_label("large · 0 · 0x0 · 64 MiB · 62.5% · 8.00 MiB · 16.00 MiB · 8 MiB · 6");
-    harness.get_by_label("large · 7 · 0x20000000 · 20 MiB · 0.0% · 20.00 MiB · 20.00 MiB · - · 0");
+    harness.get_by_label("small · 0 · 0x10000000 · 2 MiB · <0.1% · 2.00 MiB · 2.00 MiB · - · 1");
+    harness.get_by_label("large · 0 · 0x0 · 64 MiB · 62% · 8.00 MiB · 16.00 MiB · 8 MiB · 6");
+    harness.get_by_label("large · 7 · 0x20000000 · 20 MiB · 0% · 20.00 MiB · 20.00 MiB · - · 0");
     harness.get_by_label_contains("Address lanes: 86 MiB of addresses over time in 3 pools");
     for kind in ["block", "rounding", "waiting", "free", "not mapped", "not reserved"] {
         harness.get_by_label_contains(&format!("Pattern of {kind}: "));

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use eframe::egui::{
-    Color32, ColorImage, Key, Rect, Response, Role, Sense, Stroke, StrokeKind, TextureHandle, TextureOptions, Ui,
-    WidgetInfo, pos2, vec2,
+    Align2, Color32, ColorImage, FontId, Key, Rect, Response, Role, Sense, Stroke, StrokeKind, TextureHandle,
+    TextureOptions, Ui, WidgetInfo, pos2, vec2,
 };
 use highwater_analysis::AddressMap;
 use highwater_analysis::addresses::{Content, Piece};
@@ -100,7 +100,11 @@ impl Chart {
         paint: &Paint<'_>,
         marked: &Marked,
     ) -> Chosen {
-        let (rect, response) = ui.allocate_exact_size(ui.available_size().max(vec2(80.0, 40.0)), Sense::click());
+        let (whole, _) = ui.allocate_exact_size(ui.available_size().max(vec2(80.0, 40.0)), Sense::hover());
+        // Room for the address of each row.
+        let labels = if whole.width() < 500.0 { 0.0 } else { 100.0 };
+        let rect = whole.with_min_x(whole.left() + labels);
+        let response = ui.interact(rect, ui.scope_id().with("address map"), Sense::click());
         let map = &state.map;
         let label = format!(
             "Address map: {}, {}, {} reserved",
@@ -123,6 +127,12 @@ impl Chart {
             ui.painter().with_clip_rect(rect).image(texture.id(), place, all, Color32::WHITE);
         }
         self.marks(ui, rect, in_view, map, (paint, marked), response.has_focus());
+        for row in (0..in_view).filter(|_| labels > 0.0) {
+            let Some(strip) = self.layout.in_rows(self.first + row..self.first + row + 1).first() else { break };
+            let place = rect.left_top() + vec2(-6.0, row as f32 * pitch + theme::MAP_ROW_HEIGHT / 2.0);
+            let (address, font) = (format!("{:#x}", strip.addresses.start), FontId::proportional(11.5));
+            ui.painter().text(place, Align2::RIGHT_CENTER, address, font, paint.shades.faint);
+        }
         let under = response.hover_pos().and_then(|at| {
             let row = self.first + ((at.y - rect.top()) / pitch).max(0.0) as usize;
             let share = f64::from((at.x - rect.left()) / rect.width());
@@ -207,12 +217,19 @@ impl Chart {
             // Patterns repeat: their first lines are painted, the others copied.
             let painted = tall.min(PERIOD * paint.scale);
             let across = strip.pixels(width);
-            for (x, content, is_wide, is_end) in columns(map, strip, width) {
+            // Narrow free ranges are bright and wider than they are, unless an eighth of the map would be.
+            let (mut bright_to, least) = (0, 2 * paint.scale);
+            let is_dense = map.usage.holes as usize * least * 8 > width * self.layout.rows;
+            for (x, content, is_wide, is_end, hides_hole) in columns(map, strip, width) {
                 let is_edge = is_end && is_wide && matches!(content, Content::Live(_));
+                if !is_dense && (hides_hole || (content == Content::Hole && !is_wide)) {
+                    bright_to = x + least;
+                }
                 for y in 0..painted {
                     let colour = paint.pixel(Some(content), x, y, is_wide);
+                    let colour = if is_edge { theme::edge(colour) } else { colour };
                     if let Some(pixel) = pixels.get_mut((top + y) * width + x) {
-                        *pixel = if is_edge { theme::edge(colour) } else { colour };
+                        *pixel = if x < bright_to { paint.shades.strong } else { colour };
                     }
                 }
             }
@@ -224,7 +241,8 @@ impl Chart {
         ColorImage::new([width, pitch * in_view], pixels)
     }
 
-    /// Outlines the selected segment, the range to free, and the piece at the keyboard cursor.
+    /// Outlines the largest free range, with its size, the selected segment, the range to free, and the piece at the
+    /// keyboard cursor.
     fn marks(
         &self,
         ui: &Ui,
@@ -237,6 +255,7 @@ impl Chart {
         let pitch = theme::MAP_ROW_HEIGHT + theme::MAP_ROW_GAP;
         let painter = ui.painter().with_clip_rect(rect.expand(2.0));
         let outline = |addresses: &Range<u64>, stroke: Stroke| {
+            let mut last = None;
             for strip in self.layout.in_rows(self.first..self.first + in_view) {
                 if addresses.start >= strip.addresses.end || strip.addresses.start >= addresses.end {
                     continue;
@@ -247,8 +266,24 @@ impl Chart {
                 let place =
                     Rect::from_min_max(pos2(left, top), pos2(right.max(left + 2.0), top + theme::MAP_ROW_HEIGHT));
                 painter.rect_stroke(place, 1.0, stroke, StrokeKind::Outside);
+                last = Some(place);
             }
+            last
         };
+        let largest = map.segments.iter().max_by_key(|segment| segment.usage.largest_hole);
+        let holes = largest.into_iter().flat_map(|segment| map.pieces_of(segment));
+        let largest = holes.filter(|piece| piece.content == Content::Hole).max_by_key(|piece| piece.bytes());
+        let ink = paint.shades.strong;
+        let place = largest.and_then(|piece| outline(&piece.addresses, Stroke::new(1.5, ink)));
+        if let Some((piece, place)) = largest.zip(place) {
+            let text = format!("largest free {}", format_bytes(piece.bytes()));
+            let galley = painter.layout_no_wrap(text, FontId::proportional(11.5), ink);
+            let ground = vec2(galley.size().x + 8.0, theme::MAP_ROW_HEIGHT);
+            let is_right = place.right() + ground.x < rect.right();
+            let left = if is_right { place.right() + 2.0 } else { place.left() - ground.x - 2.0 };
+            painter.rect_filled(Rect::from_min_size(pos2(left, place.top()), ground), 2.0, paint.shades.canvas);
+            painter.galley(pos2(left + 4.0, place.top()), galley, ink);
+        }
         let chosen = marked.segment.and_then(|address| map.segment_at(address)).and_then(|row| map.segments.get(row));
         if let Some(segment) = chosen {
             outline(&segment.addresses, Stroke::new(2.0, paint.shades.peak));
@@ -304,12 +339,13 @@ impl Chart {
 }
 
 /// Returns the pixels of a strip from left to right: the content at the centre of each, whether its piece is wide
-/// enough to be distinguished from its neighbours, and whether it is the last pixel of its piece.
+/// enough to be distinguished from its neighbours, whether it is the last pixel of its piece, and whether a free range
+/// lies between the centres of this pixel and the next.
 fn columns<'a>(
     map: &'a AddressMap,
     strip: &'a Strip,
     width: usize,
-) -> impl Iterator<Item = (usize, Content, bool, bool)> + 'a {
+) -> impl Iterator<Item = (usize, Content, bool, bool, bool)> + 'a {
     let pieces = map.segments.get(strip.segment).map_or(&[][..], |segment| map.pieces_of(segment));
     let byte_width = strip.row_bytes as f64 / width as f64;
     let mut at = pieces.partition_point(|piece| piece.addresses.end <= strip.addresses.start);
@@ -320,8 +356,10 @@ fn columns<'a>(
         }
         let piece = pieces.get(at)?;
         let is_wide = piece.bytes() as f64 >= byte_width * theme::TALL_BAND as f64;
-        let is_end = piece.addresses.end as f64 <= address as f64 + byte_width;
-        Some((x, piece.content, is_wide, is_end))
+        let is_before_next = |piece: &&Piece| piece.addresses.end as f64 <= address as f64 + byte_width;
+        let is_end = is_before_next(&piece);
+        let hides_hole = pieces[at + 1..].iter().take_while(is_before_next).any(|one| one.content == Content::Hole);
+        Some((x, piece.content, is_wide, is_end, hides_hole))
     })
 }
 
@@ -332,4 +370,26 @@ fn brief(paint: &Paint<'_>, piece: &Piece) -> String {
         format!(", {category}")
     });
     format!("{:#x}: {}{of}, {}", piece.addresses.start, piece.content.name(), format_bytes(piece.bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_notation::trace_from_text;
+
+    use super::*;
+    use crate::Recording;
+
+    #[test]
+    fn free_ranges_too_narrow_for_a_pixel_mark_the_pixel_before_them() {
+        let text = "segment_alloc 0x1000 100100\nalloc a 50000\nalloc b 100\nalloc c 49900\nfree b";
+        let recording = Recording::new("test", None, trace_from_text(text).unwrap());
+        let device = &recording.devices[0];
+        let index = device.addresses(&recording.trace);
+        let at = recording.trace.events.len();
+        let map = AddressMap::at(&recording.trace, index, &device.live, &device.series, at);
+        let layout = Layout::one_each(&map, &[0]);
+        let marked = |width| columns(&map, &layout.strips[0], width).filter(|column| column.4).map(|column| column.0);
+        assert_eq!(marked(10).collect::<Vec<_>>(), [4, 9], "between the blocks, and at the end");
+        assert_eq!(marked(100_100).count(), 0, "both have pixels of their own");
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use eframe::egui::Ui;
 use highwater_analysis::ReservedSegment;
 use highwater_analysis::addresses::Usage;
-use highwater_snapshots::format_bytes;
+use highwater_snapshots::{format_bytes, format_share};
 
 use super::known::State;
 use crate::gui::widgets::{Cell, ShownTable, SortedTable, Touched};
@@ -79,7 +79,7 @@ fn rows(state: &State) -> ShownTable<'_> {
         Column::bytes("bytes", "bytes", move |row| of(row).usage.reserved())
             .wide(72.0, "Bytes reserved from the driver, without unmapped parts."),
         Column::number("used_share", "use", used)
-            .shown(move |row| format!("{:.1}%", used(row) * 100.0))
+            .shown(move |row| format_share(of(row).usage.allocated(), of(row).usage.reserved()))
             .wide(66.0, "Share of live blocks, including rounding.")
             .look(move |row, cell| Cell { share: Some(used(row) as f32), ..cell }),
         bytes(["largest_free_bytes", "largest free"], |usage| usage.largest_hole)(84.0, "The largest free range."),

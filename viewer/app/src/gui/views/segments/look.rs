@@ -46,7 +46,7 @@ impl Paint<'_> {
             // A fine checkerboard.
             Some(Content::Rounding(_)) => {
                 if (x + y).is_multiple_of(2) {
-                    strong
+                    faint
                 } else {
                     canvas
                 }
@@ -87,7 +87,7 @@ const KINDS: [(&str, &str); 6] = [
         "Bytes that the allocator added: it rounds sizes to multiples of 512 bytes and does not split off small remainders.",
     ),
     ("waiting", "Freed by the program, but not reusable yet: another stream may still use it."),
-    ("free", "Reserved and free: reusable by a request of the same pool and stream that fits."),
+    ("free", "Reserved and free: reusable by a request of the same pool and stream that fits. Bright if narrow."),
     ("not mapped", "Address space of an expandable segment without memory; not part of any total."),
     ("not reserved", "Freed to the driver, or not yet allocated."),
 ];

@@ -12,7 +12,7 @@ mod oom;
 
 use std::sync::Arc;
 
-use eframe::egui::{self, RichText, Ui, vec2};
+use eframe::egui::{self, Button, RichText, Ui, vec2};
 use highwater_analysis::addresses::PoolFit;
 use highwater_analysis::{PoolAndStream, ReservedSegment};
 use highwater_snapshots::{EventId, count_of, format_bytes};
@@ -248,8 +248,11 @@ impl SegmentsView {
     }
 
     fn map_tools_ui(&mut self, ui: &mut Ui, state: &Arc<State>, actions: &mut Vec<Action>) {
+        let toggle_ui = |ui: &mut Ui, is_on: &mut bool, name: &str, tooltip: &str| {
+            *is_on ^= ui.add(Button::new(name).small().selected(*is_on)).on_hover_text(tooltip).clicked();
+        };
         let tooltip = "Draw every segment in its own row at full width instead of to a common scale.";
-        ui.toggle_value(&mut self.chart.is_normalised, "One row each").on_hover_text(tooltip);
+        toggle_ui(ui, &mut self.chart.is_normalised, "One row each", tooltip);
         let tooltip = "Draw the map with twice as many rows (+ while the map has the focus).";
         if ui.small_button("Larger").on_hover_text(tooltip).clicked() {
             self.chart.zoom = (self.chart.zoom + 1).min(layout::MAX_ZOOM);
@@ -263,7 +266,7 @@ impl SegmentsView {
         }
         let tooltip = "Show only the chosen segment in the lanes (Enter in the table).";
         ui.add_enabled_ui(self.chosen.is_some(), |ui| {
-            ui.toggle_value(&mut self.is_alone, "Only this segment").on_hover_text(tooltip);
+            toggle_ui(ui, &mut self.is_alone, "Only this segment", tooltip);
         });
         let copied = ui.small_button("Copy table").on_hover_text("Copy the table of segments as CSV.");
         if copied.clicked() {

@@ -136,7 +136,7 @@ fn facts(failed: &FailedRequest) -> String {
 fn blocks_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>, is_picture: bool, asked: &mut Asked) {
     ui.spacing_mut().item_spacing.y = 1.0;
     if let Some(analysis) = analysis {
-        ui.strong("Live blocks (allocated bytes)");
+        ui.strong("Live blocks (allocated bytes, with rounding)");
         holders_ui(ui, &analysis.holders);
     }
     let Some(smallest_eviction) = failed.smallest_eviction() else { return };
