@@ -269,19 +269,20 @@ const MORE: &str = "more";
 
 /// Shows the legend of the totals, with their values at some moment, in one row below the entries that follow the text
 /// `when`; entries that do not fit are listed when the last one is hovered. `summary` describes the whole device;
-/// `bands` is the total of the bands, `is_drawn` returns whether a total is drawn, and the plot ends at `top` bytes.
+/// `bands` is the total of the bands, `has_line` returns whether a total is drawn as a line, and the plot ends at `top`
+/// bytes.
 pub(crate) fn lines_ui(
     ui: &mut Ui,
     trace: &Trace,
     index: &DeviceIndex,
     summary: &DeviceSummary,
     (moment, when): (usize, &str),
-    (bands, is_drawn, top): (Metric, impl Fn(Metric) -> bool, f64),
+    (bands, has_line, top): (Metric, impl Fn(Metric) -> bool, f64),
 ) {
     let shades = Shades::in_ui(ui);
     let totals = index.series.before_position(trace, moment);
-    let metrics = Metric::ALL.into_iter().filter(|metric| is_drawn(*metric));
-    // Items with the lowest rank are omitted first; the capacity is in between.
+    let metrics = Metric::ALL.into_iter().filter(|metric| *metric == bands || has_line(*metric));
+    // The last item left out has the highest rank; the capacity's is between.
     let rank = |metric: Metric| if metric == bands || metric == Metric::Reserved { 4 } else { 2 };
     let lines = metrics.map(|metric| (metric.name(), shades.metric(metric), totals.get(metric), rank(metric)));
     let name = if summary.capacity_is_inferred { "capacity (inferred)" } else { "capacity" };
@@ -314,7 +315,9 @@ pub(crate) fn lines_ui(
                 if *name == bands.name() {
                     painter.rect_filled(rect.with_min_y(y), 0.0, theme::NEUTRAL);
                 }
-                painter.hline(rect.x_range(), y, Stroke::new(2.0, stroke.color));
+                if *name != bands.name() || has_line(bands) {
+                    painter.hline(rect.x_range(), y, Stroke::new(2.0, stroke.color));
+                }
             });
         }
         others.others_ui(ui, MORE, "", |_, _| ());

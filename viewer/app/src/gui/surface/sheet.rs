@@ -171,8 +171,8 @@ impl Sheet {
         let colouring = Colouring::build(recording, device, ColourBy::default(), selection.metric, &look.matches);
         let asked = legend::Asked::new(recording, selection, position, &Arc::new(colouring));
         legend::legend_ui(ui, &asked.entries(), usize::MAX, "");
-        let has_line =
-            |total| !matches!(total, Metric::Allocated | Metric::Active) && whole.summary.peak(total).is_some();
+        let is_named = |total| total == selection.metric || !matches!(total, Metric::Allocated | Metric::Active);
+        let has_line = |total| is_named(total) && whole.summary.peak(total).is_some();
         let (index, drawn) = (&recording.devices[device], (selection.metric, has_line, f64::MAX));
         legend::lines_ui(ui, &recording.trace, index, &whole.summary, (position, ""), drawn);
         ui.add_space(2.0);

@@ -199,7 +199,7 @@ impl RunView {
         let place = Place { rect, events: run.events().max(1) };
         let painter = ui.painter_at(whole);
         let points_per_byte = f64::from(rect.height() - 4.0) / peak.bytes.max(1) as f64;
-        painter.extend(column_shapes(rect, points_per_byte, columns, metric, &shades));
+        painter.extend(column_shapes(rect, points_per_byte, columns, (metric, 1.0), &shades));
         painter.vline(place.x(peak.event), rect.y_range(), Stroke::new(1.0, shades.peak));
         let (top, font) = (pos2(rect.left() - 6.0, rect.top()), FontId::proportional(11.0));
         painter.text(top, Align2::RIGHT_TOP, format_bytes(peak.bytes), font, shades.faint);
@@ -236,7 +236,7 @@ impl RunView {
             let column = columns.get(((pointer.x - rect.left()) / rect.width() * columns.len() as f32) as usize);
             let (least, bytes) = column.map_or((0, 0), |column| (column.least, column.bytes));
             response.clone().on_hover_text_at_pointer(format!(
-                "Event {}: {} to {}, faint above the smallest\nClick to show the part here; drag to choose a part.",
+                "Event {}: {} to {}\nClick to show the part here; drag to choose a part.",
                 format_count(event),
                 format_bytes(least),
                 format_bytes(bytes)

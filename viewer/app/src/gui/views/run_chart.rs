@@ -94,7 +94,7 @@ impl RunChart {
         let mut shapes = vec![Shape::rect_filled(frame.rect, 2.0, shades.canvas)];
         if let Some((_, drawn)) = columns.iter().find(|(metric, _)| *metric == self.peak.metric) {
             let points_per_byte = 1.0 / frame.units_per_point()[1];
-            shapes.extend(column_shapes(frame.rect, points_per_byte, drawn, self.peak.metric, &shades));
+            shapes.extend(column_shapes(frame.rect, points_per_byte, drawn, (self.peak.metric, SWING), &shades));
         }
         ui.painter().set(beneath, Shape::Vec(shapes));
         self.steps_ui(ui, lane, &frame, &shades);
@@ -106,7 +106,7 @@ impl RunChart {
         let failed = self.failed.iter().map(|event| FailedMark::at(middle(*event), Some(event) == last));
         paint_ooms(ui.painter(), &frame, failed, (&mut labels, is_above), &shades);
         let at = self.peak.number().map_or(0.5, middle);
-        let text = peak_text(&self.peak, self.cause.as_deref());
+        let text = peak_text(&self.peak, self.cause.as_deref(), false);
         paint_peak(ui.painter(), &frame, at, (&self.peak, &text), (&mut labels, is_above), &shades);
         let capacity = self.summary.capacity_bytes;
         paint_capacity(ui.painter(), &frame, capacity, &mut labels, is_above, &shades);
@@ -162,7 +162,7 @@ fn bytes_leaked(source: &Source<'_>, peak: &Moment, leaks: &Leaks) -> Option<u64
     leaks.bytes_at(&window.trace, peak, &live.before_position(&window.trace, peak.metric, window.events.end))
 }
 
-/// The opacity of the part of a column above its smallest total.
+/// The opacity of the part of a column above its smallest total in the chart.
 const SWING: f32 = 0.6;
 
 /// The categories from the bottom up: first what stays from step to step, which is about the smallest total.
@@ -172,12 +172,12 @@ const UPWARDS: [Category; Category::ALL.len()] = {
 };
 
 /// Returns the columns as bars that start at the lower edge of `rect`, divided by category if the categories add up to
-/// the total, and faint above the column's smallest total. Equal neighbours are merged.
+/// the total, with the opacity `swing` above the column's smallest total. Equal neighbours are merged.
 pub(super) fn column_shapes(
     rect: Rect,
     points_per_byte: f64,
     columns: &[RunColumn],
-    metric: Metric,
+    (metric, swing): (Metric, f32),
     shades: &Shades,
 ) -> Vec<Shape> {
     let width = rect.width() / columns.len().max(1) as f32;
@@ -195,7 +195,7 @@ pub(super) fn column_shapes(
         let mut bar = |bytes: u64, colour: Color32| {
             let [low, middle, high] = [below, column.least.clamp(below, below + bytes), below + bytes]
                 .map(|bytes| rect.bottom() - (bytes as f64 * points_per_byte) as f32);
-            for (top, bottom, colour) in [(middle, low, colour), (high, middle, colour.gamma_multiply(SWING))] {
+            for (top, bottom, colour) in [(middle, low, colour), (high, middle, colour.gamma_multiply(swing))] {
                 if top < bottom {
                     shapes.push(Shape::rect_filled(Rect::from_x_y_ranges(across.clone(), top..=bottom), 0.0, colour));
                 }

@@ -16,6 +16,9 @@ use crate::files::loader::open_rank;
 /// Maximum size in bytes of a file that is read to show its figures.
 const MAX_READ: u64 = 8 << 20;
 
+/// The name in the list of the engine's accounting device.
+pub(crate) const SIMULATED: &str = "simulated (no GPU)";
+
 /// What is known of a file: its figures, or otherwise its size, and its modification time; `None` if the file does not
 /// exist.
 type Known = Option<([String; 3], Option<SystemTime>)>;
@@ -105,7 +108,8 @@ fn figures(file: &Path) -> Option<[String; 3]> {
     let failed = (summary.oom_events > 0).then(|| "out of memory".to_owned());
     let steps = (summary.steps > 0).then(|| count_of(summary.steps, "step"));
     let run: Vec<String> = steps.into_iter().chain(failed).collect();
-    Some([peak, run.join(", "), summary.name.clone()])
+    let device: &str = if summary.name == "accounting device" { SIMULATED } else { &summary.name };
+    Some([peak, run.join(", "), device.to_owned()])
 }
 
 fn age(then: SystemTime, now: SystemTime) -> String {
@@ -127,6 +131,7 @@ mod tests {
 
     use highwater_notation::trace_from_text;
     use highwater_snapshots::format::write_trace;
+    use highwater_snapshots::trace::DeviceFacts;
 
     use super::*;
 
@@ -135,6 +140,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a.snap");
         let trace = trace_from_text("step 0\nalloc a 2048\nfree a\nstep 1\nalloc b 4096").unwrap();
+        let facts = DeviceFacts { name: "accounting device".to_owned(), ..DeviceFacts::default() };
+        let trace = trace.edited(|trace| trace.devices = vec![facts]);
         std::fs::write(&file, write_trace(Vec::new(), &trace).unwrap()).unwrap();
         let mut recents = Recents::default();
         let (wake, woken) = channel();
@@ -145,7 +152,7 @@ mod tests {
         recents.refresh(&files, || panic!("asked once only"));
         assert_eq!(
             recents.fact(&file, SystemTime::now()),
-            Fact::There(["peak 4 KiB", "2 steps", "", "just now"].map(str::to_owned))
+            Fact::There(["peak 4 KiB", "2 steps", SIMULATED, "just now"].map(str::to_owned))
         );
     }
 

@@ -1,6 +1,6 @@
 //! The status bar: the device and its size, then the file and its accuracy.
 
-use eframe::egui::{Align, Label, Layout, Link, Popup, RichText, Role, Sense, TextStyle, Ui, WidgetInfo};
+use eframe::egui::{Align, CursorIcon, Label, Layout, Link, Popup, RichText, Role, Sense, TextStyle, Ui, WidgetInfo};
 use highwater_snapshots::{count_of, format_bytes, format_count};
 
 use crate::figures::device::capacity_text;
@@ -138,7 +138,7 @@ impl Trust {
     }
 }
 
-/// Shows the first limit of accuracy if it fits, otherwise the number of limits. A click shows all of them.
+/// Shows a single limit of accuracy if it fits, otherwise the number of limits. A click shows all of them.
 fn trust_ui(ui: &mut Ui, trust: &Trust) {
     let Trust { sentences, is_warning, short } = trust;
     let Some(first) = sentences.first() else {
@@ -147,10 +147,10 @@ fn trust_ui(ui: &mut Ui, trust: &Trust) {
         return;
     };
     let first = capital(first);
-    let long = if sentences.len() == 1 { first } else { format!("{first} (and {} more)", sentences.len() - 1) };
-    let text = RichText::new(if width(ui, &long) <= ui.available_width() { &long } else { short });
+    let fits = sentences.len() == 1 && width(ui, &first) <= ui.available_width();
+    let text = RichText::new(if fits { &first } else { short });
     let text = if *is_warning { text.color(Shades::in_ui(ui).warning) } else { text.weak() };
-    let response = ui.add(Label::new(text).truncate().sense(Sense::CLICK));
+    let response = ui.add(Label::new(text).truncate().sense(Sense::CLICK)).on_hover_cursor(CursorIcon::PointingHand);
     // The accessibility label is always complete.
     response.widget_info(|| WidgetInfo::labeled(Role::Button, true, sentences.join("; ")));
     Popup::from_toggle_button_response(&response).show(|ui| sentences.iter().for_each(|text| note_ui(ui, text)));

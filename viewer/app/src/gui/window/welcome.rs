@@ -18,7 +18,7 @@ use crate::example::{Example, Running};
 use crate::files::file_name;
 use crate::files::loader::Loading;
 use crate::gui::widgets::{fit, fitted, keys, labelled_button_ui, theme};
-use crate::gui::window::recents::{Fact, Recents};
+use crate::gui::window::recents::{Fact, Recents, SIMULATED};
 use crate::gui::window::tabs::{Tab, distinct_names};
 
 pub(crate) enum WelcomeAction {
@@ -45,9 +45,9 @@ const MAX_NAME: f32 = 260.0;
 const PICTURE_WIDTH: f32 = 270.0;
 
 const PYTORCH: [(&str, &str); 2] = [
-    ("With modules, without changing the program", "highwater run -- python train.py"),
+    ("Also records module names; program unchanged", "highwater run -- python train.py"),
     (
-        "Inside the program",
+        "Inside the program, without module names",
         "torch.cuda.memory._record_memory_history()\n# … training steps …\ntorch.cuda.memory._dump_snapshot(\"s.pickle\")",
     ),
 ];
@@ -104,8 +104,12 @@ impl Welcome {
                     *action = Some(WelcomeAction::Open(path.clone()));
                 }
                 for (column, (text, width)) in fact.texts().into_iter().zip(widths).enumerate() {
+                    let is_simulated = text == SIMULATED;
                     let text = RichText::new(text);
-                    cell_ui(ui, width, if column == 0 { text.strong() } else { text.weak() }, false);
+                    let cell = cell_ui(ui, width, if column == 0 { text.strong() } else { text.weak() }, false);
+                    if is_simulated {
+                        cell.on_hover_text("Recorded on the accounting device, which counts memory and needs no GPU.");
+                    }
                 }
                 let folder = path.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
                 let room = ui.available_width() - 60.0;
@@ -168,10 +172,9 @@ impl Welcome {
     }
 }
 
-/// Shows the title and the description of an example. The title is a button that records the example.
+/// Shows a button that records an example, and the example's description.
 fn example_ui(ui: &mut Ui, example: Example, can_record: bool) -> bool {
-    let button = ui.add_enabled(can_record, Button::new(RichText::new(example.title).size(14.5)));
-    button.widget_info(|| WidgetInfo::labeled(Role::Button, can_record, format!("Record {}", example.title)));
+    let button = ui.add_enabled(can_record, Button::new(RichText::new(format!("Record {}", example.title)).size(14.5)));
     ui.add(Label::new(RichText::new(example.about).weak()).wrap());
     button.on_hover_text(format!("highwater record {} --device meta", example.name)).clicked()
 }

@@ -2,12 +2,12 @@
 
 use eframe::egui::{Align, FontId, Label, Layout, RichText, Ui};
 use highwater_analysis::bytes_of;
-use highwater_snapshots::{BlockId, format_bytes};
+use highwater_snapshots::{BlockId, format_bytes, format_count};
 
 use super::job::{Answer, Chosen};
 use super::{groups, names};
 use crate::gui::widgets::{Cell, ShownColumn, ShownTable, TableState, fit, table_ui, theme, title};
-use crate::report::Column;
+use crate::report::{Column, column_of};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Ask {
@@ -16,7 +16,10 @@ pub(super) enum Ask {
     Close,
 }
 
-const FIGURES_WIDTH: f32 = 146.0;
+/// Width of the figures in points, of the number of blocks with the size of each, and minimum width of a table with it.
+const FIGURES_WIDTH: f32 = 98.0;
+const BLOCKS_WIDTHS: [f32; 2] = [48.0, 104.0];
+const MIN_WITH_EACH: f32 = 340.0;
 
 pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) -> Option<Ask> {
     let source = &answer.request.source;
@@ -33,7 +36,14 @@ pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) -
     let (rows, font) = (0..blocks.len().min(50), FontId::proportional(13.0));
     let widest = [fit::widest(ui, rows.clone().map(name), &font), fit::widest(ui, rows.map(maker), &font)];
     let [name_width, maker_width] = [widest[0] + theme::SWATCH + 20.0, widest[1] + 14.0];
-    let room = ui.available_width() - FIGURES_WIDTH;
+    let has_each = ui.available_width() >= MIN_WITH_EACH;
+    let blocks_width = BLOCKS_WIDTHS[usize::from(has_each)];
+    let each = column_of((0..blocks.len().min(500)).map(size));
+    let count = |row: usize, count: String| match blocks[row].1 {
+        2.. if has_each => format!("{count} × {}", each(size(row))),
+        _ => count,
+    };
+    let room = ui.available_width() - FIGURES_WIDTH - blocks_width;
     let columns = [
         Column::text("block", "largest blocks", name)
             .wide(
@@ -46,8 +56,9 @@ pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) -
             .wide(0.0, "Source line that allocated the block, or its module.")
             .look(|_, cell| Cell { is_faint: true, ..cell }),
         Column::count("blocks", "blocks", |row| blocks[row].1)
-            .wide(48.0, "Number of blocks of this kind and size.")
-            .look(|_, cell| Cell { is_faint: true, ..cell }),
+            .wide(blocks_width, "Number of blocks of this kind and size, and the size of each.")
+            .look(|row, cell| Cell { is_faint: true, text: count(row, cell.text), ..cell })
+            .tip(|row| (blocks[row].1 > 1).then(|| format!("{} B each", format_count(size(row))))),
         Column::bytes("bytes", "bytes", |row| size(row) * blocks[row].1).wide(82.0, "Sum of the bytes."),
     ];
     let touched =
@@ -68,7 +79,7 @@ fn chosen_ui(ui: &mut Ui, answer: &Answer, chosen: &Chosen) -> Option<Ask> {
             let nodes = answer.nodes(&chosen.node);
             ui.strong(format_bytes(node.bytes * nodes.len() as u64));
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
-                let own = answer.labels.get(&chosen.node).filter(|_| nodes.len() > 1).cloned();
+                let own = answer.labels.get(&chosen.node).cloned();
                 let name = own.unwrap_or_else(|| names::label(recording, &answer.tree, chosen.node));
                 ui.add(Label::new(RichText::new(name).strong()).truncate()).on_hover_text(answer.in_full(chosen.node));
             });

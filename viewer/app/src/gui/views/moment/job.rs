@@ -103,7 +103,8 @@ pub(super) struct Answer {
     pub(super) rows: Arc<Vec<NodeId>>,
     /// The modules of each row that combines several, by the node of the first one.
     pub(super) members: Arc<HashMap<NodeId, Vec<NodeId>>>,
-    /// Labels for rows of identical modules, and for rows whose labels would otherwise be equal.
+    /// Labels for rows of identical modules, of categories that leak, and for rows whose labels would otherwise be
+    /// equal.
     pub(super) labels: Arc<HashMap<NodeId, String>>,
     pub(super) chosen: Option<Chosen>,
     /// The blocks of the selected group, or of the focus, each with the number of similar blocks, by their bytes in
@@ -162,13 +163,16 @@ impl Answerer {
             None => Arc::new(tree_of(&request.source, request.query.clone())),
         };
         let focus = find(&tree, request, &request.focus).0;
-        let same_focus = last.as_ref().filter(|last| last.focus == focus && last.request.siblings == request.siblings);
+        // What leaks is known together with the colours.
+        let same_colours = last.as_ref().filter(|last| last.request.colouring == request.colouring);
+        let same_focus = same_colours.filter(|last| last.focus == focus && last.request.siblings == request.siblings);
         let recording = &request.source.recording;
         let (members, labels) = match same_focus {
             Some(last) => (Arc::clone(&last.members), Arc::clone(&last.labels)),
             None => {
                 let ends = tree.ends(focus);
                 let mut labels = names::labels_apart(recording, &tree, &ends);
+                labels.extend(names::leak_labels(&request.source, &tree, &ends));
                 let mut members = HashMap::new();
                 if request.siblings == Siblings::Merged {
                     for (label, nodes) in names::siblings(recording, &tree, &ends) {
@@ -179,7 +183,6 @@ impl Answerer {
                 (Arc::new(members), Arc::new(labels))
             }
         };
-        let same_colours = last.as_ref().filter(|last| last.request.colouring == request.colouring);
         let colours = match (same_colours, &request.colouring.0) {
             (Some(last), _) => Arc::clone(&last.colours),
             (None, Some(colouring)) => Arc::new(colours_of(&tree, &request.source, colouring)),

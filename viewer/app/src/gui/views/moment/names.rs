@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use highwater_analysis::siblings::{Merged, merge};
 use highwater_analysis::tree::Part;
-use highwater_analysis::{GroupKey, NO_LABEL, NodeId, Tree, TreeKey, leading_frame};
-use highwater_snapshots::{BlockId, Trace};
+use highwater_analysis::{GroupKey, NO_LABEL, NodeId, Tree, TreeKey, bytes_of, leading_frame};
+use highwater_snapshots::{BlockId, Category, Trace, format_bytes};
 
+use super::job::Source;
 use crate::Recording;
 use crate::gui::colouring::short_line;
 use crate::gui::widgets::{name_of_none, title};
@@ -135,6 +136,26 @@ pub(super) fn siblings(recording: &Recording, tree: &Tree, rows: &[NodeId]) -> V
     merged.map(named).collect()
 }
 
+/// Returns labels for the `rows` of a tree by category, which state the leaked bytes of each category, since the
+/// timeline's legend has them apart.
+pub(super) fn leak_labels(source: &Source, tree: &Tree, rows: &[NodeId]) -> Vec<(NodeId, String)> {
+    let (trace, index) = (&source.recording.trace, &source.recording.devices[source.device]);
+    let is_by_category = tree.query().keys == [TreeKey::By(GroupKey::Category)];
+    let Some(leaks) = index.known_leaks().filter(|_| is_by_category) else { return Vec::new() };
+    let label = |id: &NodeId| {
+        let blocks = tree.blocks_of(*id).into_iter().filter(|block| leaks.has(trace, *block));
+        let name = tree.name(&trace.tables, *id);
+        let label = match blocks.map(|block| bytes_of(trace, source.metric, block)).sum::<u64>() {
+            0 if index.leak_of(&name).is_none() => return None,
+            0 => name,
+            all if all == tree.node(*id).bytes && name == Category::Unknown.name() => leaks.name(),
+            part => format!("{name}, {} leaked", format_bytes(part)),
+        };
+        Some((*id, label))
+    };
+    rows.iter().filter_map(label).collect()
+}
+
 /// The frames of the stack that leads to `id`, the innermost first.
 fn stack_of(recording: &Recording, tree: &Tree, id: NodeId) -> Vec<String> {
     let levels = levels(tree, id).into_iter();
@@ -174,12 +195,16 @@ fn levels(tree: &Tree, id: NodeId) -> Vec<Vec<NodeId>> {
     levels
 }
 
-/// Returns the origin of a block: its line of user code, or otherwise its module; empty if both are unknown.
+/// Returns the origin of a block: its line of user code, or otherwise its module, such as `module net.0`; empty if both
+/// are unknown.
 pub(super) fn maker(trace: &Trace, id: BlockId) -> String {
     let block = trace.blocks.get(id);
     match leading_frame(&trace.tables, block.stack) {
         Some(frame) => short_line(&frame.text(&trace.tables)),
-        None => trace.tables.scope_path(block.scope),
+        None => match trace.tables.scope_path(block.scope) {
+            path if path.is_empty() => path,
+            path => format!("module {path}"),
+        },
     }
 }
 

@@ -398,3 +398,32 @@ fn a_flame_graph_by_one_key_has_the_stacks_below_it_and_a_table_has_not() {
     pools.show_as(MomentLook::Table);
     assert_eq!(pools.second, Choices::OF_STATE.second, "a chosen key stays");
 }
+
+#[test]
+fn equal_blocks_state_the_size_of_each_if_there_is_room() {
+    let text = "alloc a 500 activation @net\nalloc b 500 activation @net\nalloc c 2000 activation @net";
+    let mut harness = Bench::new(text).shown();
+    harness.get_by_label("activation · module net · 2 × 500 B · 1000 B");
+    harness.get_by_label("activation · module net · 1 · 1.95 KiB");
+    harness.set_size(vec2(300.0, 800.0));
+    settle(&mut harness);
+    harness.get_by_label("activation · module net · 2 · 1000 B");
+}
+
+#[test]
+fn the_table_by_category_states_what_leaks_as_the_legend_does() {
+    let step =
+        |n: u32| format!("step {n}\nalloc kept{n} 1000 < cache < main\nalloc t{n} 50 < forward < main\nfree t{n}\n");
+    let text: String = (0..6).map(step).collect();
+    let mut bench = Bench::new(&text).by(MomentLook::Table, GroupKey::Category, None);
+    let recording = Arc::clone(&bench.recording);
+    let leaks = recording.devices[0].leaks(&recording.source).unwrap();
+    let leaking = recording.trace.blocks.ids().filter(|id| leaks.has(&recording.trace, *id)).count() as u64;
+    let mut label = |position: Option<usize>| {
+        bench.position = position;
+        let answer = bench.answer();
+        answer.labels[&answer.rows[0]].clone()
+    };
+    assert_eq!(label(None), format!("unknown, {} leaked", highwater_snapshots::format_bytes(1000 * leaking)));
+    assert_eq!(label(Some(2)), leaks.name());
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use eframe::egui::{Align2, Color32, FontId, Galley, Painter, Pos2, Rect, Shape, Stroke, TextFormat, pos2};
 use highwater_snapshots::trace::Span;
-use highwater_snapshots::{Phase, StringId, Trace, count_of, format_count};
+use highwater_snapshots::{Phase, StringId, Trace, format_count};
 
 use super::frame::PlotFrame;
 use crate::gui::widgets::{Shades, fit, theme};
@@ -30,24 +30,59 @@ struct Lane<'a> {
     shades: &'a Shades,
 }
 
-pub(super) fn height(recording: &Recording) -> f32 {
-    let regions = &recording.regions;
-    let lanes = [has_steps(recording), has_phases(recording), !regions.notes.is_empty()];
-    let count = lanes.into_iter().filter(|is_there| *is_there).count() + regions.rows.len();
-    count as f32 * theme::LANE_HEIGHT
+/// What a lane shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LaneKind {
+    Steps,
+    Phases,
+    /// The regions with this index in [`Regions::rows`](crate::session::regions::Regions::rows).
+    Regions(usize),
+    Notes,
 }
 
-/// Paints the lanes into `rect`, aligned with the plot: steps, phases, regions, notes.
+/// Width in points at which a phase has room for its short name, or a region for some of its name.
+const NAMED: [f32; 2] = [24.0, 2.0 * theme::MIN_LABEL + 6.0];
+
+/// Returns the width on the axis of the widest phase of the whole recording, then of the widest region of each row.
+pub(super) fn widest(recording: &Recording, selection: &Selection) -> Vec<f64> {
+    let width = |events: Range<u32>| {
+        let x = selection.x_of_events(&recording.trace, events);
+        x.end - x.start
+    };
+    let phases = recording.trace.spans.rows().iter().map(|span| width(span.first.0..span.end.0));
+    let rows = recording.regions.rows.iter();
+    let regions = rows.map(|row| row.iter().map(|region| width(region.events.clone())).fold(0.0, f64::max));
+    [phases.fold(0.0, f64::max)].into_iter().chain(regions).collect()
+}
+
+/// Returns the lanes from the top, for a plot of `width` points. Phases and regions without a name that would fit
+/// anywhere at this scale are left out; moving the view does not change that.
+pub(super) fn shown(recording: &Recording, selection: &Selection, widest: &[f64], width: f32) -> Vec<LaneKind> {
+    let View { x, .. } = selection.view();
+    let has_name = |lane: usize| {
+        let points = widest[lane] / (x.end - x.start) * f64::from(width);
+        points >= f64::from(NAMED[lane.min(1)])
+    };
+    let regions = &recording.regions;
+    let steps = (!recording.steps.is_empty()).then_some(LaneKind::Steps);
+    // Without steps or phases there is a single span, which carries no information.
+    let phases = (recording.trace.spans.rows().len() > 1 && has_name(0)).then_some(LaneKind::Phases);
+    let rows = (0..regions.rows.len()).filter(|row| has_name(row + 1)).map(LaneKind::Regions);
+    let notes = (!regions.notes.is_empty()).then_some(LaneKind::Notes);
+    steps.into_iter().chain(phases).chain(rows).chain(notes).collect()
+}
+
+/// Paints the lanes `shown` into `rect`, aligned with the plot.
 pub(super) fn paint(
     painter: &Painter,
-    rect: Rect,
+    (rect, shown): (Rect, &[LaneKind]),
     frame: &PlotFrame,
     recording: &Recording,
     selection: &Selection,
     shades: &Shades,
 ) {
-    let lane = |row: f32, name: &str| {
-        let top = rect.top() + row * theme::LANE_HEIGHT;
+    let lane = |row: usize, name: &str| {
+        let top = rect.top() + row as f32 * theme::LANE_HEIGHT;
         let left_top = pos2(frame.rect.left(), top);
         let right_bottom = pos2(frame.rect.right(), top + theme::LANE_HEIGHT - 1.0);
         let rect = Rect::from_min_max(left_top, right_bottom);
@@ -58,35 +93,30 @@ pub(super) fn paint(
         let trace = &recording.trace;
         Lane { painter, rect, frame, trace, selection, shades }
     };
-    let mut row = -1.0;
-    let mut next = |name: &str| {
-        row += 1.0;
-        lane(row, name)
-    };
-    if has_steps(recording) {
-        paint_steps(&next("step"), &recording.steps);
-    }
-    if has_phases(recording) {
-        paint_phases(&next(if recording.trace.phases_are_guessed() { "phase (guess)" } else { "phase" }));
-    }
     let regions = &recording.regions;
-    for (row, cells) in regions.rows.iter().enumerate() {
-        let name = match row {
-            0 => "region".to_owned(),
-            2 if regions.left_out > 0 => format!("+{} inner", format_count(regions.left_out as u64)),
-            _ => String::new(),
-        };
-        paint_regions(&next(&name), cells);
-    }
-    if !regions.notes.is_empty() {
-        paint_notes(&next("note"), &regions.notes);
+    for (row, kind) in shown.iter().enumerate() {
+        match kind {
+            LaneKind::Steps => paint_steps(&lane(row, "step"), &recording.steps),
+            LaneKind::Phases if recording.trace.phases_are_guessed() => paint_phases(&lane(row, "phase (guess)")),
+            LaneKind::Phases => paint_phases(&lane(row, "phase")),
+            LaneKind::Regions(of) => {
+                let is_first = !matches!(row.checked_sub(1).map(|above| shown[above]), Some(LaneKind::Regions(_)));
+                let name = match of {
+                    _ if is_first => "region".to_owned(),
+                    2 if regions.left_out > 0 => format!("+{} inner", format_count(regions.left_out as u64)),
+                    _ => String::new(),
+                };
+                paint_regions(&lane(row, &name), &regions.rows[*of]);
+            }
+            LaneKind::Notes => paint_notes(&lane(row, "note"), &regions.notes),
+        }
     }
 }
 
 /// Returns the events and the name of the step, phase or region at a position on the screen; `rect` is the rectangle of
-/// all lanes. Notes have none.
+/// the lanes `shown`. Notes have none.
 pub(super) fn events_at(
-    rect: Rect,
+    (rect, shown): (Rect, &[LaneKind]),
     at: Pos2,
     frame: &PlotFrame,
     recording: &Recording,
@@ -94,37 +124,26 @@ pub(super) fn events_at(
 ) -> Option<(Range<u32>, String)> {
     let (trace, x) = (&recording.trace, frame.x_at(at.x));
     let covers = |events: &Range<u32>| selection.x_of_events(trace, events.clone()).contains(&x);
-    let is_there = [has_steps(recording), has_phases(recording)];
-    let row = ((at.y - rect.top()) / theme::LANE_HEIGHT) as usize;
-    let above = is_there.iter().filter(|is_there| **is_there).count();
-    match row {
-        _ if !frame.rect.x_range().contains(at.x) => None,
-        0 if is_there[0] => {
+    let lane = shown.get(((at.y - rect.top()) / theme::LANE_HEIGHT) as usize);
+    match *lane.filter(|_| frame.rect.x_range().contains(at.x))? {
+        LaneKind::Notes => None,
+        LaneKind::Steps => {
             let steps = in_view(&recording.steps, |(_, events)| events.clone(), &frame.view, trace, selection);
             let step = steps.iter().find(|(_, events)| covers(events));
             step.map(|(step, events)| (events.clone(), format!("step {step}")))
         }
-        row if row < above => {
+        LaneKind::Phases => {
             let spans = in_view(trace.spans.rows(), |span| span.first.0..span.end.0, &frame.view, trace, selection);
             let events = |span: &Span| span.first.0..span.end.0;
             spans.iter().find(|span| covers(&events(span))).map(|span| (events(span), span.phase.to_string()))
         }
-        row => {
-            let regions = recording.regions.rows.get(row - above)?;
+        LaneKind::Regions(row) => {
+            let regions = &recording.regions.rows[row];
             let regions = in_view(regions, |region| region.events.clone(), &frame.view, trace, selection);
             let region = regions.iter().find(|region| covers(&region.events));
             region.map(|region| (region.events.clone(), trace.tables.string(region.name).to_owned()))
         }
     }
-}
-
-fn has_steps(recording: &Recording) -> bool {
-    !recording.steps.is_empty()
-}
-
-/// Without steps or phases there is a single span, which carries no information.
-fn has_phases(recording: &Recording) -> bool {
-    recording.trace.spans.rows().len() > 1
 }
 
 /// Returns the axis positions at which visible steps begin, without that of event 0; empty if they are less than 24
@@ -153,7 +172,7 @@ fn in_view<'a, T>(
     &rows[first..after.max(first)]
 }
 
-/// Width up to which a step (in pixels) or a cell (in points) is too narrow for details.
+/// Width in pixels up to which a step is too narrow for details.
 const NARROW_STEP: usize = 4;
 
 /// The columns of a picture of `view` that is `width` pixels wide. Where steps are at most [`NARROW_STEP`] pixels wide,
@@ -177,21 +196,23 @@ fn paint_steps(lane: &Lane<'_>, steps: &[(u32, Range<u32>)]) {
         Cell { events: events.clone(), colour: lane.shades.step(*step), what: *step }
     };
     if number <= mean {
-        lane.paint(shown.len(), cell, None, |step, room| {
+        lane.paint(shown.len(), cell, |step, room| {
             let names = [format!("step {step}"), step.to_string()].into_iter();
             names.map(|name| lane.text(name)).find(|galley| galley.size().x <= room)
         });
         return;
     }
-    // Too narrow for all: numbers at regular distances.
-    lane.paint(shown.len(), cell, None, |_, _| None);
+    // Too narrow for all: numbers at regular distances, each from the start of its step on if it is wider than it.
+    lane.paint(shown.len(), cell, |_, _| None);
     let mut distances = (0..9).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_usize.pow(power)));
     let every = distances.find(|every| *every as f32 * mean >= number).unwrap_or(usize::MAX);
     let first = (every - shown[0].0 as usize % every) % every;
     for (step, events) in shown.iter().skip(first).step_by(every) {
         let galley = lane.text(format_count(u64::from(*step)));
-        let left = lane.frame.screen_x(lane.selection.x_of_events(lane.trace, events.clone()).start);
-        let place = Align2::CENTER_CENTER.anchor_size(pos2(left, lane.rect.center().y), galley.size());
+        let x = lane.selection.x_of_events(lane.trace, events.clone());
+        let [left, right] = [x.start, x.end].map(|x| lane.frame.screen_x(x));
+        let left = left.max((left + right - galley.size().x) / 2.0);
+        let place = Align2::LEFT_CENTER.anchor_size(pos2(left, lane.rect.center().y), galley.size());
         if lane.rect.contains_rect(place) {
             lane.painter.galley(place.min, galley, lane.shades.strong);
         }
@@ -205,7 +226,7 @@ fn paint_phases(lane: &Lane<'_>) {
         let span = &shown[row];
         Cell { events: span.first.0..span.end.0, colour: lane.shades.phase(span.phase), what: span.phase }
     };
-    lane.paint(shown.len(), cell, Some("phase"), |phase, room| {
+    lane.paint(shown.len(), cell, |phase, room| {
         let names = [phase.name(), short(*phase)].into_iter().filter(|_| room > 8.0);
         names.map(|name| lane.text(name.to_owned())).find(|galley| galley.size().x <= room)
     });
@@ -217,7 +238,7 @@ fn paint_regions(lane: &Lane<'_>, regions: &[Region]) {
         let region = &shown[row];
         Cell { events: region.events.clone(), colour: lane.shades.step(row as u32), what: region.name }
     };
-    lane.paint(shown.len(), cell, Some("region"), |name, room| {
+    lane.paint(shown.len(), cell, |name, room| {
         (room > 2.0 * theme::MIN_LABEL).then(|| lane.text_within(lane.trace.tables.string(*name), room))
     });
 }
@@ -277,16 +298,9 @@ impl Lane<'_> {
     }
 
     /// Paints `count` cells, which must be in order, with labels returned by `label` for a cell and the available
-    /// width; labels never touch. If no label fits and the cells are narrow, paints their number with `noun` instead,
-    /// if there is a noun. Cells that end within the same point as the previous one are skipped, which limits the
-    /// number of cells visited to the width of the lane.
-    fn paint<T>(
-        &self,
-        count: usize,
-        cell: impl Fn(usize) -> Cell<T>,
-        noun: Option<&str>,
-        label: impl Fn(&T, f32) -> Option<Arc<Galley>>,
-    ) {
+    /// width; labels never touch. Cells that end within the same point as the previous one are skipped, which limits
+    /// the number of cells visited to the width of the lane.
+    fn paint<T>(&self, count: usize, cell: impl Fn(usize) -> Cell<T>, label: impl Fn(&T, f32) -> Option<Arc<Galley>>) {
         let edges = |events: Range<u32>| {
             let x = self.selection.x_of_events(self.trace, events);
             let [left, right] = [x.start, x.end].map(|x| self.frame.screen_x(x));
@@ -318,19 +332,30 @@ impl Lane<'_> {
                 }
             }
         }
-        let from = if count > 0 { edges(cell(0).events).0 } else { painted_to };
-        let strip = Rect::from_x_y_ranges(from..=painted_to.max(from), self.rect.y_range());
-        let is_narrow = strip.width() < (NARROW_STEP * count) as f32;
-        if let Some(noun) = noun.filter(|_| labels.is_empty() && is_narrow) {
-            let galley = self.text(count_of(count as u64, noun));
-            if galley.size().x + 6.0 < strip.width() {
-                labels.push((Align2::CENTER_CENTER.anchor_size(strip.center(), galley.size()).min, galley));
-                cells = vec![Shape::rect_filled(strip, 2.0, self.shades.step(0))];
-            }
-        }
         self.painter.extend(cells);
         for (place, galley) in labels {
             self.painter.galley(place, galley, self.shades.strong);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_notation::trace_from_text;
+
+    use super::*;
+
+    #[test]
+    fn a_lane_of_phases_is_left_out_where_no_name_fits() {
+        let step = |n: u32| format!("step {n}\nphase forward\nalloc a{n} 10\nphase backward\nfree a{n}\n");
+        let recording = Recording::new("test", None, trace_from_text(&(0..50).map(step).collect::<String>()).unwrap());
+        let mut selection = Selection::new(&recording);
+        let widest = widest(&recording, &selection);
+        let kinds = |selection: &Selection| shown(&recording, selection, &widest, 900.0);
+        assert_eq!(kinds(&selection), [LaneKind::Steps]);
+        for moments in [0..20, 100..120] {
+            selection.show_moments(&recording, &moments);
+            assert_eq!(kinds(&selection), [LaneKind::Steps, LaneKind::Phases]);
         }
     }
 }

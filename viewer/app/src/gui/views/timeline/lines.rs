@@ -97,9 +97,8 @@ impl Timeline {
     ) {
         let (index, drawn) = (&recording.devices[selection.device], drawn_metric(selection.metric));
         let has_line = |total| !self.line_points(recording, selection, has_lines, total).is_empty();
-        let is_drawn = |total| has_line(total) || total == drawn;
         let top = if has_lines { selection.view().y.end } else { 0.0 };
-        legend::lines_ui(ui, &recording.trace, index, &index.summary, at, (drawn, is_drawn, top));
+        legend::lines_ui(ui, &recording.trace, index, &index.summary, at, (drawn, has_line, top));
     }
 
     fn points_per_byte(&self, selection: &Selection) -> f64 {

@@ -13,9 +13,11 @@ use super::labels::Labels;
 use crate::Axis;
 use crate::gui::widgets::{Shades, when};
 
-/// Returns the lines of a peak's label below its title: the peak's cause and position.
-pub(crate) fn peak_text(peak: &Moment, cause: Option<&str>) -> String {
-    cause.into_iter().map(str::to_owned).chain([when(peak)]).collect::<Vec<_>>().join("\n")
+/// Returns the lines of a peak's label below its title: the peak's cause, its position, and whether a later moment
+/// equals it.
+pub(crate) fn peak_text(peak: &Moment, cause: Option<&str>, recurs: bool) -> String {
+    let when = format!("{}{}", when(peak), if recurs { "; also reached later" } else { "" });
+    cause.into_iter().map(str::to_owned).chain([when]).collect::<Vec<_>>().join("\n")
 }
 
 /// Paints the peak's marker at `x` on the axis: a diamond at the total, with a label of its size and the lines of `text`.

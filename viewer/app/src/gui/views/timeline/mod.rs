@@ -36,6 +36,7 @@ use crate::gui::identity::Identity;
 use crate::gui::legend::peak_cause;
 use crate::gui::widgets::{Memo, Shades, computed, theme};
 use crate::{Axis, ColourBy, Recording, Selection, View, drawn_metric};
+use lanes::LaneKind;
 use picture::{Painter, Part, Request};
 
 /// The settings for painting blocks.
@@ -97,6 +98,8 @@ pub struct Timeline {
     failure_cause: Option<(EventId, String)>,
     failure: failure::FailureText,
     kept: Memo<overview::KeptKey, Vec<[f64; 2]>>,
+    /// The widths of the widest phase and regions on an axis; see [`lanes::widest`].
+    widest: Memo<(Identity<Recording>, Axis), Vec<f64>>,
     hold: Option<overview::Hold>,
     /// Start of a ruler, on the axes.
     ruler: Option<[f64; 2]>,
@@ -127,6 +130,11 @@ impl Shown {
         let View { x, .. } = &self.view;
         x.start + (x.end - x.start) * index as f64 / self.picture.raster.columns.len().max(1) as f64
     }
+}
+
+/// Whether a total that is at most `peak` equals it, falls, and equals it again, given its maximum in each column.
+fn recurs(mut columns: impl Iterator<Item = u64>, peak: u64) -> bool {
+    columns.any(|bytes| bytes == peak) && columns.any(|bytes| bytes < peak) && columns.any(|bytes| bytes == peak)
 }
 
 /// Maximum number of pixels of a picture's longer side, independent of the GPU's limit.
@@ -239,8 +247,11 @@ impl Timeline {
         self.is_moving = false;
         let shades = Shades::in_ui(ui);
         ui.spacing_mut().item_spacing.y = 2.0;
-        let lanes = lanes::height(recording);
-        let lanes = ui.allocate_space(vec2(ui.available_width(), lanes)).1;
+        let widest = self.widest.get((self.of.clone(), selection.axis()), |_| lanes::widest(recording, selection));
+        let width = ui.available_width() - theme::AXIS_WIDTH - theme::END_MARGIN;
+        let shown = lanes::shown(recording, selection, widest, width);
+        let height = shown.len() as f32 * theme::LANE_HEIGHT;
+        let lanes = (ui.allocate_space(vec2(ui.available_width(), height)).1, shown.as_slice());
         // Painted last, when the plot's frame is known, but below everything else.
         let background = ui.painter().add(Shape::Noop);
         // A low window has room for the plot alone.
@@ -269,12 +280,12 @@ impl Timeline {
     fn zoom_to_lane(
         &mut self,
         ui: &Ui,
-        lanes: egui::Rect,
+        lanes: (egui::Rect, &[LaneKind]),
         frame: &PlotFrame,
         recording: &Recording,
         selection: &mut Selection,
     ) {
-        let response = ui.interact(lanes, ui.scope_id().with("lanes"), egui::Sense::CLICK);
+        let response = ui.interact(lanes.0, ui.scope_id().with("lanes"), egui::Sense::CLICK);
         let cell = response.hover_pos().and_then(|at| lanes::events_at(lanes, at, frame, recording, selection));
         let Some((events, name)) = cell else { return };
         let response = response.on_hover_cursor(egui::CursorIcon::PointingHand).on_hover_text_at_pointer(name);
@@ -349,8 +360,11 @@ impl Timeline {
             String::new()
         } else {
             let cause = self.picture().and_then(|_| peak_cause(recording, selection.device, selection.metric));
+            let whole = self.whole.as_ref().filter(|whole| self.is_of(whole));
+            let totals = whole.map(|whole| whole.picture.totals.iter().map(|totals| totals.get(selection.metric)));
+            let recurs = totals.is_some_and(|totals| recurs(totals, peak.bytes));
             let is_marked = selection.marks.contains(&Some(peak.position()));
-            if is_marked { cause.unwrap_or_default() } else { peak_text(&peak, cause.as_deref()) }
+            if is_marked { cause.unwrap_or_default() } else { peak_text(&peak, cause.as_deref(), recurs) }
         };
         let peak = paint_peak(painter, frame, middle, (&peak, &text), (&mut labels, is_clear), shades);
         for (mark, name) in selection.marks.iter().zip(["A", "B"]) {
@@ -470,5 +484,18 @@ impl Timeline {
         *slot = Some(Shown { picture, texture, view });
         self.stack = None;
         self.hovered_outline = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::recurs;
+
+    #[test]
+    fn a_peak_recurs_if_the_total_falls_in_between() {
+        let recurs = |columns: &[u64]| recurs(columns.iter().copied(), 9);
+        assert!(recurs(&[1, 9, 3, 9, 2]));
+        assert!(!recurs(&[1, 9, 9, 3]), "a plateau, or one moment at the edge of two columns");
+        assert!(!recurs(&[8, 9, 8]));
     }
 }

@@ -3,8 +3,7 @@
 use std::ops::Range;
 
 use eframe::egui::{
-    Align2, CursorIcon, FontId, Pos2, Rect, Response, Role, Sense, Shape, Stroke, StrokeKind, Ui, WidgetInfo, pos2,
-    vec2,
+    Align2, CursorIcon, FontId, Pos2, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2,
 };
 use highwater_analysis::Metric;
 
@@ -27,8 +26,7 @@ pub(super) enum Hold {
 const EDGE: f64 = 5.0;
 /// Half the minimum width of the visible range, as a fraction of the whole.
 const MIN_BRUSH: f64 = 0.002;
-/// Opacity of the overlay on memory that steps need temporarily, and on parts that are not visible in the plot.
-const SWING: f32 = 0.22;
+/// Opacity of the overlay on parts that are not visible in the plot.
 const OUTSIDE: f32 = 0.65;
 
 /// Maximum number of steps for which the overview shows the memory that they leave allocated.
@@ -54,8 +52,7 @@ fn kept(recording: &Recording, selection: &Selection, ends: &[u64]) -> Vec<[f64;
 
 impl Timeline {
     /// Shows the whole recording at a small scale: the bands, and a named line through the ends of whole steps at the
-    /// memory that they leave allocated; memory above the line, which steps need only temporarily, is paler. The
-    /// visible range can be moved, resized or drawn again.
+    /// memory that they leave allocated. The visible range can be moved, resized or drawn again.
     pub(super) fn overview_ui(&mut self, ui: &mut Ui, recording: &Recording, selection: &mut Selection) {
         let Some(shown) = &self.whole else { return };
         let (shades, trace, metric) = (Shades::in_ui(ui), &recording.trace, drawn_metric(selection.metric));
@@ -78,12 +75,11 @@ impl Timeline {
         let kept = self.kept.known().into_iter().flatten();
         let points: Vec<Pos2> = kept.map(|[x, bytes]| pos2(frame.screen_x(*x), frame.screen_y(*bytes))).collect();
         for pair in points.windows(2) {
-            let above = vec![pos2(pair[0].x, rect.top()), pos2(pair[1].x, rect.top()), pair[1], pair[0]];
-            painter.add(Shape::convex_polygon(above, shades.canvas.gamma_multiply(SWING), Stroke::NONE));
             painter.line_segment([pair[0], pair[1]], Stroke::new(1.5, shades.strong));
         }
         for point in points.iter().filter(|_| points.len() as f32 <= rect.width() / DOT_DISTANCE) {
-            painter.circle_filled(*point, 2.5, shades.strong);
+            // The last step may end at the edge.
+            painter.with_clip_rect(rect.expand(3.0)).circle_filled(*point, 2.5, shades.strong);
         }
         if !points.is_empty() {
             let (at, font) = (pos2(rect.left() - 8.0, rect.center().y), FontId::proportional(11.0));

@@ -33,7 +33,7 @@ impl Timeline {
         lines_ui(ui, plot, lines, selection.view(), &label)
     }
 
-    /// The background of the bands: canvas, grid and step borders.
+    /// The background of the bands: canvas, grid, and step borders, or without these, the grid of events or times.
     pub(super) fn beneath(
         &self,
         frame: &PlotFrame,
@@ -51,14 +51,16 @@ impl Timeline {
         let grid = Stroke::new(1.0, shades.grid);
         let up = byte_ticks_in(y, frame.rect.height());
         shapes.extend(up.iter().map(|tick| Shape::hline(frame.rect.x_range(), frame.screen_y(tick.value), grid)));
-        let recorded = x.start.max(inside.start)..x.end.min(inside.end);
-        let across =
-            across_ticks(selection.axis(), &recorded, per_x * theme::X_TICK_DISTANCE, recording.trace.start.events);
-        let faint = Stroke::new(1.0, shades.grid.gamma_multiply(0.5));
-        shapes.extend(across.iter().map(|tick| Shape::vline(frame.screen_x(tick.value), frame.rect.y_range(), faint)));
-        let stroke = Stroke::new(1.0, shades.step_border);
-        let borders = lanes::step_borders(frame, recording, selection);
-        shapes.extend(borders.iter().map(|at| Shape::vline(frame.screen_x(*at), frame.rect.y_range(), stroke)));
+        let (mut across, mut stroke) =
+            (lanes::step_borders(frame, recording, selection), Stroke::new(1.0, shades.step_border));
+        if across.is_empty() {
+            let recorded = x.start.max(inside.start)..x.end.min(inside.end);
+            let (step, before) = (per_x * theme::X_TICK_DISTANCE, recording.trace.start.events);
+            let ticks = across_ticks(selection.axis(), &recorded, step, before);
+            across.extend(ticks.iter().map(|tick| tick.value));
+            stroke.color = shades.grid.gamma_multiply(0.5);
+        }
+        shapes.extend(across.iter().map(|at| Shape::vline(frame.screen_x(*at), frame.rect.y_range(), stroke)));
         shapes
     }
 }
@@ -140,5 +142,31 @@ fn labels_of(
     let ticks: Vec<Tick> = ticks.iter().filter(|tick| labelled.contains(&tick.value)).cloned().collect();
     move |mark, _| {
         ticks.iter().find(|tick| tick.value == mark.value).map_or_else(String::new, |tick| tick.label.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eframe::egui::{pos2, vec2};
+    use highwater_notation::trace_from_text;
+
+    use super::*;
+
+    #[test]
+    fn borders_of_steps_replace_the_grid_of_events() {
+        let uprights = |text: &str| {
+            let recording = Recording::new("test", None, trace_from_text(text).unwrap());
+            let selection = Selection::new(&recording);
+            let rect = Rect::from_min_size(pos2(0.0, 0.0), vec2(900.0, 300.0));
+            let frame = PlotFrame { rect, view: selection.view().clone() };
+            let shapes =
+                Timeline::default().beneath(&frame, &recording, &selection, &Shades::of(eframe::egui::Theme::Dark));
+            let is_upright = |shape: &&Shape| matches!(shape, Shape::LineSegment { points: [a, b], .. } if a.x == b.x);
+            shapes.iter().filter(is_upright).count()
+        };
+        let allocs = |step: u32| (0..20).map(|n| format!("alloc a{step}.{n} 10\n")).collect::<String>();
+        let text = format!("{}step 0\n{}step 1\n{}", allocs(9), allocs(0), allocs(1));
+        assert_eq!(uprights(&text), 2);
+        assert!(uprights(&allocs(0)) > 2);
     }
 }
