@@ -95,7 +95,7 @@ fn one_request_more_says_little_where_live_blocks_fill_the_device() {
 
 #[test]
 fn fragmentation_is_named_only_where_settings_without_it_let_the_request_through() {
-    let split = alloc("x", 60, "") + "free x\n" + &alloc("pin", 12, "buffer") + &alloc("last", 80, "");
+    let split = alloc("x", 60, "") + "free x\n" + &alloc("pin", 12, "temporary") + &alloc("last", 80, "");
     let trace = run_out(&split, None);
     let oom = only(&trace);
     assert_eq!((&oom["verdict"], &oom["verdict_is_tested"]), (&"fragmentation".into(), &true.into()), "{oom}");

@@ -201,7 +201,7 @@ impl OomAnalysis {
         let cause = match (self.cause(), self.full_percent()) {
             (Verdict::Capacity, _) => "the device is too small".to_owned(),
             (Verdict::Fragmentation, Some(percent)) => {
-                format!("the device is {percent}% full of live blocks; fragmentation makes this request fail first")
+                format!("the device is full ({percent}% in live blocks); fragmentation made this request fail first")
             }
             (cause, _) => cause.name().to_owned(),
         };
@@ -384,4 +384,28 @@ fn holder_keys(trace: &Trace, blocks: &[BlockId]) -> Vec<GroupKey> {
         () => None,
     };
     std::iter::once(GroupKey::Category).chain(second).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_notation::trace_from_text;
+
+    use super::*;
+    use crate::Recording;
+    use crate::answers::request_failure::RequestFailure;
+
+    #[test]
+    fn a_full_device_is_named_before_fragmentation() {
+        let text = "segment_alloc 0x200000 105906176\nalloc a 50331648\nalloc h 1572864\nalloc b 50331648\n\
+                    alloc i 1572864\nalloc c 2097152\nfree h\nfree i\noom 2097152 free=0";
+        let recording = Recording::new("test", None, trace_from_text(text).unwrap());
+        let (trace, index) = (&recording.trace, &recording.devices[0]);
+        let event = RequestFailure::all(trace, DeviceId(0)).next().unwrap().event;
+        let request = FailedRequest::of(trace, index.addresses(trace), &index.live, &index.series, event).unwrap();
+        let test = |_: &FailedRequest, _: &LiveGroups| Err("no replay".to_owned());
+        let case = OomAnalysis::of(trace, (DeviceId(0), &index.live), request, test);
+        let text =
+            "Probable cause: the device is full (97% in live blocks); fragmentation made this request fail first";
+        assert_eq!(case.verdict_text(), text);
+    }
 }

@@ -37,9 +37,8 @@ fn leak_text(leaks: &Leaks, bytes: u64, peak: u64) -> String {
     format!("+{rate} leaked by {by}, {bytes} ({share}) so far{most}")
 }
 
-/// Formats the main cause of a peak, such as `2.87 GiB allocated in this step: activation from forward (linear)`, with
-/// `mostly linear` if others allocated a part of it. For blocks that are older than the peak's step, gives their share
-/// of the peak.
+/// Formats the main cause of a peak, such as `2.87 GiB allocated in this step: activation from forward (mostly linear)`.
+/// For blocks that are older than the peak's step, gives their share of the peak.
 fn rise_text(trace: &Trace, peak: &Moment, cause: &PeakCause) -> String {
     let bytes = format_bytes(cause.bytes);
     let amount = match peak.step {
@@ -47,12 +46,14 @@ fn rise_text(trace: &Trace, peak: &Moment, cause: &PeakCause) -> String {
         Some(_) => format!("{bytes} allocated in this step"),
         None => format!("{bytes} allocated in the recording"),
     };
+    let mostly = if cause.is_by_one { "" } else { "mostly " };
     let by = cause.allocated_by.as_ref().map(|by| shorten_line(by, MAX_NAME));
     let name = cause.cause.name();
     let mostly = if cause.is_by_one { "" } else { "mostly " };
     match (by, trace.trust.categories_guessed) {
         // A line is more informative than an unknown category.
-        (Some(by), _) if cause.cause.category == Category::Unknown => format!("{amount} {mostly}by {by}"),
+        (Some(by), _) if cause.cause.category == Category::Unknown && cause.is_by_one => format!("{amount} by {by}"),
+        (Some(by), _) if cause.cause.category == Category::Unknown => format!("{amount}, mostly by {by}"),
         (Some(by), true) => format!("{amount}: {name} (guess; {mostly}{by})"),
         (Some(by), false) => format!("{amount}: {name} ({mostly}{by})"),
         (None, true) if cause.cause.category != Category::Unknown => format!("{amount}: {name} (guess)"),
@@ -104,6 +105,11 @@ mod tests {
         assert_eq!(cause(&of_two).as_deref(), Some(text));
         let text = "300 B (100%) of the peak: parameter from before the recording";
         assert_eq!(cause("baseline w 300 parameter\nphase forward\nfree w").as_deref(), Some(text));
+        let mostly = format!("{of_step} < f\nalloc b 400 activation #gelu");
+        let text = "900 B allocated in this step: activation from forward (mostly linear)";
+        assert_eq!(cause(&mostly).as_deref(), Some(text));
+        let text = "9 B allocated in the recording, mostly by step";
+        assert_eq!(cause("alloc a 5 < step\nalloc b 4 < other").as_deref(), Some(text));
         assert_eq!(cause("alloc a 5 < step").as_deref(), Some("5 B allocated in the recording by step"));
         assert_eq!(cause(""), None);
     }

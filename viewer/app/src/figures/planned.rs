@@ -58,7 +58,7 @@ pub fn answer(search: &Search, budget: Budget) -> String {
 
 /// Returns a sentence that states that the step fits with `setup`, with the certainty of `search`.
 pub fn fits(setup: &Setup, trial: &Trial, search: &Search, budget: Budget) -> String {
-    let figures = format!("{}, {} before", peaks(trial), format_bytes(search.as_is.reserved));
+    let figures = format!("{}, {} without the plan", peaks(trial), format_bytes(search.as_is.reserved));
     fits_with(&format!("with {}", name(setup)), &figures, search, budget)
 }
 
@@ -306,6 +306,13 @@ mod tests {
         assert_eq!(
             answer(&search, Budget { bytes: 346 * MIB, reserve: 0 }),
             "Fits in 346 MiB as it is: 340 MiB reserved at the peak (300 MiB requested), 6 MiB free."
+        );
+        let fused = Setup { changes: vec![Change::Fused], ..Setup::default() };
+        let trial = Trial { fits: true, requested: 200 * MIB, reserved: 210 * MIB, ..Trial::default() };
+        assert_eq!(
+            fits(&fused, &trial, &search, Budget { bytes: 346 * MIB, reserve: 0 }),
+            "Fits in 346 MiB with fused optimizer: 210 MiB reserved at the peak (200 MiB requested), 340 MiB without \
+             the plan."
         );
     }
 

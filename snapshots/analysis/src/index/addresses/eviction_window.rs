@@ -4,8 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 use super::map::{AddressMap, Content, Piece, ReservedSegment};
-use highwater_snapshots::ids::BlockId;
-use highwater_snapshots::units::{count_of, format_bytes};
+use highwater_snapshots::{BlockId, Category, Trace, count_of, format_bytes};
 
 /// A set of live blocks that have to be freed so that a request fits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,9 +67,21 @@ impl fmt::Display for Freed {
     }
 }
 
-/// Returns the adjacent blocks with the fewest bytes whose frees would make a range of `needed` bytes free. Searches in
-/// `segments` of `map`; `None` if no mapped range is that long. An expandable segment may grow by `tail` bytes.
+/// Returns whether a program can do without blocks of `category`, unlike parameters, buffers, inputs and optimizer state.
+pub(crate) fn is_dispensable(category: Category) -> bool {
+    !matches!(category, Category::Parameter | Category::Buffer | Category::Input | Category::OptimizerState)
+}
+
+/// Returns whether `piece` belongs to a live block that a program needs.
+pub(super) fn is_kept(trace: &Trace, piece: &Piece) -> bool {
+    matches!(piece.content, Content::Live(id) | Content::Rounding(id)
+        if !is_dispensable(trace.blocks.category[id.0 as usize]))
+}
+
+/// Returns the adjacent dispensable blocks with the fewest bytes whose frees would make a range of `needed` bytes free.
+/// Searches in `segments` of `map`; `None` if there is no such range. An expandable segment may grow by `tail` bytes.
 pub fn eviction_window<'a>(
+    trace: &Trace,
     map: &'a AddressMap,
     segments: impl Iterator<Item = &'a ReservedSegment>,
     needed: u64,
@@ -79,7 +90,7 @@ pub fn eviction_window<'a>(
     let mut best: Option<(u64, Window)> = None;
     for segment in segments {
         let tail = if segment.is_expandable { tail } else { 0 };
-        let cheapest = cheapest(map, segment, needed, tail);
+        let cheapest = cheapest(trace, map, segment, [needed, tail]);
         if let Some((cost, window)) = cheapest.filter(|(cost, _)| best.as_ref().is_none_or(|(least, _)| cost < least)) {
             best = Some((cost, window));
         }
@@ -97,7 +108,6 @@ pub fn eviction_window<'a>(
     Some(EvictionSet { blocks, bytes, is_smallest: true, freed })
 }
 
-/// Adjacent pieces of a segment, and bytes after its end.
 struct Window {
     pieces: Range<usize>,
     beyond: u64,
@@ -105,7 +115,8 @@ struct Window {
 
 /// Returns the window of at least `needed` bytes with the fewest live bytes, and that number. It slides over the
 /// segment: of the windows with the same end, the shortest that is long enough has the fewest.
-fn cheapest(map: &AddressMap, segment: &ReservedSegment, needed: u64, tail: u64) -> Option<(u64, Window)> {
+fn cheapest(trace: &Trace, map: &AddressMap, segment: &ReservedSegment, sizes: [u64; 2]) -> Option<(u64, Window)> {
+    let [needed, tail] = sizes;
     let pieces = map.pieces_of(segment);
     let length = |row: usize| pieces.get(row).map_or(0, |piece| piece.bytes());
     // Blocks are freed as a whole: a block's rounding stays with its requested bytes.
@@ -120,7 +131,7 @@ fn cheapest(map: &AddressMap, segment: &ReservedSegment, needed: u64, tail: u64)
     let mut best: Option<(u64, Window)> = None;
     let (mut first, mut free, mut price) = (0, 0_u64, 0_u64);
     for row in 0..pieces.len() {
-        if pieces[row].content == Content::Unmapped {
+        if pieces[row].content == Content::Unmapped || is_kept(trace, &pieces[row]) {
             (first, free, price) = (row + 1, 0, 0);
             continue;
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::eviction_window::{EvictionSet, eviction_window};
+use super::eviction_window::{EvictionSet, eviction_window, is_kept};
 use super::extents::{AddressIndex, PoolAndStream};
 use super::map::{AddressMap, Content, ReservedSegment};
 use super::release::release;
@@ -17,7 +17,6 @@ use highwater_snapshots::ids::{BlockId, EventId, StreamId};
 use highwater_snapshots::trace::{Allocator, Trace};
 use highwater_snapshots::units::{format_bytes, format_bytes_apart};
 
-/// Maximum number of free ranges listed.
 const SHOWN_HOLES: usize = 8;
 /// Maximum number of events that are searched backwards for the stream of the last allocation.
 const FAR_BACK: usize = 65_536;
@@ -112,14 +111,12 @@ pub struct FailedRequest {
     pub reason: String,
     /// Other facts that may matter, one clause each.
     pub notes: Vec<String>,
-    /// The adjacent live blocks with the fewest bytes whose frees would let the request fit into one segment of its
-    /// pool. `None` if no segment is large enough, if no block needs to be freed, or if the suspected cause is a limit
-    /// or
+    /// The adjacent dispensable blocks with the fewest bytes whose frees would let the request fit into one segment of
+    /// its pool. `None` if there are none, if no block needs to be freed, or if the suspected cause is a limit or
     /// transient.
     pub eviction_window: Option<EvictionSet>,
-    /// The live blocks with the fewest bytes whose frees would let the allocator release enough whole segments or pages
-    /// to
-    /// the driver for the request. `None` if that is impossible, and in the other cases of `eviction_window`.
+    /// The dispensable blocks with the fewest bytes whose frees would let the allocator release enough whole segments or
+    /// pages to the driver for the request. `None` if that is impossible, and in the other cases of `eviction_window`.
     pub release: Option<EvictionSet>,
 }
 
@@ -206,7 +203,6 @@ impl FailedRequest {
         self.eviction_window.iter().chain(&self.release).min_by_key(|set| set.bytes)
     }
 
-    /// Whether segments with this pool and stream can serve the request.
     fn is_home(&self, home: &PoolAndStream) -> bool {
         let is_stream = self.stream.is_none_or(|stream| home.stream == stream);
         home.private.is_none() && home.pool == self.pool && is_stream
@@ -332,7 +328,6 @@ impl FailedRequest {
         (Verdict::Capacity, format!("only {free}, for a request of {}", bytes(needed)))
     }
 
-    /// Adds facts that may matter independently of the cause.
     fn add_notes(&mut self, map: &AddressMap) {
         let bytes = format_bytes;
         if let (Some(outside), Some(capacity)) = (self.outside, self.capacity)
@@ -356,7 +351,7 @@ impl FailedRequest {
         let tail =
             if rules.is_expandable { self.device_free / rules.page(self.pool) * rules.page(self.pool) } else { 0 };
         let own = map.segments.iter().filter(|segment| self.is_home(&segment.home));
-        self.eviction_window = eviction_window(map, own, self.rounded, tail);
+        self.eviction_window = eviction_window(trace, map, own, self.rounded, tail);
         if self.eviction_window.as_ref().is_some_and(|found| found.blocks.is_empty()) {
             self.eviction_window = None;
             return;
@@ -364,6 +359,10 @@ impl FailedRequest {
         if self.capacity.is_none_or(|all| self.rounded <= all) {
             let short = self.from_driver.saturating_sub(self.device_free);
             self.release = release(trace, map, rules, short).filter(|found| !found.blocks.is_empty());
+            if self.smallest_eviction().is_none() && map.pieces.iter().any(|piece| is_kept(trace, piece)) {
+                let note = "no blocks to free were found, with parameters, buffers, inputs and optimizer state kept";
+                self.notes.push(note.to_owned());
+            }
         }
     }
 }

@@ -7,18 +7,16 @@
 //! of equal size only the cheapest can be part of the solution. Pages of an expandable segment are consecutive: a block
 //! that spans several pages is counted once.
 
-use super::eviction_window::{EvictionSet, Freed};
+use super::eviction_window::{EvictionSet, Freed, is_dispensable, is_kept};
 use super::map::{AddressMap, Content, ReservedSegment};
 use highwater_snapshots::alloc_rules::AllocRules;
-use highwater_snapshots::ids::BlockId;
-use highwater_snapshots::trace::Trace;
+use highwater_snapshots::{BlockId, Trace};
 
 /// Maximum number of table entries. For larger tables, the result may not be the smallest.
 const MAX_STEPS: u64 = 1 << 26;
 
 /// A unit of memory that is released to the driver as a whole.
 struct Cell {
-    /// Number of bytes released with the cell.
     gain: u64,
     /// Bytes of the live blocks that overlap the cell.
     alone: u64,
@@ -37,12 +35,12 @@ struct Cells {
     blocks: Vec<BlockId>,
 }
 
-/// Returns the blocks to free so that `short` bytes can be released. `None` if no bytes are missing, or if freeing all
-/// blocks would not suffice. Private pools release no memory.
+/// Returns the dispensable blocks to free so that `short` bytes can be released. `None` if no bytes are missing, or if
+/// freeing all of them would not suffice. Private pools release no memory.
 pub fn release(trace: &Trace, map: &AddressMap, rules: &AllocRules, short: u64) -> Option<EvictionSet> {
     let mut cells = Cells::default();
     for segment in map.segments.iter().filter(|segment| segment.home.private.is_none()) {
-        cells.add(map, segment, rules);
+        cells.add(trace, map, segment, rules);
     }
     cells.keep_cheapest(short);
     let all = cells.rows.iter().fold(0_u64, |all, cell| all.saturating_add(cell.gain));
@@ -68,7 +66,7 @@ pub fn release(trace: &Trace, map: &AddressMap, rules: &AllocRules, short: u64) 
 }
 
 impl Cells {
-    fn add(&mut self, map: &AddressMap, segment: &ReservedSegment, rules: &AllocRules) {
+    fn add(&mut self, trace: &Trace, map: &AddressMap, segment: &ReservedSegment, rules: &AllocRules) {
         // An entirely free segment was not released, so freeing blocks would not change that.
         if segment.usage.blocks == 0 {
             return;
@@ -89,16 +87,19 @@ impl Cells {
         if !segment.is_expandable {
             let bytes = spans.iter().map(|(start, end)| end - start).sum();
             let blocks = first..self.blocks.len();
-            let gain = segment.usage.reserved();
+            let is_kept = map.pieces_of(segment).iter().any(|piece| is_kept(trace, piece));
+            let gain = if is_kept { 0 } else { segment.usage.reserved() };
             self.rows.push(Cell { gain, alone: bytes, after: bytes, is_page: false, is_chained: false, blocks });
             return;
         }
-        self.add_pages(map, segment, rules.page(segment.home.pool), (first, &spans));
+        let page = rules.page(segment.home.pool);
+        self.add_pages(trace, map, segment, page, (first, &spans));
     }
 
     /// Adds the pages of an expandable segment, each fully mapped; `spans` are its live blocks from `first` on.
     fn add_pages(
         &mut self,
+        trace: &Trace,
         map: &AddressMap,
         segment: &ReservedSegment,
         page: u64,
@@ -123,7 +124,9 @@ impl Cells {
                 let from = spans.partition_point(|(_, end)| *end <= start);
                 let own = spans.partition_point(|(begin, _)| *begin < start);
                 let to = spans.partition_point(|(begin, _)| *begin < start + page);
-                if to > from {
+                let blocks = &self.blocks[first + from..first + to];
+                let is_dispensable = |id: &BlockId| is_dispensable(trace.blocks.category[id.0 as usize]);
+                if to > from && blocks.iter().all(is_dispensable) {
                     self.rows.push(Cell {
                         gain: page,
                         alone: sums[to] - sums[from],
@@ -338,6 +341,23 @@ mod tests {
         assert_eq!(told(&at(40 * MIB, 10 * MIB)), (9, 40, 2, vec![BlockId(1), BlockId(2)], true));
         assert_eq!(told(&at(32 * MIB, 10 * MIB)), (4, 22, 2, vec![BlockId(2), BlockId(3)], true));
         assert_eq!(at(99 * MIB, 10 * MIB).release, None, "all segments together would not do");
+    }
+
+    #[test]
+    fn parameters_are_never_proposed_to_be_freed() {
+        let blocks = |parts: [&str; 3], settings: &str| {
+            let [a, b, c] = parts.map(|part| format!("20971520{part} stream=1"));
+            let segment = if settings.is_empty() { "segment_alloc" } else { "segment_map" };
+            let blocks = format!("alloc a {a}\nalloc b {b}\nalloc c {c}");
+            let failed = failed(&format!("{segment} 0x40000000 62914560\n{blocks}\noom 41943040 free=0"), settings);
+            let is_noted = failed.notes.iter().any(|note| note.starts_with("no blocks to free were found"));
+            (failed.smallest_eviction().map(|set| set.blocks.clone()), is_noted)
+        };
+        for settings in ["", "expandable_segments:True"] {
+            let found = Some(vec![BlockId(1), BlockId(2)]);
+            assert_eq!(blocks([" parameter", " activation", ""], settings), (found, false));
+            assert_eq!(blocks(["", " parameter", " optimizer_state"], settings), (None, true));
+        }
     }
 
     #[test]

@@ -456,7 +456,7 @@ fn the_way_out_is_the_cheapest_of_all_windows_of_a_segment() {
                         }
                     }
                 }
-                let found = eviction_window::eviction_window(&map, map.segments.iter(), needed, 0);
+                let found = eviction_window::eviction_window(&asked.trace, &map, map.segments.iter(), needed, 0);
                 assert_eq!(found.as_ref().map(|found| found.bytes), least, "seed {seed}, moment {moment}, {needed}");
                 assert!(found.is_none_or(|found| {
                     let length = found.freed.range().map_or(0, |range| range.end - range.start);

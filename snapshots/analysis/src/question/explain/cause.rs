@@ -1,14 +1,14 @@
 //! Divides a peak by the category of the blocks and the phase in which they were allocated.
 
-use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::line_text::unique_suffixes;
-use highwater_snapshots::trace::{Block, Trace};
-use highwater_snapshots::{Category, Phase, Result};
+use highwater_snapshots::trace::Block;
+use highwater_snapshots::{BlockId, Category, DeviceId, Phase, Result, Trace};
 
 use crate::grouping::dimension::GroupKey;
 use crate::grouping::key_encoder::Code;
 use crate::grouping::live_groups::{LiveGroup, LiveGroups};
 use crate::grouping::origin::{Origin, Origins};
+use crate::index::addresses::eviction_window::is_dispensable;
 use crate::index::counterfactual::NO_GROUP;
 use crate::metric::Metric;
 use crate::question::between::bytes_of;
@@ -43,7 +43,6 @@ impl CategoryAndPhase {
     /// Number of possible causes: pairs of a category and an origin.
     pub(crate) const COUNT: usize = Category::ALL.len() * Origin::COUNT;
 
-    /// Returns all causes, ordered by index.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         let of = |&category: &Category| Origin::all().map(move |origin| Self { category, origin });
         Category::ALL.iter().flat_map(of)
@@ -58,15 +57,12 @@ impl CategoryAndPhase {
         self.category as usize * Origin::COUNT + self.origin.code()
     }
 
-    /// Returns the key of the group in [`Selection::Causes`](super::selection::Selection::Causes).
     pub(super) fn key(self) -> [Code; 1] {
         [self.number() as Code]
     }
 
-    /// Returns whether a program can do without such blocks, unlike parameters, buffers, inputs and optimizer state.
     pub(crate) fn is_dispensable(self) -> bool {
-        use Category::{Buffer, Input, OptimizerState, Parameter};
-        !matches!(self.category, Parameter | Buffer | Input | OptimizerState)
+        is_dispensable(self.category)
     }
 }
 
@@ -82,7 +78,7 @@ pub struct PeakCause {
     pub is_rise: bool,
     /// The operation, or otherwise the line, that allocated more than half of the bytes; `None` if there is none.
     pub allocated_by: Option<String>,
-    /// Whether it allocated all of the blocks.
+    /// Whether `allocated_by` allocated all of the blocks.
     pub is_by_one: bool,
 }
 
@@ -143,7 +139,6 @@ pub(crate) fn causes(trace: &Trace, device: DeviceId) -> Vec<u32> {
     trace.blocks.ids().map(of_block).collect()
 }
 
-/// Returns the bytes of `blocks` by index of the cause.
 pub(crate) fn sums_by_cause(trace: &Trace, metric: Metric, blocks: &[BlockId]) -> Vec<u64> {
     let mut sums = vec![0; CategoryAndPhase::COUNT];
     for &id in blocks {
@@ -158,22 +153,22 @@ mod tests {
 
     use super::*;
 
-    fn cause(text: &str, metric: Metric) -> Option<(String, u64, bool, Option<String>)> {
+    fn cause(text: &str, metric: Metric) -> Option<(String, u64, bool, Option<String>, bool)> {
         let source = Source::in_memory(trace_from_text(text).unwrap());
         let peak = source.peak(DeviceId(0), metric).unwrap();
         let cause = PeakCause::of(&source, &peak).unwrap();
-        cause.map(|of| (of.cause.name(), of.bytes, of.is_rise, of.allocated_by))
+        cause.map(|of| (of.cause.name(), of.bytes, of.is_rise, of.allocated_by, of.is_by_one))
     }
 
     #[test]
     fn the_cause_of_a_peak_is_what_its_step_allocated_most_of() {
         let text = "baseline w 900 parameter\nstep 0\nphase forward\nalloc a 250 activation #linear\n\
                     alloc b 250 activation #linear\nfree a\nphase backward\nalloc g 200 gradient";
-        let activations = ("activation from forward".to_owned(), 500, true, Some("linear".to_owned()));
+        let activations = ("activation from forward".to_owned(), 500, true, Some("linear".to_owned()), true);
         assert_eq!(cause(text, Metric::Requested), Some(activations));
         assert_eq!(cause(text, Metric::Reserved), None);
         assert_eq!(cause("", Metric::Requested), None);
-        let baseline = ("parameter from before the recording".to_owned(), 300, false, None);
+        let baseline = ("parameter from before the recording".to_owned(), 300, false, None, false);
         assert_eq!(cause("baseline w 300 parameter\nphase forward\nfree w", Metric::Requested), Some(baseline));
     }
 
@@ -185,8 +180,11 @@ mod tests {
                  alloc t {bytes} temporary #sqrt\nalloc u 9 temporary #add\nfree t\nfree u"
             )
         };
-        let temporaries = ("temporary from optimizer".to_owned(), 109, true, Some("sqrt".to_owned()));
+        let temporaries = ("temporary from optimizer".to_owned(), 109, true, Some("sqrt".to_owned()), false);
         assert_eq!(cause(&text(100), Metric::Requested), Some(temporaries));
-        assert_eq!(cause(&text(90), Metric::Requested), Some(("gradient from backward".to_owned(), 200, true, None)));
+        assert_eq!(
+            cause(&text(90), Metric::Requested),
+            Some(("gradient from backward".to_owned(), 200, true, None, false))
+        );
     }
 }

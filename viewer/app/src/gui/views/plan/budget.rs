@@ -80,7 +80,7 @@ pub(super) struct BudgetForm {
 impl BudgetForm {
     pub(super) fn set(&mut self, budget: Budget) {
         self.budget = format_exact_bytes(budget.bytes);
-        self.reserve = if budget.reserve == 0 { String::new() } else { format_exact_bytes(budget.reserve) };
+        self.reserve = format_exact_bytes(budget.reserve);
         self.mistake = None;
     }
 
@@ -104,10 +104,10 @@ impl BudgetForm {
             size.clone_into(&mut self.budget);
             is_entered = true;
         }
-        let label = ui.label("Reserve");
+        let label = ui.label("Keep free");
         let tooltip = "Part of the budget for memory outside the allocator, such as the CUDA context and \
                        communication buffers.";
-        let field = TextEdit::singleline(&mut self.reserve).hint_text(theme::placeholder(ui, "600MiB"));
+        let field = TextEdit::singleline(&mut self.reserve).hint_text(theme::placeholder(ui, "0"));
         let field = ui.add(field.desired_width(FIELD_WIDTH)).labelled_by(label.id).on_hover_text(tooltip);
         is_entered |= field.lost_focus();
         is_entered.then(|| self.read()).flatten()
@@ -125,7 +125,7 @@ impl BudgetForm {
         let read = parse_size(&self.budget).and_then(|bytes| {
             let budget = Budget { bytes, reserve: reserve? };
             if budget.capacity() == 0 {
-                return Err("the reserve leaves nothing of the budget; lower it".to_owned());
+                return Err("nothing of the budget is left; keep less of it free".to_owned());
             }
             Ok(budget)
         });

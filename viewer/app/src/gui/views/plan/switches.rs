@@ -11,9 +11,9 @@ use crate::gui::widgets::Shades;
 use crate::report::column_of;
 
 /// Minimum width, in points, at which costs have a column; with less, they are below the names.
-const ROOM_FOR_COSTS: f32 = 500.0;
+const ROOM_FOR_COSTS: f32 = 516.0;
 /// Width of a column of bytes, with the space before it, in points.
-const BYTES_WIDTH: f32 = 88.0;
+const BYTES_WIDTH: f32 = 96.0;
 /// Width of the column of costs, with the space before it, in points.
 const COSTS_WIDTH: f32 = 172.0;
 /// Minimum width of the column of names, in points.
@@ -65,10 +65,19 @@ impl Switches {
         self.changes.is_empty() && self.modules.is_empty() && self.settings.is_none()
     }
 
+    /// Returns whether the row of a plan shows the same as the only switch.
+    fn is_listed(&self, found: &Found) -> bool {
+        let plans = &found.search.plans;
+        self.modules.is_empty()
+            && self.changes.len() + usize::from(self.settings.is_some()) == 1
+            && plans.len() > 1
+            && plans.iter().any(|plan| plan.setup == self.setup())
+    }
+
     /// Returns whether the user changed a switch. `chosen` contains the figures with the changes that are on; `None`
     /// while they are computed.
     pub(super) fn switches_ui(&mut self, ui: &mut Ui, chosen: Option<&Chosen>, found: &Found) -> bool {
-        if self.is_empty() {
+        if self.is_empty() || self.is_listed(found) {
             return false;
         }
         let mut is_switched = false;
@@ -190,8 +199,9 @@ fn row_ui(
         is_used
     });
     if has_costs {
-        ui.vertical(|ui| {
-            ui.set_width(COSTS_WIDTH - 12.0);
+        let room = vec2(COSTS_WIDTH - 12.0, ui.spacing().interact_size.y);
+        ui.allocate_ui_with_layout(room, Layout::left_to_right(Align::Center), |ui| {
+            ui.set_width(room.x);
             costs_ui(ui);
         });
     }

@@ -165,28 +165,27 @@ fn top(context: &ViewContext<'_>, run: &PredictedRun, look: &CurveLook) -> f64 {
     highest.max(limit.unwrap_or(0.0)) * HEADROOM
 }
 
-/// Shows the legend of the lines, with each total at the current moment, or each line's own peak if the moment is the
-/// recorded peak.
+/// Shows the legend of the lines: each total at the current moment, or the maximum of each line if that is the peak.
 fn legend_ui(ui: &mut Ui, context: &ViewContext<'_>, run: &PredictedRun, look: &CurveLook, shades: &Shades) {
     let moment = context.moment.position();
     let measured = context.index().series.before_position(&context.recording.trace, moment);
     let predicted = run.totals(moment);
-    let peak = |metric| context.index().peak(&context.recording.trace, metric);
-    let is_peak = context.moment == peak(context.moment.metric);
-    let figures = |metric| match is_peak {
-        true => (peak(metric).bytes, Some(run.peak(metric).bytes)),
-        false => (measured.get(metric), predicted.map(|totals| totals.get(metric))),
-    };
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
+        let is_peak = context.moment == context.index().peak(&context.recording.trace, context.moment.metric);
         let when = if is_peak { "Peaks:".to_owned() } else { at_text(&context.moment, false) };
         ui.weak(format!("{when} "));
         for metric in look.drawn {
             let stroke = Stroke::new(2.0, shades.metric(metric).color);
+            let (recorded, predicted) = if is_peak {
+                let recorded = context.index().peak(&context.recording.trace, metric).bytes;
+                (recorded, Some(run.peak(metric).bytes))
+            } else {
+                (measured.get(metric), predicted.map(|totals| totals.get(metric)))
+            };
             let solid = |painter: &egui::Painter, rect: egui::Rect| {
                 painter.hline(rect.x_range(), rect.center().y, stroke);
             };
-            let (recorded, predicted) = figures(metric);
             Chip::new(ui, &format!("{metric}, recorded"), &format_bytes(recorded), true).show(ui, solid);
             let dashes = |painter: &egui::Painter, rect: egui::Rect| {
                 let ends = [rect.left_center(), rect.right_center()];

@@ -123,8 +123,10 @@ fn paint_flag(
         let place = |size: egui::Vec2| places_near(point, size).into_iter().find(is_good);
         forms.iter().find_map(|(size, at, title, text)| Some((place(*size)?, *at, title.clone(), text.clone())))
     };
+    // A red line would not stand out from the line of the capacity.
+    let line = if edge == strong { plain } else { edge };
     let (rect, at, title, text) = rules.iter().find_map(placed)?;
-    painter.line_segment([rect.clamp(point), point], Stroke::new(1.0, edge));
+    painter.line_segment([rect.clamp(point), point], Stroke::new(1.0, line));
     painter.rect(rect, 4.0, field, Stroke::new(1.5, edge), egui::StrokeKind::Inside);
     painter.galley(rect.left_top() + vec2(8.0, 3.0), title, strong);
     painter.galley(rect.left_top() + at, text, plain);
@@ -175,7 +177,8 @@ pub(crate) fn paint_tagged(
     (labels, is_clear): (&mut Labels, impl Fn(Rect) -> bool),
     shades: &Shades,
 ) {
-    let painter = painter.with_clip_rect(frame.rect);
+    // A diamond at either end of the recording reaches into the margin.
+    let painter = painter.with_clip_rect(frame.rect.expand2(vec2(9.0, 0.0)));
     let point = pos2(frame.screen_x(x), frame.screen_y(bytes));
     if frame.rect.expand(1.0).contains(point) {
         let colours = [shades.canvas, shades.faint, shades.strong, shades.strong];
