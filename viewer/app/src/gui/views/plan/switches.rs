@@ -65,19 +65,10 @@ impl Switches {
         self.changes.is_empty() && self.modules.is_empty() && self.settings.is_none()
     }
 
-    /// Returns whether the row of a plan shows the same as the only switch.
-    fn is_listed(&self, found: &Found) -> bool {
-        let plans = &found.search.plans;
-        self.modules.is_empty()
-            && self.changes.len() + usize::from(self.settings.is_some()) == 1
-            && plans.len() > 1
-            && plans.iter().any(|plan| plan.setup == self.setup())
-    }
-
     /// Returns whether the user changed a switch. `chosen` contains the figures with the changes that are on; `None`
     /// while they are computed.
     pub(super) fn switches_ui(&mut self, ui: &mut Ui, chosen: Option<&Chosen>, found: &Found) -> bool {
-        if self.is_empty() || self.is_listed(found) {
+        if self.is_empty() {
             return false;
         }
         let mut is_switched = false;
