@@ -46,7 +46,6 @@ fn rise_text(trace: &Trace, peak: &Moment, cause: &PeakCause) -> String {
         Some(_) => format!("{bytes} allocated in this step"),
         None => format!("{bytes} allocated in the recording"),
     };
-    let mostly = if cause.is_by_one { "" } else { "mostly " };
     let by = cause.allocated_by.as_ref().map(|by| shorten_line(by, MAX_NAME));
     let name = cause.cause.name();
     let mostly = if cause.is_by_one { "" } else { "mostly " };
