@@ -424,6 +424,6 @@ fn the_table_by_category_states_what_leaks_as_the_legend_does() {
         let answer = bench.answer();
         answer.labels[&answer.rows[0]].clone()
     };
-    assert_eq!(label(None), format!("unknown, {} leaked", highwater_snapshots::format_bytes(1000 * leaking)));
+    assert_eq!(label(None), format!("unknown, {} leaked", format_bytes(1000 * leaking)));
     assert_eq!(label(Some(2)), leaks.name());
 }
