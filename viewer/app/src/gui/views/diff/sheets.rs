@@ -3,7 +3,7 @@
 use eframe::egui::Color32;
 use highwater_analysis::diff::Change;
 use highwater_analysis::{Comparison, Diff, DiffGroup, GroupKey, MatchKind, PhasePair};
-use highwater_snapshots::{Category, count_of};
+use highwater_snapshots::{Category, count_of, format_bytes};
 
 use crate::figures::moment::total_name;
 use crate::gui::views::sheet::{Heading, Sheet};
@@ -39,8 +39,8 @@ fn colour_of_category(name: &str) -> Option<Color32> {
     Category::from_name(name).map(theme::category)
 }
 
-/// The groups by `keys`, then one row for the groups not listed, and one for all. `stacks` has each group's stack on one
-/// line, if stacks are a key; `leak` is the name for blocks of unknown category, if they are leaked.
+/// The groups by `keys`, then one row for the groups not listed. `stacks` has each group's stack on one line, if stacks
+/// are a key; `leak` is the name for blocks of unknown category, if they are leaked.
 pub(super) fn of_groups(diff: &Diff, keys: &[GroupKey], stacks: &[String], leak: Option<&str>) -> Sheet {
     let has_loose = diff.groups.iter().any(|group| group.match_kind != MatchKind::Equal);
     let swatch = |key: &GroupKey| (*key == GroupKey::Category).then_some(colour_of_category as fn(&str) -> _);
@@ -66,8 +66,7 @@ pub(super) fn of_groups(diff: &Diff, keys: &[GroupKey], stacks: &[String], leak:
     };
     let mut rows: Vec<Vec<Value>> = diff.groups.iter().enumerate().map(row).collect();
     let rest = (diff.rest_groups > 0).then(|| (count_of(diff.rest_groups, "more group"), diff.rest_bytes));
-    let sums: Vec<_> = rest.into_iter().chain([("total".to_owned(), diff.bytes)]).collect();
-    for (name, [a, b]) in &sums {
+    for (name, [a, b]) in &rest {
         let mut cells = vec![Value::Text(String::new()); keys.len() + 1];
         cells[0] = Value::Text(name.clone());
         cells.extend([(*a).into(), (*b).into(), (i128::from(*b) - i128::from(*a)).into()]);
@@ -75,8 +74,9 @@ pub(super) fn of_groups(diff: &Diff, keys: &[GroupKey], stacks: &[String], leak:
         rows.push(cells);
     }
     let names: Vec<&str> = keys.iter().map(|key| key.name()).collect();
-    let lead = vec![format!("By {}, at the moments A and B", names.join(" and "))];
-    Sheet { sums: sums.len(), lead, ..Sheet::of_rows("Groups", columns, rows) }
+    let [a, b] = diff.bytes.map(format_bytes);
+    let lead = vec![format!("By {}, at A and B: {a} and {b} in all", names.join(" and "))];
+    Sheet { sums: usize::from(rest.is_some()), lead, ..Sheet::of_rows("Groups", columns, rows) }
 }
 
 pub(super) fn of_phases(comparison: &Comparison) -> Sheet {

@@ -134,8 +134,8 @@ fn the_table_adds_up_and_a_row_shows_its_largest_blocks() {
         .get_all_by_label_contains("parameter · ")
         .map(|node| node.accesskit_node().label().unwrap_or_default())
         .collect();
-    assert_eq!(listed[1..], ["parameter · net.a · 1 · 3.91 KiB", "parameter · net.b · 1 · 1.95 KiB"]);
-    click(&mut harness, "parameter · net.a · 1 · 3.91 KiB");
+    assert_eq!(listed[1..], ["parameter · module net.a · 1 · 3.91 KiB", "parameter · module net.b · 1 · 1.95 KiB"]);
+    click(&mut harness, "parameter · module net.a · 1 · 3.91 KiB");
     assert_eq!(harness.state().actions, [Action::Block(BlockId(0))]);
     click(&mut harness, "Only these");
     assert_eq!(harness.state().actions.last(), Some(&Action::Where("category=parameter".to_owned())));

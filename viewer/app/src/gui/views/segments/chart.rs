@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn free_ranges_too_narrow_for_a_pixel_mark_the_pixel_before_them() {
-        let text = "segment_alloc 0x1000 100100\nalloc a 50000\nalloc b 100\nalloc c 49900\nfree b";
+        let text = "segment_alloc 0x10000000 102400\nalloc a 50176\nalloc b 512\nalloc c 51200\nfree b";
         let recording = Recording::new("test", None, trace_from_text(text).unwrap());
         let device = &recording.devices[0];
         let index = device.addresses(&recording.trace);
@@ -390,6 +390,6 @@ mod tests {
         let layout = Layout::one_each(&map, &[0]);
         let marked = |width| columns(&map, &layout.strips[0], width).filter(|column| column.4).map(|column| column.0);
         assert_eq!(marked(10).collect::<Vec<_>>(), [4, 9], "between the blocks, and at the end");
-        assert_eq!(marked(100_100).count(), 0, "both have pixels of their own");
+        assert_eq!(marked(102_400).count(), 0, "both have pixels of their own");
     }
 }
