@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn a_full_device_is_named_before_fragmentation() {
-        let text = "segment_alloc 0x10000000 105906176 large\nalloc a 50331648\nalloc h 1572864\nalloc b 50331648\n\
+        let text = "segment_alloc 0x0 105906176 large\nalloc a 50331648\nalloc h 1572864\nalloc b 50331648\n\
                     alloc i 1572864\nalloc c 2097152\nfree h\nfree i\noom 2097152 free=0";
         let recording = Recording::new("test", None, trace_from_text(text).unwrap());
         let (trace, index) = (&recording.trace, &recording.devices[0]);

@@ -66,7 +66,7 @@ pub(super) fn of_groups(diff: &Diff, keys: &[GroupKey], stacks: &[String], leak:
     };
     let mut rows: Vec<Vec<Value>> = diff.groups.iter().enumerate().map(row).collect();
     let rest = (diff.rest_groups > 0).then(|| (count_of(diff.rest_groups, "more group"), diff.rest_bytes));
-    for (name, [a, b]) in &rest {
+    if let Some((name, [a, b])) = &rest {
         let mut cells = vec![Value::Text(String::new()); keys.len() + 1];
         cells[0] = Value::Text(name.clone());
         cells.extend([(*a).into(), (*b).into(), (i128::from(*b) - i128::from(*a)).into()]);

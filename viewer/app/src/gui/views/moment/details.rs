@@ -5,7 +5,7 @@ use highwater_analysis::bytes_of;
 use highwater_snapshots::{BlockId, format_bytes, format_count};
 
 use super::job::{Answer, Chosen};
-use super::{groups, names};
+use super::names;
 use crate::gui::widgets::{Cell, ShownColumn, ShownTable, TableState, fit, table_ui, theme, title};
 use crate::report::{Column, column_of};
 
@@ -20,6 +20,8 @@ pub(super) enum Ask {
 const FIGURES_WIDTH: f32 = 98.0;
 const BLOCKS_WIDTHS: [f32; 2] = [48.0, 104.0];
 const MIN_WITH_EACH: f32 = 340.0;
+/// Part of the remaining width that names take if they and the lines are wider than it.
+const NAME_PART: f32 = 0.6;
 
 pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) -> Option<Ask> {
     let source = &answer.request.source;
@@ -47,7 +49,7 @@ pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) -
     let columns = [
         Column::text("block", "largest blocks", name)
             .wide(
-                name_width.min((room - maker_width).max(room * groups::NAMES_PART)),
+                name_width.min((room - maker_width).max(room * NAME_PART)),
                 "Operation or category of the block. A click selects it.",
             )
             .look(|row, cell| Cell { swatch: answer.colour(blocks[row].0), whole: whole(row), ..cell })

@@ -49,7 +49,7 @@ pub(super) fn groups_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) ->
 }
 
 /// Maximum share of the width for names in a table with bars.
-pub(super) const NAMES_PART: f32 = 0.4;
+const NAMES_PART: f32 = 0.4;
 /// Minimum width, in points, of the other columns of a table with bars.
 const FIGURES_WIDTH: f32 = 247.0;
 

@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn free_ranges_too_narrow_for_a_pixel_mark_the_pixel_before_them() {
-        let text = "segment_alloc 0x10000000 102400\nalloc a 50176\nalloc b 512\nalloc c 51200\nfree b";
+        let text = "segment_alloc 0x0 102400\nalloc a 50176\nalloc b 512\nalloc c 51200\nfree b";
         let recording = Recording::new("test", None, trace_from_text(text).unwrap());
         let device = &recording.devices[0];
         let index = device.addresses(&recording.trace);
