@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use highwater_analysis::siblings::{Merged, merge};
 use highwater_analysis::tree::Part;
 use highwater_analysis::{GroupKey, NO_LABEL, NodeId, Tree, TreeKey, bytes_of, leading_frame};
-use highwater_snapshots::{BlockId, Category, Trace, format_bytes};
+use highwater_snapshots::{BlockId, Category, Trace, format_share};
 
 use super::job::Source;
 use crate::Recording;
@@ -136,7 +136,7 @@ pub(super) fn siblings(recording: &Recording, tree: &Tree, rows: &[NodeId]) -> V
     merged.map(named).collect()
 }
 
-/// Returns labels for the `rows` of a tree by category, which state the leaked bytes of each category, since the
+/// Returns labels for the `rows` of a tree by category, which state the leaked share of each category, since the
 /// timeline's legend has them apart.
 pub(super) fn leak_labels(source: &Source, tree: &Tree, rows: &[NodeId]) -> Vec<(NodeId, String)> {
     let (trace, index) = (&source.recording.trace, &source.recording.devices[source.device]);
@@ -149,7 +149,7 @@ pub(super) fn leak_labels(source: &Source, tree: &Tree, rows: &[NodeId]) -> Vec<
             0 if index.leak_of(&name).is_none() => return None,
             0 => name,
             all if all == tree.node(*id).bytes && name == Category::Unknown.name() => leaks.name(),
-            part => format!("{name}, {} leaked", format_bytes(part)),
+            part => format!("{name}, {} leaks", format_share(part, tree.node(*id).bytes)),
         };
         Some((*id, label))
     };

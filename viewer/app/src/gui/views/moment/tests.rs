@@ -5,7 +5,7 @@ use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use highwater_analysis::{Filter, GroupKey, Matches, Metric, Siblings, TreeKey};
 use highwater_notation::trace_from_text;
-use highwater_snapshots::BlockId;
+use highwater_snapshots::{BlockId, format_share};
 
 use super::tile::What;
 use super::*;
@@ -424,6 +424,6 @@ fn the_table_by_category_states_what_leaks_as_the_legend_does() {
         let answer = bench.answer();
         answer.labels[&answer.rows[0]].clone()
     };
-    assert_eq!(label(None), format!("unknown, {} leaked", format_bytes(1000 * leaking)));
+    assert_eq!(label(None), format!("unknown, {} leaks", format_share(1000 * leaking, 6050)));
     assert_eq!(label(Some(2)), leaks.name());
 }
