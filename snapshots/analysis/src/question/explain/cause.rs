@@ -111,8 +111,9 @@ impl PeakCause {
         };
         let Some((cause, bytes)) = sums.max_by_key(weight).filter(|(_, bytes)| *bytes > 0) else { return Ok(None) };
         blocks.retain(|id| CategoryAndPhase::of(trace, &trace.blocks.get(*id)) == cause);
-        let most = largest_allocator(trace, &blocks).filter(|(_, group)| group.bytes > bytes / 2);
-        let is_by_one = most.as_ref().is_some_and(|(_, group)| group.bytes == bytes);
+        let sum = |group: &LiveGroup| group.blocks.iter().map(|id| bytes_of(trace, peak.metric, *id)).sum::<u64>();
+        let most = largest_allocator(trace, &blocks).filter(|(_, group)| sum(group) > bytes / 2);
+        let is_by_one = most.as_ref().is_some_and(|(_, group)| group.blocks.len() == blocks.len());
         let allocated_by = most.map(|(_, group)| unique_suffixes(&group.key).join(" "));
         Ok(Some(Self { cause, bytes, is_rise, allocated_by, is_by_one }))
     }
@@ -162,8 +163,8 @@ mod tests {
 
     #[test]
     fn the_cause_of_a_peak_is_what_its_step_allocated_most_of() {
-        let text = "baseline w 900 parameter\nstep 0\nphase forward\nalloc a 250 activation #linear\n\
-                    alloc b 250 activation #linear\nfree a\nphase backward\nalloc g 200 gradient";
+        let text = "baseline w 900 parameter\nstep 0\nphase forward\nalloc a 250/512 activation #linear\n\
+                    alloc b 250/512 activation #linear\nfree a\nphase backward\nalloc g 200 gradient";
         let activations = ("activation from forward".to_owned(), 500, true, Some("linear".to_owned()), true);
         assert_eq!(cause(text, Metric::Requested), Some(activations));
         assert_eq!(cause(text, Metric::Reserved), None);

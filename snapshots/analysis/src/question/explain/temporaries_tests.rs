@@ -15,7 +15,9 @@ fn temporaries_of_one_parameter_at_a_time_promise_nothing_of_foreach() {
     let advice = fused(one);
     assert!(advice.text.contains("one parameter at a time. In-place") && !advice.text.contains("foreach"));
     assert_eq!(advice.without, None);
-    assert!(fused(&one.replace("adam.py:4", "adam.py:3")).text.contains("one with foreach=False"));
+    assert!(
+        fused(&one.replace("adam.py:4", "adam.py:3")).text.contains("with foreach=False, only those of one parameter")
+    );
 }
 
 #[test]

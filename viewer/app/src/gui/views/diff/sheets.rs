@@ -75,7 +75,7 @@ pub(super) fn of_groups(diff: &Diff, keys: &[GroupKey], stacks: &[String], leak:
     }
     let names: Vec<&str> = keys.iter().map(|key| key.name()).collect();
     let [a, b] = diff.bytes.map(format_bytes);
-    let lead = vec![format!("By {}, at A and B: {a} and {b} in all", names.join(" and "))];
+    let lead = vec![format!("By {}: rows sum to {a} at A, {b} at B", names.join(" and "))];
     Sheet { sums: usize::from(rest.is_some()), lead, ..Sheet::of_rows("Groups", columns, rows) }
 }
 

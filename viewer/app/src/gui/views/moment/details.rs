@@ -18,8 +18,10 @@ pub(super) enum Ask {
 
 /// Width of the figures in points, of the number of blocks with the size of each, and minimum width of a table with it.
 const FIGURES_WIDTH: f32 = 98.0;
-const BLOCKS_WIDTHS: [f32; 2] = [48.0, 104.0];
+const BLOCKS_WIDTHS: [f32; 2] = [48.0, 116.0];
 const MIN_WITH_EACH: f32 = 340.0;
+/// Maximum length of the number of blocks with the size of each; longer ones would lose digits.
+const MAX_PRODUCT: usize = 16;
 /// Part of the remaining width that names take if they and the lines are wider than it.
 const NAME_PART: f32 = 0.6;
 
@@ -42,7 +44,10 @@ pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) -
     let blocks_width = BLOCKS_WIDTHS[usize::from(has_each)];
     let each = column_of((0..blocks.len().min(500)).map(size));
     let count = |row: usize, count: String| match blocks[row].1 {
-        2.. if has_each => format!("{count} × {}", each(size(row))),
+        2.. if has_each => {
+            let product = format!("{count} × {}", each(size(row)));
+            if product.chars().count() <= MAX_PRODUCT { product } else { count }
+        }
         _ => count,
     };
     let room = ui.available_width() - FIGURES_WIDTH - blocks_width;

@@ -192,7 +192,9 @@ fn legend_ui(ui: &mut Ui, context: &ViewContext<'_>, run: &PredictedRun, look: &
                 painter.extend(egui::Shape::dashed_line(&ends, stroke, 4.0, 3.0));
             };
             let amount = predicted.map_or_else(|| "ended".to_owned(), format_bytes);
-            Chip::new(ui, &format!("{metric}, {}", look.predicted), &amount, predicted.is_some()).show(ui, dashes);
+            let until = if is_peak && run.fails() { " until it fails" } else { "" };
+            let name = format!("{metric}, {}{until}", look.predicted);
+            Chip::new(ui, &name, &amount, predicted.is_some()).show(ui, dashes);
         }
         if let Some((name, bytes)) = look.limit {
             let line = |painter: &egui::Painter, rect: egui::Rect| {

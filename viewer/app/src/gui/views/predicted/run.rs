@@ -68,6 +68,10 @@ impl PredictedRun {
         self.failure.map(|event| event.0 as usize + 1)
     }
 
+    pub(super) fn fails(&self) -> bool {
+        self.failure.is_some()
+    }
+
     /// Returns the predicted moments during the recorded moments `first..=last`; `None` after the prediction's end.
     pub(super) fn moments(&self, first: usize, last: usize) -> Option<Range<usize>> {
         if self.end().is_some_and(|end| first > end) {

@@ -279,8 +279,11 @@ impl Chart {
             let text = format!("largest free {}", format_bytes(piece.bytes()));
             let galley = painter.layout_no_wrap(text, FontId::proportional(11.5), ink);
             let ground = vec2(galley.size().x + 8.0, theme::MAP_ROW_HEIGHT);
-            let is_right = place.right() + ground.x < rect.right();
-            let left = if is_right { place.right() + 2.0 } else { place.left() - ground.x - 2.0 };
+            let left = match place.right() + 2.0 {
+                _ if place.width() >= ground.x + 4.0 => place.left() + 2.0,
+                right if right + ground.x <= rect.right() => right,
+                _ => (place.left() - ground.x - 2.0).max(rect.left()),
+            };
             painter.rect_filled(Rect::from_min_size(pos2(left, place.top()), ground), 2.0, paint.shades.canvas);
             painter.galley(pos2(left + 4.0, place.top()), galley, ink);
         }

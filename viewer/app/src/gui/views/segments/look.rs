@@ -87,7 +87,10 @@ const KINDS: [(&str, &str); 6] = [
         "Bytes that the allocator added: it rounds sizes to multiples of 512 bytes and does not split off small remainders.",
     ),
     ("waiting", "Freed by the program, but not reusable yet: another stream may still use it."),
-    ("free", "Reserved and free: reusable by a request of the same pool and stream that fits. Bright if narrow."),
+    (
+        "free",
+        "Reserved and free: reusable by a request of the same pool and stream that fits. Narrow ranges are bright, unless there are many.",
+    ),
     ("not mapped", "Address space of an expandable segment without memory; not part of any total."),
     ("not reserved", "Freed to the driver, or not yet allocated."),
 ];

@@ -213,7 +213,7 @@ fn a_device_that_is_too_small_ends_the_curve_where_the_request_fails() {
     let mut harness = harness(&steps());
     enter(&mut harness, "Device size", "16MiB");
     harness.get_by_label_contains("Does not fit with 16 MiB of memory: 4 MiB requested at event 3");
-    harness.get_by_label_contains("Peaks:");
+    harness.get_by_label_contains("reserved, what if until it fails ");
     harness.get_by_label("capacity 16 MiB");
     press(&mut harness, "Go to the request that fails");
     assert_eq!(last_wish(&harness), Some(Action::Event(Some(3))));
