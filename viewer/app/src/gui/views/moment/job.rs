@@ -172,7 +172,11 @@ impl Answerer {
             None => {
                 let ends = tree.ends(focus);
                 let mut labels = names::labels_apart(recording, &tree, &ends);
-                labels.extend(names::leak_labels(&request.source, &tree, &ends));
+                labels.extend(names::leak_labels(
+                    (recording, request.source.device, request.source.metric),
+                    &tree,
+                    &ends,
+                ));
                 let mut members = HashMap::new();
                 if request.siblings == Siblings::Merged {
                     for (label, nodes) in names::siblings(recording, &tree, &ends) {

@@ -4,10 +4,9 @@ use std::collections::HashMap;
 
 use highwater_analysis::siblings::{Merged, merge};
 use highwater_analysis::tree::Part;
-use highwater_analysis::{GroupKey, NO_LABEL, NodeId, Tree, TreeKey, bytes_of, leading_frame};
+use highwater_analysis::{GroupKey, Metric, NO_LABEL, NodeId, Tree, TreeKey, bytes_of, leading_frame};
 use highwater_snapshots::{BlockId, Category, Trace, format_share};
 
-use super::job::Source;
 use crate::Recording;
 use crate::gui::colouring::short_line;
 use crate::gui::widgets::{name_of_none, title};
@@ -138,14 +137,18 @@ pub(super) fn siblings(recording: &Recording, tree: &Tree, rows: &[NodeId]) -> V
 
 /// Returns labels for the `rows` of a tree by category, which state the leaked share of each category, since the
 /// timeline's legend has them apart.
-pub(super) fn leak_labels(source: &Source, tree: &Tree, rows: &[NodeId]) -> Vec<(NodeId, String)> {
-    let (trace, index) = (&source.recording.trace, &source.recording.devices[source.device]);
+pub(super) fn leak_labels(
+    (recording, device, metric): (&Recording, usize, Metric),
+    tree: &Tree,
+    rows: &[NodeId],
+) -> Vec<(NodeId, String)> {
+    let (trace, index) = (&recording.trace, &recording.devices[device]);
     let is_by_category = tree.query().keys == [TreeKey::By(GroupKey::Category)];
     let Some(leaks) = index.known_leaks().filter(|_| is_by_category) else { return Vec::new() };
     let label = |id: &NodeId| {
         let blocks = tree.blocks_of(*id).into_iter().filter(|block| leaks.has(trace, *block));
         let name = tree.name(&trace.tables, *id);
-        let label = match blocks.map(|block| bytes_of(trace, source.metric, block)).sum::<u64>() {
+        let label = match blocks.map(|block| bytes_of(trace, metric, block)).sum::<u64>() {
             0 if index.leak_of(&name).is_none() => return None,
             0 => name,
             all if all == tree.node(*id).bytes && name == Category::Unknown.name() => leaks.name(),

@@ -360,9 +360,8 @@ impl Timeline {
             String::new()
         } else {
             let cause = self.picture().and_then(|_| peak_cause(recording, selection.device, selection.metric));
-            let whole = self.whole.as_ref().filter(|whole| self.is_of(whole));
-            let totals = whole.map(|whole| whole.picture.totals.iter().map(|totals| totals.get(selection.metric)));
-            let recurs = totals.is_some_and(|totals| recurs(totals, peak.bytes));
+            let whole = self.whole.as_ref().filter(|whole| self.is_of(whole)).map(|whole| whole.picture.totals.iter());
+            let recurs = whole.is_some_and(|totals| recurs(totals.map(|one| one.get(selection.metric)), peak.bytes));
             let is_marked = selection.marks.contains(&Some(peak.position()));
             if is_marked { cause.unwrap_or_default() } else { peak_text(&peak, cause.as_deref(), recurs) }
         };
