@@ -284,7 +284,7 @@ fn what_does_not_fit_is_refused_with_what_would() {
     says(x.conv2d(&x, None, gaps), &["dilation [1, 0] must be at least 1"]);
     let wide = ConvOptions { dilation: [1, 2], ..ConvOptions::default() };
     says(x.conv2d(&x, None, wide), &["conv2d", "with its dilation", "fit"]);
-    says(x.group_norm(2, None, None, 1e-5), &["group_norm", "3 channels", "2 equal groups"]);
+    says(x.group_norm(2, None, None, 1e-5), &["group_norm", "channels, 3,", "groups, 2"]);
     says(x.group_norm(3, Some(&w), None, 1e-5), &["group_norm", "one element per channel"]);
     says(double.group_norm(1, None, None, 1e-5), &["group_norm", "[batch, channels, …]"]);
     says(x.pad(&[[0, 0]; 5], 0.0), &["pad", "5 pairs", "at most one per axis"]);
