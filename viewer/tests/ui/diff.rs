@@ -101,9 +101,6 @@ fn the_headline_says_how_far_both_are_apart_and_the_groups_add_up_to_it() {
     harness.get_by_label_contains("temporary · grown · 400 B · 700 B · +300 B");
     harness.get_by_label_contains("unknown · only in B · 0 B · 16 B · +16 B");
     harness.get_by_label("By category: rows sum to 1.46 KiB at A, 1.77 KiB at B");
-    for line in ["requested 1.46 KiB", "requested 1.77 KiB"] {
-        harness.get_by_label(line);
-    }
 }
 
 #[test]
