@@ -371,7 +371,7 @@ fn what_does_not_fit_is_refused_with_what_would() {
     let falcon = Falcon::new(&mut init, FalconSize { heads: 16, ..FalconSize::SMALL }, None).unwrap_err();
     said(falcon.to_string(), &["falcon", "16 heads", "even width"]);
     let llama = Llama::new(&mut init, LlamaSize { key_heads: 3, ..LlamaSize::SMALL }, None).unwrap_err();
-    said(llama.to_string(), &["llama", "4 heads", "3 key heads"]);
+    said(llama.to_string(), &["llama", "heads, 4,", "key heads, 3"]);
     let lora = |rank, targets| {
         let options = LoraOptions::new(rank, targets);
         Llama::new(&mut Init::new(&device, DType::F32, 0), LlamaSize::SMALL, Some(&options)).unwrap_err().to_string()
