@@ -112,8 +112,7 @@ fn check(op: &'static str, hidden: &Tensor, weight: &Tensor, targets: &Tensor) -
 }
 
 /// Returns the number of rows per chunk, whose logits have at most twice as many elements as `hidden`, but at least
-/// [`MIN_ROWS`] and, in half precision with `sums_over_rows`, so many that there are at most [`CHUNKS_OF_HALVES`]
-/// chunks.
+/// [`MIN_ROWS`]. In half precision with `sums_over_rows`, there are at most [`CHUNKS_OF_HALVES`] chunks.
 fn rows_at_a_time(hidden: &Tensor, weight: &Tensor, sums_over_rows: bool) -> usize {
     let [rows, width] = [hidden.shape()[0], hidden.shape()[1]];
     let chunks = weight.shape()[0].div_ceil(width.max(1)).max(1);
